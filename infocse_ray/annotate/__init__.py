@@ -1,0 +1,1 @@
+"""Annotate documents with clusters of semantically close sentences."""

@@ -1,0 +1,81 @@
+"""Connect to Ray, and settle how many workers a stage gets."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import NamedTuple
+
+import ray
+import torch
+from ray.data import DataContext
+
+from infocse_ray.settings import Annotate, Train
+
+
+def connect() -> None:
+    """Join the cluster that RAY_ADDRESS or `ray start` on this machine names, or start a local one."""
+    if ray.is_initialized():
+        return
+    # Workers keep the job's directory, so that relative paths mean the same everywhere.
+    os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
+    # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    ray.init(logging_level=logging.ERROR, log_to_driver=False, configure_logging=True)
+
+
+def quiet_data() -> None:
+    """Ray Data shows no bars and logs of its own; the stages show theirs."""
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+
+
+class Placement(NamedTuple):
+    """How many workers a stage gets and what each has."""
+
+    workers: int
+    use_gpu: bool
+    cores: int
+    """CPU cores of each worker."""
+
+
+def placement(section: Annotate | Train) -> Placement:
+    """Settle `num_workers` and `use_gpu` on the cluster as it is.
+
+    Raises:
+        ValueError: GPUs are asked for and the cluster has none, or more workers than it has cores or GPUs.
+    """
+    where = type(section).__name__.lower()
+    gpus, cpus = _per_node("GPU"), _per_node("CPU")
+    use_gpu = sum(gpus) > 0 if section.use_gpu == "auto" else section.use_gpu
+    if use_gpu and not sum(gpus):
+        raise ValueError(f"{where}.use_gpu = true: the cluster has no GPU; set it to false or auto")
+    most = sum(gpus) if use_gpu else sum(cpus)
+    workers = section.num_workers
+    if workers == "auto":
+        workers = most if use_gpu else most if isinstance(section, Annotate) else 1
+    if workers > most:
+        raise ValueError(
+            f"{where}.num_workers = {workers}: the cluster has {most} {'GPUs' if use_gpu else 'CPU cores'}; "
+            f"ask for at most {most}"
+        )
+    # The most cores that still let every worker be placed whole on some node.
+    cores = next((c for c in range(max(cpus, default=1), 0, -1) if sum(n // c for n in cpus) >= workers), 1)
+    return Placement(workers, use_gpu, cores)
+
+
+def _per_node(resource: str) -> list[int]:
+    return [int(node["Resources"].get(resource, 0)) for node in ray.nodes() if node["Alive"]]
+
+
+def assigned_cores() -> int:
+    """CPU cores this task or actor was given; Ray sets OMP_NUM_THREADS to 1 whatever it gives."""
+    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+
+
+def worker_device() -> torch.device:
+    """The GPU this worker was given, or the CPU."""
+    return torch.device("cuda", 0) if ray.get_gpu_ids() else torch.device("cpu")

@@ -1,0 +1,1 @@
+"""Reading, splitting and describing corpora."""

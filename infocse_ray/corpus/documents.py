@@ -1,0 +1,179 @@
+"""Turn rows into tokenised documents, or set them aside with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from infocse_ray.corpus.read import Row
+from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
+from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.settings import Corpus
+
+_SPLIT_NAMES = {name: name for name in SPLITS} | {"training": "train", "dev": "valid", "validation": "valid"}
+
+
+class Rejected(Exception):
+    """A row that makes no document; the message is the reason, short and the same for all rows like it."""
+
+
+def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
+    """Check one row and split it into sentences.
+
+    Returns:
+        `doc_id`, `split`, `sentences` (list of str) and `counterpart` (str or None).
+
+    Raises:
+        Rejected: the row is null, empty, too short, beyond a cap, or of an unknown split.
+    """
+    if "sentences" in values:
+        sentences = values["sentences"]
+        if sentences is None:
+            raise Rejected("null")
+        if not isinstance(sentences, list) or not all(s is None or isinstance(s, str) for s in sentences):
+            raise Rejected("sentences are not a list of strings")
+        sentences = [" ".join(s.split()) for s in sentences if s and s.strip()]
+    else:
+        text = values.get("text")
+        if text is None:
+            raise Rejected("null")
+        if not isinstance(text, str):
+            raise Rejected("text is not a string")
+        _encodable(text)
+        sentences = split_sentences(text, corpus.language)
+    if not sentences:
+        raise Rejected("empty")
+    if len(sentences) < corpus.min_sentences:
+        raise Rejected(f"fewer than {corpus.min_sentences} sentences")
+    if len(sentences) > corpus.max_document_sentences:
+        raise Rejected(f"more than {corpus.max_document_sentences} sentences")
+    if max(map(len, sentences)) > corpus.max_sentence_chars:
+        raise Rejected(f"a sentence of more than {corpus.max_sentence_chars} characters")
+    _encodable("\n".join(sentences))
+    doc_id = values.get("id")
+    if "id" not in values:
+        doc_id = f"{stable_hash(chr(10).join(sentences)):016x}"
+    if doc_id is None or isinstance(doc_id, (list, dict)) or not str(doc_id):
+        raise Rejected("no id")
+    _encodable(str(doc_id))
+    split = values.get("split")
+    if split is None:
+        split = draw_split(str(doc_id), corpus.valid_fraction, corpus.test_fraction)
+    elif (split := _SPLIT_NAMES.get(str(split).strip().lower())) is None:
+        raise Rejected("split is none of train, valid, test")
+    counterpart = values.get("counterpart")
+    if isinstance(counterpart, str) and counterpart.strip():
+        _encodable(counterpart)
+        counterpart = " ".join(counterpart.split())
+    else:
+        counterpart = None
+    return {"doc_id": str(doc_id), "split": split, "sentences": sentences, "counterpart": counterpart}
+
+
+def _encodable(text: str) -> None:
+    # A lone surrogate gets through JSON's \\u escapes and can't be written as UTF-8.
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Rejected("not UTF-8") from None
+
+
+def tokenised_schema(token: pa.DataType) -> pa.Schema:
+    """Rows on their way to the store: the store's columns, where they go, where they came from, why not."""
+    return pa.schema(
+        [pa.field("shard", pa.int32()), pa.field("order", pa.int64()), pa.field("file", pa.string())]
+        + [pa.field("row", pa.int64()), pa.field("reason", pa.string())]
+        + [field.with_nullable(True) for field in store_schema(token)]
+    )
+
+
+def tokenise_rows(
+    rows: Iterable[Row],
+    file: str,
+    order: int,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    token: pa.DataType,
+    shards: int,
+) -> pa.Table:
+    """Documents of `rows` as a table of `tokenised_schema`; a row set aside has its reason and no sentences."""
+    schema = tokenised_schema(token)
+    out: dict[str, list[Any]] = {name: [] for name in schema.names if name not in ("sentences", "counterpart")}
+    bodies: list[list[str] | None] = []
+    counterparts: list[str | None] = []
+    for row in rows:
+        document: dict[str, Any] = {}
+        reason = row.reason
+        if row.values is not None:
+            try:
+                document = document_of(row.values, corpus)
+            except Rejected as rejected:
+                reason = str(rejected)
+                raw = row.values.get("id")
+                if isinstance(raw, (str, int)):
+                    document = {"doc_id": str(raw).encode("utf-8", "replace").decode()}
+        doc_id = document.get("doc_id")
+        key = stable_hash(doc_id if doc_id is not None else f"{file}\n{row.number}")
+        counterpart = document.get("counterpart")
+        for name, value in (
+            ("shard", shard_of(key, shards)),
+            ("order", order),
+            ("file", file),
+            ("row", row.number),
+            ("reason", reason),
+            ("doc_id", doc_id),
+            ("key", key),
+            ("split", document.get("split")),
+            ("counterpart_key", None if counterpart is None else stable_hash(counterpart)),
+        ):
+            out[name].append(value)
+        bodies.append(document.get("sentences"))
+        counterparts.append(counterpart)
+    columns = {name: pa.array(values, schema.field(name).type) for name, values in out.items()}
+    columns["sentences"] = _tokenise_nested(bodies, tokenizer, token)
+    columns["counterpart"] = _tokenise(counterparts, tokenizer, token)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _offsets(lengths: Sequence[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))]).astype(np.int32)
+
+
+def _tokenise(texts: Sequence[str | None], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:
+    """Token ids of each text, without special tokens; null for None."""
+    encoded = tokenizer.encode_batch_fast([t or "" for t in texts], add_special_tokens=False)
+    ids = [e.ids for e in encoded]
+    values = np.fromiter((i for sentence in ids for i in sentence), dtype=token.to_pandas_dtype())
+    mask = pa.array([t is None for t in texts], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(_offsets([len(i) for i in ids])), pa.array(values, token), mask=mask)
+
+
+def _tokenise_nested(bodies: Sequence[list[str] | None], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:
+    sentences = _tokenise([s for body in bodies for s in body or ()], tokenizer, token)
+    mask = pa.array([body is None for body in bodies], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(_offsets([len(b or ()) for b in bodies])), sentences, mask=mask)
+
+
+def batches_of(rows: Iterator[Row], characters: int) -> Iterator[list[Row]]:
+    """Group rows into lists of about `characters` characters of text, so that memory stays bounded."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += sum(
+            len(v) if isinstance(v, str) else sum(map(len, v)) if _strings(v) else 0
+            for v in (row.values or {}).values()
+        )
+        if size >= characters or len(batch) >= 4096:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) for v in value)

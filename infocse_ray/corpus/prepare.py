@@ -1,0 +1,229 @@
+"""The corpus stage: read, check, split and tokenise every row once, into the token store.
+
+1. Ray Data tasks read pieces of files and tokenise their rows; bad rows go on with a reason instead of tokens.
+2. A shuffle brings together the rows of a shard (a range of the hash of the id), duplicates among them.
+3. One task a shard drops duplicates, orders by hash, and writes the shard and its rejected rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.exceptions import RayError
+from tokenizers import Tokenizer
+
+from infocse_ray.cluster import quiet_data
+from infocse_ray.corpus.documents import batches_of, tokenise_rows
+from infocse_ray.corpus.read import Piece, UnreadableFile, read_rows
+from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
+from infocse_ray.corpus.source import Source
+from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
+from infocse_ray.progress import Board
+from infocse_ray.settings import Corpus, fingerprint
+from infocse_ray.stage import Stage, run_stage
+from infocse_ray.storage import Storage
+
+_FORMAT = 1
+_SHARD_TEXT_BYTES = 64 * 2**20
+_BATCH_CHARACTERS = 4 * 2**20
+
+
+def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> TokenStore:
+    """Tokenise the corpus into `<root>/corpora/<fingerprint>`, or find that this was done.
+
+    Args:
+        root: the storage that runs share.
+        corpus: the corpus settings.
+        source: its files, as `find_source` returns them.
+        tokenizer: a `tokenizers` JSON document.
+
+    Raises:
+        UnreadableFile: a whole file can't be read.
+        ValueError: no document is left.
+    """
+    settings = corpus.model_dump(mode="json", exclude={"source", "unlabelled"})
+    identity = fingerprint("prepare", _FORMAT, source.fingerprint, source.columns, settings, tokenizer)
+    stage = run_stage(
+        root,
+        root / "corpora" / identity,
+        "prepare",
+        identity,
+        functools.partial(_prepare, corpus=corpus, source=source, tokenizer=tokenizer),
+    )
+    store = TokenStore.of(stage)
+    if not store.documents(SPLITS):
+        reasons = store.summary["rejected"]
+        raise ValueError(
+            f"corpus.source = {corpus.source!r}: no document is left; rows set aside: {json.dumps(reasons)}"
+        )
+    return store
+
+
+def shards_for(source: Source, lanes: int) -> int:
+    """Shards of the store: every lane has as many, of about 64 MiB of text."""
+    return lanes * max(1, -(-source.text_bytes // (lanes * _SHARD_TEXT_BYTES)))
+
+
+def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> dict[str, Any]:
+    shards = shards_for(source, corpus.lanes)
+    token = token_type(Tokenizer.from_str(tokenizer).get_vocab_size())
+    quiet_data()
+    totals: dict[str, Any] = {
+        "shards": shards,
+        "lanes": corpus.lanes,
+        "token_type": str(token),
+        "sentences": 0,
+        "tokens": 0,
+    }
+    documents, labelled, rejected = Counter(), Counter(), Counter()
+    with Board("preparing", unit="rows") as board:
+        rows = ray.data.from_items(
+            [piece._asdict() for piece in source.pieces], override_num_blocks=len(source.pieces)
+        ).map_batches(
+            _read_and_tokenise,  # pyright: ignore[reportArgumentType]
+            batch_size=1,
+            batch_format="pyarrow",
+            zero_copy_batch=True,
+            fn_kwargs={
+                "columns": source.columns,
+                "corpus": corpus,
+                "tokenizer": tokenizer,
+                "shards": shards,
+                "board": board.handle,
+            },
+        )
+        written = rows.groupby("shard").map_groups(
+            _write_shard,  # pyright: ignore[reportArgumentType]
+            batch_format="pyarrow",
+            fn_kwargs={"folder": stage.folder},
+        )
+        try:
+            seen = set()
+            for row in written.iter_rows():
+                seen.add(row["shard"])
+                totals["sentences"] += row["sentences"]
+                totals["tokens"] += row["tokens"]
+                documents.update(json.loads(row["documents"]))
+                labelled.update(json.loads(row["labelled"]))
+                rejected.update(json.loads(row["rejected"]))
+        except RayError as error:
+            raise _user_error(error) from error
+    for shard in set(range(shards)) - seen:
+        (stage.folder / "documents" / shard_name(shard)).write_parquet(store_schema(token).empty_table(), [])
+    return totals | {
+        "documents": {split: documents[split] for split in SPLITS},
+        "labelled": {split: labelled[split] for split in SPLITS},
+        "rejected": dict(sorted(rejected.items())),
+    }
+
+
+def _user_error(error: BaseException) -> BaseException:
+    """The UnreadableFile that made the tasks fail, if one did."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UnreadableFile):
+            return UnreadableFile(str(cause.args[0]).split("\n")[0])
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    for line in str(error).splitlines():
+        if (start := line.find("UnreadableFile: ")) >= 0:
+            return UnreadableFile(line[start + len("UnreadableFile: ") :])
+    return error
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(text: str) -> Tokenizer:
+    tokenizer = Tokenizer.from_str(text)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _read_and_tokenise(
+    pieces: pa.Table, columns: dict[str, str], corpus: Corpus, tokenizer: str, shards: int, board: Any
+) -> Iterator[pa.Table]:
+    ready = _tokenizer(tokenizer)
+    token = token_type(ready.get_vocab_size())
+    for row in pieces.to_pylist():
+        piece = Piece(**row)
+        rows = read_rows(piece, columns, corpus.text_files == "line")
+        for batch in batches_of(rows, _BATCH_CHARACTERS):
+            yield tokenise_rows(batch, piece.uri, piece.order, corpus, ready, token, shards)
+            if board is not None:
+                board.add.remote(len(batch))
+
+
+def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
+    """Write one shard and its rejected rows, and return what was written, counted."""
+    shard = rows["shard"][0].as_py()
+    rows = rows.sort_by([("key", "ascending"), ("doc_id", "ascending"), ("order", "ascending"), ("row", "ascending")])
+    rows = _mark_duplicates(rows)
+    accepted = rows["reason"].is_null()
+    bad = rows.filter(rows["reason"].is_valid())
+    # Within a split the order is that of the hash, as sorting is stable.
+    rank = pa.array([SPLITS.index(split) if split else -1 for split in rows["split"].to_pylist()])
+    good = (
+        rows.append_column("rank", rank)
+        .filter(accepted)
+        .sort_by([("rank", "ascending"), ("key", "ascending"), ("doc_id", "ascending")])
+    )
+    split_of = good["split"].to_pylist()
+    counts = {split: split_of.count(split) for split in SPLITS}
+    labelled = good.filter(good["counterpart"].is_valid())["split"].to_pylist()
+    schema = store_schema(rows.schema.field("counterpart").type.value_type)
+    table = good.select(schema.names).cast(schema)
+    groups = [
+        min(ROW_GROUP_DOCUMENTS, count - start)
+        for count in counts.values()
+        for start in range(0, count, ROW_GROUP_DOCUMENTS)
+    ]
+    (folder / "documents" / shard_name(shard)).write_parquet(table, groups)
+    if len(bad):
+        rejected = bad.select(rejected_schema().names).cast(rejected_schema())
+        (folder / "rejected" / shard_name(shard)).write_parquet(rejected, [len(rejected)])
+    sentences = documents_of(table).sentences
+    return pa.table(
+        {
+            "shard": pa.array([shard], pa.int32()),
+            "sentences": pa.array([len(sentences)], pa.int64()),
+            "tokens": pa.array([len(sentences.values)], pa.int64()),
+            "documents": [json.dumps(counts)],
+            "labelled": [json.dumps(Counter(labelled))],
+            "rejected": [json.dumps(Counter(bad["reason"].to_pylist()))],
+        }
+    )
+
+
+def _mark_duplicates(rows: pa.Table) -> pa.Table:
+    """Of rows with one id, sorted, keep the first good one; the rest get a reason."""
+    ids = rows["doc_id"].to_pylist()
+    reasons = rows["reason"].to_pylist()
+    kept: str | None = None
+    for i, doc_id in enumerate(ids):
+        if reasons[i] is None:
+            if doc_id == kept:
+                reasons[i] = "duplicate id"
+            kept = doc_id
+    return rows.set_column(rows.schema.get_field_index("reason"), "reason", pa.array(reasons, pa.string()))
+
+
+def rejected_rows(store: TokenStore) -> Iterator[dict[str, Any]]:
+    """The rows set aside: doc_id, file, row and reason."""
+    for name in sorted((store.folder / "rejected").files()):
+        with (store.folder / "rejected" / name).parquet() as file:
+            yield from file.read().to_pylist()
+
+
+def show_rejected(store: TokenStore) -> str:
+    """One line that says how many rows were set aside and why."""
+    reasons = store.summary["rejected"]
+    total = sum(reasons.values())
+    if not total:
+        return "no rows set aside"
+    detail = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items(), key=lambda r: -r[1]))
+    return f"{total:,} rows set aside ({detail}); they are listed in {store.folder / 'rejected'}"

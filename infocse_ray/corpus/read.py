@@ -1,0 +1,162 @@
+"""Read a piece of a corpus file as rows, setting bad rows aside and naming a file that can't be read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infocse_ray.storage import open_filesystem
+
+READERS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".json", ".ndjson"), "text": (".txt",)}
+_COMPRESSIONS = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
+
+
+class UnreadableFile(ValueError):
+    """A whole file of the corpus can't be read; the message names it."""
+
+
+class Piece(NamedTuple):
+    """A part of a file that is read by itself."""
+
+    uri: str
+    kind: str
+    order: int
+    """The file's place among the corpus' files."""
+    start: int
+    """First byte (JSON Lines, text) or row group (Parquet)."""
+    end: int
+    """Where it ends; a line belongs to the piece it begins in."""
+
+
+class Row(NamedTuple):
+    """One row as read: its columns, or why it can't be read."""
+
+    number: int
+    """Orders the rows of a file: byte offset of the line, or row number."""
+    values: dict[str, Any] | None
+    reason: str | None
+
+
+def compression_of(path: str) -> str | None:
+    """How a file is compressed, by its ending."""
+    return next((c for ending, c in _COMPRESSIONS.items() if path.partition("?")[0].endswith(ending)), None)
+
+
+def reader_of(path: str) -> str:
+    """The kind of a file by its ending, "" when it is none that can be read."""
+    path = path.partition("?")[0]
+    for ending in _COMPRESSIONS:
+        if path.endswith(ending):
+            path = path.removesuffix(ending)
+            return next((k for k, e in READERS.items() if path.endswith(e) and k != "parquet"), "")
+    return next((kind for kind, endings in READERS.items() if path.endswith(endings)), "")
+
+
+def read_rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[Row]:
+    """The rows of a piece, keyed by role (`id`, `text`, `sentences`, `counterpart`, `split`).
+
+    Raises:
+        UnreadableFile: the file is missing, truncated, or not what its name says.
+    """
+    try:
+        if piece.kind == "parquet":
+            yield from _parquet_rows(piece, columns)
+        elif piece.kind == "jsonl":
+            for number, line in open_lines(piece):
+                values, reason = parse_json_line(line)
+                yield Row(number, values and {role: values.get(c) for role, c in columns.items()}, reason)
+        elif by_line:
+            for number, line in open_lines(piece):
+                yield _text_row(number, line)
+        else:
+            with _open(piece.uri) as stream:
+                row = _text_row(0, stream.read())
+            if row.values is not None:
+                row.values["id"] = piece.uri.partition("?")[0].rsplit("/", 1)[-1]
+            yield row
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException, KeyError) as error:
+        raise UnreadableFile(f"corpus.source: {piece.uri}: can't be read: {error}") from error
+
+
+def open_lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """The lines that begin in the piece, with their byte offsets; blank lines are skipped."""
+    with _open(piece.uri) as stream:
+        position = piece.start
+        if position:
+            # The line that crosses the boundary is the previous piece's.
+            stream.seek(position - 1)
+            position += len(stream.readline()) - 1
+        while position < piece.end or compression_of(piece.uri):
+            line = stream.readline()
+            if not line:
+                return
+            if line.strip():
+                yield position, line
+            position += len(line)
+
+
+def parse_json_line(line: bytes) -> tuple[dict[str, Any] | None, str | None]:
+    """A JSON object, or why it is none."""
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError:
+        return None, "not UTF-8"
+    except (json.JSONDecodeError, RecursionError):
+        return None, "not JSON"
+    return (row, None) if isinstance(row, dict) else (None, "not a JSON object")
+
+
+def _text_row(number: int, data: bytes) -> Row:
+    try:
+        return Row(number, {"text": data.decode("utf-8-sig")}, None)
+    except UnicodeDecodeError:
+        return Row(number, None, "not UTF-8")
+
+
+def _open(uri: str) -> io.BufferedReader:
+    filesystem, path = open_filesystem(uri)
+    raw: Any = filesystem.open_input_file(path)
+    match compression_of(uri):
+        case "gz":
+            raw = gzip.GzipFile(fileobj=raw)
+        case "xz":
+            raw = lzma.LZMAFile(raw)
+        case "zst":
+            raw = pa.CompressedInputStream(raw, "zstd")
+    return io.BufferedReader(raw, 2**20)
+
+
+def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
+    filesystem, path = open_filesystem(piece.uri)
+    file = pq.ParquetFile(filesystem.open_input_file(path))
+    missing = set(columns.values()) - set(file.schema_arrow.names)
+    if missing:
+        raise KeyError(f"it has no column {sorted(missing)[0]!r}, which other files of the corpus have")
+    for group in range(piece.start, piece.end):
+        first = sum(file.metadata.row_group(g).num_rows for g in range(group))
+        done = 0
+        for batch in file.iter_batches(1024, row_groups=[group], columns=sorted(set(columns.values()))):
+            for i in range(len(batch)):
+                try:
+                    values = {role: _python(batch.column(c)[i]) for role, c in columns.items()}
+                    yield Row(first + done + i, values, None)
+                except UnicodeDecodeError:
+                    yield Row(first + done + i, None, "not UTF-8")
+            done += len(batch)
+
+
+def _python(scalar: pa.Scalar) -> Any:
+    value = scalar.as_py()
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if isinstance(value, list):
+        return [v.decode("utf-8") if isinstance(v, bytes) else v for v in value]
+    return value

@@ -1,0 +1,169 @@
+"""Find the corpus' files and check, before anything runs, that they have the columns asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from infocse_ray.corpus.read import READERS, Piece, compression_of, open_lines, parse_json_line, reader_of
+from infocse_ray.settings import Corpus, fingerprint
+from infocse_ray.storage import is_remote, open_filesystem
+
+_PIECE_BYTES = 32 * 2**20
+_TYPICAL_COMPRESSION = 4
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a corpus and which columns make a document."""
+
+    kind: str
+    pieces: list[Piece]
+    columns: dict[str, str]
+    """Role (id, text, sentences, counterpart, split) to column, for the roles there are."""
+    fingerprint: str
+    text_bytes: int
+    """About how many bytes the files hold once decompressed."""
+
+
+def find_source(corpus: Corpus) -> Source:
+    """Expand paths, globs and folders, and settle the columns.
+
+    Raises:
+        ValueError: nothing matches, file kinds are mixed or unknown, or a named column is missing.
+    """
+    files: list[tuple[str, pafs.FileInfo]] = []
+    for uri in [corpus.source] if isinstance(corpus.source, str) else corpus.source:
+        files += _expand(uri)
+    files = sorted({uri: (uri, info) for uri, info in files}.values(), key=lambda f: f[0])
+    kinds = {reader_of(uri) for uri, _ in files}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"corpus.source = {corpus.source!r}: has files of several kinds ({', '.join(sorted(kinds))}); name one kind"
+        )
+    kind = kinds.pop()
+    pieces = [piece for order, (uri, info) in enumerate(files) for piece in _pieces(uri, info, kind, order)]
+    columns = _columns(corpus, kind, files)
+    return Source(
+        kind=kind,
+        pieces=pieces,
+        columns=columns,
+        fingerprint=fingerprint([(uri.rsplit("/", 1)[-1], i.size, i.mtime_ns) for uri, i in files]),
+        text_bytes=sum(
+            i.size * (_TYPICAL_COMPRESSION if compression_of(uri) or kind == "parquet" else 1) for uri, i in files
+        ),
+    )
+
+
+def _expand(uri: str) -> list[tuple[str, pafs.FileInfo]]:
+    """Files of one path, glob or folder as (uri, info)."""
+    try:
+        filesystem, path = open_filesystem(uri)
+    except ValueError as error:
+        raise ValueError(f"corpus.source = {uri!r}: {error}") from error
+    pattern = re.search(r"[*?\[]", path)
+    if pattern:
+        base = path[: path.rindex("/", 0, pattern.start()) + 1]
+        wanted = re.compile(_glob_expression(path))
+        infos = filesystem.get_file_info(pafs.FileSelector(base or ".", recursive=True, allow_not_found=True))
+        infos = [i for i in infos if i.type == pafs.FileType.File and wanted.fullmatch(i.path)]
+    else:
+        infos = [filesystem.get_file_info(path)]
+        if infos[0].type == pafs.FileType.Directory:
+            infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+            infos = [i for i in infos if i.type == pafs.FileType.File and reader_of(i.path)]
+        elif infos[0].type == pafs.FileType.NotFound:
+            infos = []
+    if not infos:
+        raise ValueError(f"corpus.source = {uri!r}: no such file; give an existing path, glob or folder")
+    for info in infos:
+        if not reader_of(info.path):
+            raise ValueError(
+                f"corpus.source: {info.path}: unknown kind of file; use .parquet or one of "
+                f"{', '.join(READERS['jsonl'] + READERS['text'])} (these also .gz, .xz, .zst)"
+            )
+    return [(_uri_of(uri, path, i.path), i) for i in infos]
+
+
+def _uri_of(uri: str, path: str, file: str) -> str:
+    """The URI of `file`, found on the filesystem of `uri`, whose own path is `path`."""
+    if not is_remote(uri):
+        return file
+    head, query, parameters = uri.partition("?")
+    return (
+        f"{head.removesuffix(path.rstrip('/') if head.endswith(path.rstrip('/')) else path)}{file}{query}{parameters}"
+    )
+
+
+def _glob_expression(pattern: str) -> str:
+    """A glob as a regular expression: ** crosses folders, * and ? do not, [...] is a set."""
+    out = ""
+    for part in re.findall(r"\*\*/?|\*|\?|\[[^\]]+\]|.", pattern, flags=re.DOTALL):
+        special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+        out += special.get(part) or (part if len(part) > 2 and part[0] == "[" else re.escape(part))
+    return out
+
+
+def _pieces(uri: str, info: pafs.FileInfo, kind: str, order: int) -> list[Piece]:
+    """Cut a file into parts that are read independently."""
+    if kind == "parquet":
+        groups = _parquet(uri).num_row_groups
+        return [Piece(uri, kind, order, start, start + 1) for start in range(groups)] or [Piece(uri, kind, order, 0, 0)]
+    if kind == "jsonl" and not compression_of(uri) and info.size > _PIECE_BYTES:
+        return [
+            Piece(uri, kind, order, start, min(start + _PIECE_BYTES, info.size))
+            for start in range(0, info.size, _PIECE_BYTES)
+        ]
+    return [Piece(uri, kind, order, 0, info.size)]
+
+
+def _parquet(uri: str) -> pq.ParquetFile:
+    filesystem, path = open_filesystem(uri)
+    try:
+        return pq.ParquetFile(filesystem.open_input_file(path))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ValueError(f"corpus.source: {uri}: can't be read as Parquet: {error}") from error
+
+
+def _columns(corpus: Corpus, kind: str, files: list[tuple[str, pafs.FileInfo]]) -> dict[str, str]:
+    """Which column plays which role; the named ones must be there."""
+    if kind == "text":
+        named = {role: v for role in ("id", "sentences", "counterpart", "split") if (v := getattr(corpus, role))}
+        if named:
+            role, value = named.popitem()
+            raise ValueError(f"corpus.{role} = {value!r}: text files have no columns; leave it out")
+        return {"id": "id", "text": "text"} if corpus.text_files == "document" else {"text": "text"}
+    first = files[0][0]
+    there = set(_parquet(first).schema_arrow.names) if kind == "parquet" else _json_keys(first)
+    columns: dict[str, str] = {}
+    for role in ("id", "text", "sentences", "counterpart", "split"):
+        named = getattr(corpus, role)
+        if named is not None and named not in there:
+            raise ValueError(
+                f"corpus.{role} = {named!r}: {first} has no such column; it has {', '.join(sorted(there)) or 'none'}"
+            )
+        if named or role in there:
+            columns[role] = named or role
+    if corpus.text and not corpus.sentences:
+        columns.pop("sentences", None)
+    if "sentences" in columns:
+        columns.pop("text", None)
+    elif "text" not in columns:
+        raise ValueError(
+            f"corpus.text: {first} has neither a `text` nor a `sentences` column; name one of "
+            f"{', '.join(sorted(there)) or 'none'} with corpus.text or corpus.sentences"
+        )
+    return columns
+
+
+def _json_keys(uri: str, rows: int = 100) -> set[str]:
+    """Keys of the first readable rows."""
+    keys: set[str] = set()
+    for _, (_, line) in zip(range(rows), open_lines(Piece(uri, "jsonl", 0, 0, 2**62)), strict=False):
+        row, _ = parse_json_line(line)
+        keys |= set(row or {})
+    return keys

@@ -1,0 +1,119 @@
+"""The token store: the corpus tokenised once, in shards of row groups, read by every later stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infocse_ray.corpus.tokens import Tokens, flat, tokens_of
+from infocse_ray.stage import Stage, read_stage
+from infocse_ray.storage import Storage
+
+
+class Documents(NamedTuple):
+    """A few documents in memory."""
+
+    doc_ids: pa.Array
+    """string [documents]."""
+    keys: np.ndarray
+    """int64 [documents], the hashes of the ids."""
+    offsets: np.ndarray
+    """int64 [documents + 1]; document i owns the sentences offsets[i]:offsets[i + 1]."""
+    sentences: Tokens
+    """The sentences of all documents, one after the other."""
+    clusters: np.ndarray | None = None
+    """int32 [sentences], once annotated."""
+
+
+class Counterparts(NamedTuple):
+    """The counterparts of a few documents; documents without one are left out."""
+
+    document: np.ndarray
+    """int64 [m], the row of the document in its table."""
+    keys: np.ndarray
+    """int64 [m], equal for equal texts."""
+    tokens: Tokens
+
+
+def documents_of(table: pa.Table) -> Documents:
+    """A table of the token store, or of annotations, as arrays."""
+    sentences, offsets = flat(table["sentences"])
+    clusters = flat(table["cluster"])[0].to_numpy() if "cluster" in table.column_names else None
+    keys = table["key"].to_numpy()
+    return Documents(table["doc_id"].combine_chunks(), keys, offsets, tokens_of(sentences), clusters)
+
+
+def counterparts_of(table: pa.Table) -> Counterparts:
+    """The counterparts that a table of the token store has."""
+    rows = np.flatnonzero(table["counterpart"].is_valid().to_numpy())
+    there = table.take(pa.array(rows))
+    return Counterparts(rows, there["counterpart_key"].to_numpy().astype(np.int64), tokens_of(there["counterpart"]))
+
+
+class TokenStore(NamedTuple):
+    """A finished token store."""
+
+    folder: Storage
+    fingerprint: str
+    summary: dict
+
+    @classmethod
+    def of(cls, stage: Stage) -> TokenStore:
+        """The output of a finished `prepare` stage."""
+        assert stage.summary is not None
+        return cls(stage.folder, stage.fingerprint, stage.summary)
+
+    @classmethod
+    def open(cls, folder: Storage) -> TokenStore:
+        """The token store in `folder`.
+
+        Raises:
+            FileNotFoundError: none was finished there.
+        """
+        return cls.of(read_stage(folder))
+
+    @property
+    def shards(self) -> int:
+        """Number of shards, a multiple of the number of lanes."""
+        return self.summary["shards"]
+
+    def shard(self, number: int) -> Storage:
+        """The Parquet file of one shard."""
+        return self.folder / "documents" / shard_name(number)
+
+    def documents(self, splits: Sequence[str]) -> int:
+        """Documents in the given splits."""
+        return sum(self.summary["documents"][split] for split in splits)
+
+    def read(self, shard: int, splits: Sequence[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """The row groups of a shard whose documents are in one of the splits."""
+        with self.shard(shard).parquet() as file:
+            for group in row_groups(file, splits):
+                yield file.read_row_group(group, columns=columns)
+
+
+def shard_name(number: int) -> str:
+    """The file name of a shard."""
+    return f"shard-{number:06d}.parquet"
+
+
+def row_groups(file: pq.ParquetFile, splits: Sequence[str]) -> list[int]:
+    """Row groups of the given splits; a row group holds documents of one split only."""
+    column = file.schema_arrow.names.index("split")
+    found = []
+    position = _leaf(file, column)
+    for group in range(file.num_row_groups):
+        statistics = file.metadata.row_group(group).column(position).statistics
+        if statistics.min in splits:
+            found.append(group)
+    return found
+
+
+def _leaf(file: pq.ParquetFile, column: int) -> int:
+    """Parquet counts leaf columns; `split` comes before the nested ones, so the numbers agree."""
+    assert file.metadata.schema.column(column).path == "split"
+    return column

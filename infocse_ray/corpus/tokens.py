@@ -1,0 +1,93 @@
+"""Ragged arrays of token ids: one flat array of values and one of offsets, as Arrow keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Tokens(NamedTuple):
+    """n rows of token ids without special tokens."""
+
+    values: np.ndarray
+    """Unsigned integers [sum of lengths]."""
+    offsets: np.ndarray
+    """int64 [n + 1]; row i is values[offsets[i]:offsets[i + 1]]."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [n]."""
+        return np.diff(self.offsets)
+
+    def take(self, rows: np.ndarray) -> Tokens:
+        """The given rows, in that order, as a new array."""
+        lengths = self.lengths[rows]
+        offsets = offsets_of(lengths)
+        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        return Tokens(self.values[index], offsets)
+
+    def cut(self, length: int) -> Tokens:
+        """Every row's first `length` ids."""
+        lengths = np.minimum(self.lengths, length)
+        offsets = offsets_of(lengths)
+        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
+        return Tokens(self.values[index], offsets)
+
+    def hashes(self) -> np.ndarray:
+        """int64 [n]: equal rows have equal hashes; others differ but for a chance of about 2^-64 a pair."""
+        lengths = self.lengths
+        position = (np.arange(len(self.values)) - np.repeat(self.offsets[:-1], lengths)).astype(np.uint64)
+        with np.errstate(over="ignore"):
+            mixed = _scramble(self.values.astype(np.uint64) + _scramble(position * _MIX + _MIX))
+            total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+            sums = total[self.offsets[1:]] - total[self.offsets[:-1]]
+            return _scramble(sums + lengths.astype(np.uint64) * _MIX).view(np.int64)
+
+
+def concatenate(parts: list[Tokens]) -> Tokens:
+    """Rows of all parts, one after the other."""
+    lengths = np.concatenate([p.lengths for p in parts])
+    return Tokens(np.concatenate([p.values for p in parts]), offsets_of(lengths))
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """int64 [n + 1] running total of `lengths`, from 0."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def bounded_ranges(offsets: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of documents that together have at most `most` sentences, or are one larger document."""
+    first = 0
+    while first < len(offsets) - 1:
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1)
+        yield first, last
+        first = last
+
+
+def flat(column: pa.ChunkedArray | pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The values of a list column and its int64 offsets [rows + 1], copying nothing but the offsets."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    return array.values.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
+
+
+def tokens_of(column: pa.ChunkedArray | pa.Array) -> Tokens:
+    """A list column of token ids."""
+    values, offsets = flat(column)
+    return Tokens(values.to_numpy(), offsets)
+
+
+def _scramble(x: np.ndarray) -> np.ndarray:
+    """The finaliser of splitmix64 (Steele et al. 2014): every input bit changes half of the output bits."""
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))

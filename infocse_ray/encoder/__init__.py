@@ -1,0 +1,1 @@
+"""The sentence encoder f(.): a Hugging Face backbone and pooling, its batches, its files."""

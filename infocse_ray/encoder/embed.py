@@ -1,0 +1,114 @@
+"""Embed many sentences fast: identical ones once, sorted by length, in batches of a token budget."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.encoder.model import SentenceEncoder
+
+SENTENCES_AT_ONCE = 16_384
+"""Sentences a caller embeds at a time: enough for buckets of one length, few enough to bound memory."""
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+class Embedded(NamedTuple):
+    """Sentence vectors and what they cost."""
+
+    vectors: torch.Tensor
+    """float32 [n, d], on the encoder's device."""
+    tokens: int
+    """Real tokens encoded."""
+    padded: int
+    """Tokens encoded, padding included."""
+
+
+def token_budget(device: torch.device) -> int:
+    """Tokens in an inference batch: a GPU wants many; a CPU does best when activations stay in its cache."""
+    return 131_072 if device.type == "cuda" else 4_096
+
+
+def length_buckets(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Cut rows, sorted by length, into batches that take at most `budget` tokens once padded.
+
+    A batch ends before the budget is used up where its rows get a tenth shorter than its first, if it is an
+    eighth of the budget by then: padding stays a few per cent, and batches large enough to be efficient.
+
+    Args:
+        lengths: int [n], at least 1.
+        budget: tokens, padding included; a row longer than that makes a batch of its own.
+
+    Yields:
+        int64 row numbers. Every row is in one batch. Long rows come first, so that what doesn't fit in memory
+        shows at once.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    descending = -lengths[order]
+    start = 0
+    while start < len(order):
+        longest = -int(descending[start])
+        similar = int(np.searchsorted(descending, -(0.9 * longest), side="right"))
+        enough = start + max(1, budget // (8 * longest))
+        stop = min(len(order), start + max(1, budget // longest), max(similar, enough))
+        yield order[start:stop]
+        start = stop
+
+
+def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None) -> Embedded:
+    """Vectors of sentences, in their order.
+
+    Args:
+        encoder: in evaluation mode, in the precision to use (see `for_inference`).
+        tokens: n sentences.
+        budget: tokens in a batch, padding included; by default what suits the device.
+    """
+    device = encoder.device
+    cut = tokens.cut(encoder.max_length - len(encoder.prefix) - len(encoder.suffix))
+    first, inverse = _distinct(cut)
+    distinct = cut if len(first) == len(cut) else cut.take(first)
+    lengths = encoder.lengths(distinct)
+    vectors = torch.empty(len(distinct), encoder.dimension, device=device)
+    padded = 0
+    with torch.inference_mode():
+        for rows in length_buckets(lengths, budget or token_budget(device)):
+            input_ids, attention_mask = encoder.pad(distinct.take(rows))
+            padded += input_ids.numel()
+            out = encoder(input_ids.to(device, non_blocking=True), attention_mask.to(device, non_blocking=True))
+            vectors[torch.from_numpy(rows).to(device)] = out
+        if len(first) != len(cut):
+            vectors = vectors[torch.from_numpy(inverse).to(device)]
+    return Embedded(vectors, int(lengths.sum()), padded)
+
+
+def _distinct(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that come first of their kind, and for every row which of those it equals."""
+    _, first, inverse = np.unique(tokens.hashes(), return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def native_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bf16 matrices in hardware."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return device.type == "cpu" and any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+
+
+def inference_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """The type weights are cast to for embedding: bf16 where asked for or native, else fp32."""
+    if precision == "auto":
+        precision = "bf16" if native_bf16(device) else "fp32"
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
+def for_inference(encoder: SentenceEncoder, precision: Precision, device: torch.device) -> SentenceEncoder:
+    """A copy of the encoder for embedding: evaluation mode, no gradients, cast weights."""
+    ready = copy.deepcopy(encoder).requires_grad_(False).eval().to(device)
+    ready.backbone.to(inference_dtype(precision, device))
+    return ready

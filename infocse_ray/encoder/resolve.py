@@ -1,0 +1,37 @@
+"""Find the encoder a setting names: a folder, a URI, or a name on the Hugging Face hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infocse_ray.storage import Storage, is_remote, open_filesystem
+
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*/config.json"]
+
+
+def resolve_encoder(model: str) -> Path:
+    """A local folder with the encoder's files, downloaded if need be; never pickled weights, never code.
+
+    Raises:
+        ValueError: nothing is there, or the hub can't be reached.
+    """
+    if is_remote(model):
+        storage = Storage.open(model)
+        files = storage.files()
+        if not files:
+            raise ValueError(f"encoder.model = {model!r}: nothing is there")
+        return storage.local_copy(repr(sorted(files.items())))
+    folder = Path(open_filesystem(model)[1])
+    if folder.is_dir():
+        return folder
+    if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") > 1:
+        raise ValueError(f"encoder.model = {model!r}: no such folder")
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(model, allow_patterns=_FILES))
+    except Exception as error:  # the hub's client raises a dozen unrelated kinds
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(
+            f"encoder.model = {model!r}: no such folder, and it can't be had from the Hugging Face hub: {reason}"
+        ) from error

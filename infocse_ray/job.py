@@ -1,0 +1,45 @@
+"""What every job script does around its work: settings from the command line, errors in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from infocse_ray.settings import Model, parse
+from infocse_ray.train.trainer import TrainingStopped
+
+Result = TypeVar("Result")
+
+
+def run_job(
+    model: type[Model], argv: list[str] | None, prog: str, description: str, work: Callable[[Model], Result]
+) -> Result:
+    """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
+
+    Args:
+        model: the settings that the job takes.
+        argv: its arguments, without the program's name; None for those of the process.
+        prog: its name.
+        description: for `--help`.
+        work: gets the settings. What it had finished stays finished whatever it raises.
+    """
+    _quiet_libraries()
+    settings = parse(model, argv, prog, description)
+    try:
+        return work(settings)
+    except (ValueError, TrainingStopped) as error:
+        if os.environ.get("INFOCSE_TRACEBACK"):
+            raise
+        print(f"{prog}: error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _quiet_libraries() -> None:
+    # Loading and saving an encoder each draw a bar of their own that says nothing about the run.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()

@@ -1,0 +1,1 @@
+"""The outer loop: annotate, train, validate, repeat; every stage resumable."""

@@ -1,0 +1,104 @@
+"""Score encoders on a split of a corpus: one stage an encoder, one group of workers for all that are missing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import torch
+
+from infocse_ray.cluster import Placement, assigned_cores, worker_device
+from infocse_ray.collective import rank
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.embed import Precision, for_inference
+from infocse_ray.progress import Board
+from infocse_ray.retrieval.validation import On, questions_for, score
+from infocse_ray.settings import fingerprint
+from infocse_ray.stage import Stage, claim, find_stage, run_stage
+from infocse_ray.storage import Storage
+from infocse_ray.train.trainer import run_workers
+
+
+class _Evaluation(NamedTuple):
+    store: TokenStore
+    split: str
+    on: On
+    precision: Precision
+    todo: list[tuple[EncoderFolder, Storage]]
+    board: Any
+
+
+def evaluate(
+    root: Storage,
+    folder: Storage,
+    store: TokenStore,
+    encoders: list[EncoderFolder],
+    split: str,
+    on: On,
+    precision: Precision,
+    placement: Placement,
+) -> list[Stage]:
+    """Score every encoder on the documents of `split`.
+
+    Args:
+        root: the storage that runs share.
+        folder: where this run's evaluations go.
+        store: the corpus, tokenised with the encoders' tokenizer.
+        encoders: what to score.
+        split: train, valid or test.
+        on: what a document must find.
+        precision: of embedding.
+        placement: of the workers.
+
+    Returns:
+        A finished stage for each encoder: its summary has the `metrics`, its `ranks/` a Parquet file a worker
+        with `doc_id`, `rank` and `top_key`, the key of the counterpart found first.
+    """
+    places: list[tuple[EncoderFolder, Storage, str]] = []
+    for encoder in encoders:
+        identity = fingerprint("evaluate", store.fingerprint, encoder.fingerprint, split, on, precision)
+        places.append((encoder, folder / identity, identity))
+    missing = {i: (e, p) for e, p, i in places if find_stage(root, p, i) is None}
+    for identity, (_, place) in missing.items():
+        claim(place, "evaluate", identity)
+    todo = list(missing.values())
+    if todo:
+        with Board(f"evaluating on {split}", unit="encoders", total=len(todo)) as board:
+            argument = _Evaluation(store, split, on, precision, todo, board.handle)
+            name = f"workers-{fingerprint([place.name for _, place in todo])}"
+            run_workers(_evaluate_worker, argument, placement, folder, name, max_failures=1)
+            (folder / name).delete()  # a finished Ray Train run of this name would not run again
+    return [
+        run_stage(
+            root,
+            place,
+            "evaluate",
+            identity,
+            lambda stage: {"metrics": (stage.folder / "metrics.json").read_json()},
+        )
+        for _, place, identity in places
+    ]
+
+
+def _evaluate_worker(evaluation: _Evaluation) -> None:
+    torch.set_num_threads(assigned_cores())
+    device = worker_device()
+    questions = questions_for(evaluation.store, evaluation.split, evaluation.on)
+    for number, (encoder, place) in enumerate(evaluation.todo):
+        scores = score(for_inference(encoder.load(), evaluation.precision, device), questions)
+        table = pa.table({"doc_id": questions.doc_ids, "rank": scores.ranks, "top_key": scores.top_keys})
+        (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
+        if rank() == 0:
+            (place / "metrics.json").write_json(scores.metrics)
+            evaluation.board.set.remote(number + 1, "")
+
+
+def ranks_of(stage: Stage) -> dict[str, tuple[int, int]]:
+    """Every query's rank and the key it found first, by document id."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in (stage.folder / "ranks").files():
+        with (stage.folder / "ranks" / name).parquet() as file:
+            rows = file.read().to_pydict()
+        found |= {d: (r, k) for d, r, k in zip(rows["doc_id"], rows["rank"], rows["top_key"], strict=True)}
+    return found

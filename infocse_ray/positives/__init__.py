@@ -1,0 +1,1 @@
+"""Positive pairs: where they come from and the seeded stream that deals them out."""

@@ -1,0 +1,1 @@
+"""Retrieval: document vectors, exact ranks, Recall@k and MRR."""

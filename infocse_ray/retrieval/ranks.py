@@ -1,0 +1,75 @@
+"""Exact ranks of the true counterpart among all candidates, block by block, and the scores made of them.
+
+1. A candidate counts against a query if it scores at least as much as the true one: ties count against.
+2. rank = 1 + the number of such candidates; the true one is told apart by its key, not by its score.
+3. Recall@k is the share of queries of rank <= k, MRR the mean of 1 / rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+CUTOFFS = (5, 10, 20)
+_BLOCK_ELEMENTS = 2**24
+
+
+def metrics_of(ranks: np.ndarray, candidates: int) -> dict[str, float]:
+    """Recall@5/10/20, MRR, and the standard error of recall@5.
+
+    Args:
+        ranks: int64 [q], from 1.
+        candidates: how many each query was ranked among.
+    """
+    recall = {f"recall@{k}": float((ranks <= k).mean()) for k in CUTOFFS}
+    share = recall["recall@5"]
+    return recall | {
+        "mrr": float((1.0 / ranks).mean()),
+        "recall@5_standard_error": math.sqrt(share * (1.0 - share) / len(ranks)),
+        "queries": len(ranks),
+        "candidates": candidates,
+    }
+
+
+class Ranking(NamedTuple):
+    """What each query found."""
+
+    ranks: torch.Tensor
+    """int64 [q], from 1."""
+    top_keys: torch.Tensor
+    """int64 [q], the key of the candidate that scored highest."""
+
+
+def rank_among(
+    queries: torch.Tensor,
+    true: torch.Tensor,
+    true_keys: torch.Tensor,
+    blocks: Iterable[tuple[torch.Tensor, torch.Tensor]],
+) -> Ranking:
+    """Rank each query's true counterpart among the candidates of all blocks.
+
+    Args:
+        queries: float [q, d].
+        true: float [q, d], the vector of each query's counterpart.
+        true_keys: int64 [q], its key.
+        blocks: candidates (float [c, d]) and their keys (int64 [c]); a key occurs once over all blocks.
+    """
+    true_scores = torch.einsum("qd,qd->q", queries, true)
+    # Equal vectors may score a rounding error apart in a block product and in a row product: still a tie.
+    bar = (true_scores - 4 * torch.finfo(queries.dtype).eps * true_scores.abs())[:, None]
+    ranks = torch.ones_like(true_keys)
+    top_scores, top_keys = torch.full_like(true_scores, -torch.inf), torch.zeros_like(true_keys)
+    step = max(1, _BLOCK_ELEMENTS // max(1, len(queries)))
+    for candidates, keys in blocks:
+        for start in range(0, len(candidates), step):
+            block_keys = keys[start : start + step]
+            scores = queries @ candidates[start : start + step].mT
+            ranks += ((scores >= bar) & (block_keys != true_keys[:, None])).sum(1)
+            best, place = scores.max(1)
+            top_keys = torch.where(best > top_scores, block_keys[place], top_keys)
+            top_scores = torch.maximum(best, top_scores)
+    return Ranking(ranks, top_keys)

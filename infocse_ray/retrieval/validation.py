@@ -1,0 +1,172 @@
+"""Score an encoder on held-out documents, split across workers.
+
+1. `counterpart`: a document's vector must find its counterpart among all distinct counterparts of the corpus.
+2. `halves`: without labels, the vector of one half of a document's sentences must find the other half.
+3. Every worker embeds its shards' documents and candidates; candidates go round, a worker's at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from infocse_ray.collective import each_worker, gather_rows, rank, row_counts, workers
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of
+from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.retrieval.documents import halves, mean_vectors
+from infocse_ray.retrieval.ranks import metrics_of, rank_among
+
+On = Literal["counterpart", "halves"]
+
+
+class Groups(NamedTuple):
+    """Documents, or halves of documents, as their sentences."""
+
+    sentences: Tokens
+    offsets: np.ndarray
+    """int64 [groups + 1]."""
+
+    def vectors(self, encoder: SentenceEncoder) -> torch.Tensor:
+        """float32 [groups, d]: the mean of each group's sentence vectors."""
+        parts = [torch.empty(0, encoder.dimension, device=encoder.device)]
+        for first, last in bounded_ranges(self.offsets, SENTENCES_AT_ONCE):
+            rows = np.arange(self.offsets[first], self.offsets[last])
+            vectors = embed(encoder, self.sentences.take(rows)).vectors
+            offsets = self.offsets[first : last + 1] - self.offsets[first]
+            parts.append(mean_vectors(vectors, offsets, encoder.normalize))
+        return torch.cat(parts)
+
+
+class Questions(NamedTuple):
+    """A worker's share of a validation or test set, tokenised, in memory."""
+
+    queries: Groups
+    true: Groups
+    """Group i is what query i must find."""
+    true_keys: np.ndarray
+    """int64 [queries]."""
+    doc_ids: list[str]
+    """[queries]."""
+    candidates: Groups | None
+    """What queries are ranked among, distinct; None when it is `true` itself."""
+    candidate_keys: np.ndarray
+    """int64 [candidates]."""
+
+
+def questions_for(store: TokenStore, split: str, on: On, max_documents: int | None = None) -> Questions:
+    """Read this worker's share: the shards whose number is its rank modulo the workers.
+
+    Args:
+        store: the token store.
+        split: whose documents ask.
+        on: what a document must find.
+        max_documents: about how many documents ask, the first by the hash of the id; None for all.
+    """
+    there = store.summary["labelled" if on == "counterpart" else "documents"][split]
+    limit = 2**63 if not max_documents or there <= max_documents else 2**63 * max_documents // there
+    queries: list[Groups] = [_empty()]
+    true: list[Groups] = [_empty()]
+    keys: list[np.ndarray] = [np.zeros(0, np.int64)]
+    doc_ids: list[str] = []
+    pool: list[Tokens] = [_empty().sentences]
+    pool_keys: list[np.ndarray] = [np.zeros(0, np.int64)]
+    for shard in range(rank(), store.shards, workers()):
+        if on == "counterpart":
+            for table in store.read(shard, SPLITS, ["counterpart", "counterpart_key"]):
+                found = counterparts_of(table)
+                pool.append(found.tokens)
+                pool_keys.append(found.keys)
+        for table in store.read(shard, [split]):
+            table = table.filter(pa.array(table["key"].to_numpy() < limit))
+            if not len(table):
+                continue
+            if on == "halves":
+                documents = documents_of(table)
+                for rows, into in zip(halves(documents.offsets), (queries, true), strict=True):
+                    owner = np.searchsorted(documents.offsets, rows, side="right") - 1
+                    sizes = np.bincount(owner, minlength=len(documents.keys))
+                    into.append(Groups(documents.sentences.take(rows), offsets_of(sizes)))
+                keys.append(documents.keys)
+            else:
+                found = counterparts_of(table)
+                documents = documents_of(table.take(pa.array(found.document)))
+                queries.append(Groups(documents.sentences, documents.offsets))
+                true.append(Groups(found.tokens, np.arange(len(found.tokens) + 1)))
+                keys.append(found.keys)
+            doc_ids += documents.doc_ids.to_pylist()
+    true_keys = np.concatenate(keys)
+    if on == "halves":
+        return Questions(_join(queries), _join(true), true_keys, doc_ids, None, true_keys)
+    distinct, first = np.unique(np.concatenate(pool_keys), return_index=True)
+    mine = _not_on_an_earlier_worker(distinct)
+    tokens = concatenate(pool).take(first[mine])
+    candidates = Groups(tokens, np.arange(len(tokens) + 1))
+    return Questions(_join(queries), _join(true), true_keys, doc_ids, candidates, distinct[mine])
+
+
+def _empty() -> Groups:
+    return Groups(Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64)), np.zeros(1, np.int64))
+
+
+def _join(groups: list[Groups]) -> Groups:
+    sizes = np.concatenate([np.diff(g.offsets) for g in groups])
+    return Groups(concatenate([g.sentences for g in groups]), offsets_of(sizes))
+
+
+def _not_on_an_earlier_worker(keys: np.ndarray) -> np.ndarray:
+    """Bool [n]: whether this is the first worker that has the key."""
+    first = np.ones(len(keys), dtype=bool)
+    if workers() > 1:
+        local = torch.from_numpy(keys).to(_device())
+        counts = row_counts(local)
+        for source, theirs in enumerate(each_worker(local, counts)):
+            if source < rank():
+                first &= ~np.isin(keys, theirs.cpu().numpy())
+    return first
+
+
+def _device() -> torch.device:
+    nccl = torch.distributed.get_backend() == "nccl"
+    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+
+
+class Scores(NamedTuple):
+    """What a validation found."""
+
+    metrics: dict[str, float]
+    """Of all workers' queries; the same on every worker."""
+    ranks: np.ndarray
+    """int64 [queries], of this worker's."""
+    top_keys: np.ndarray
+    """int64 [queries], the key of what each of them found first."""
+
+
+def score(encoder: SentenceEncoder, questions: Questions) -> Scores:
+    """Rank every query's true counterpart among all candidates and make metrics of the ranks.
+
+    Args:
+        encoder: in evaluation mode, in the precision to use.
+        questions: this worker's share; every worker of the process group must call.
+
+    Raises:
+        ValueError: no worker has a query.
+    """
+    device = encoder.device
+    with torch.inference_mode():
+        queries = questions.queries.vectors(encoder)
+        true = questions.true.vectors(encoder)
+        candidates = true if questions.candidates is None else questions.candidates.vectors(encoder)
+        keys = torch.from_numpy(questions.candidate_keys).to(device)
+        counts = row_counts(candidates)
+        blocks = zip(each_worker(candidates, counts), each_worker(keys, counts), strict=True)
+        found = rank_among(queries, true, torch.from_numpy(questions.true_keys).to(device), blocks)
+        everyone = gather_rows(found.ranks, row_counts(found.ranks)).cpu().numpy()
+    if not len(everyone):
+        raise ValueError("corpus: the split has no document to validate on; name a counterpart column or add documents")
+    return Scores(metrics_of(everyone, sum(counts)), found.ranks.cpu().numpy(), found.top_keys.cpu().numpy())

@@ -1,0 +1,293 @@
+"""Every knob of a run, as one typed, validated, frozen tree; YAML in, YAML out.
+
+Defaults are those of the InfoCSE paper (arXiv 2202.13802, appendix "Training Details"): K = 1, 32 tokens a
+sentence, batches of 3200 pairs, Adam (0.9, 0.999, 1e-8) at 2e-5, at most 200,000 steps an iteration, early
+stopping on recall@5 with a patience of 20,000 steps, inner products.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import jsonargparse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+Workers = int | Literal["auto"]
+OnGpu = bool | Literal["auto"]
+Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Section(BaseModel):
+    """A part of the settings: unknown keys are refused, nothing changes after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("num_workers", check_fields=False)
+    @classmethod
+    def _workers(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and value < 1:
+            raise ValueError("give a whole number from 1, or auto")
+        return value
+
+
+class Corpus(Section):
+    """corpus: where the documents are and how a row becomes a document."""
+
+    source: str | list[str] = Field(
+        description="Files, globs or folders, one or a list, local or s3://, gs://, ...: Parquet (.parquet), "
+        "JSON Lines (.jsonl, .json, .ndjson; also .gz, .xz, .zst) or text (.txt; also compressed)."
+    )
+    id: str | None = Field(
+        default=None,
+        description="Column with the document's unique id. Default: `id` if there is one, else a hash of the "
+        "document's content.",
+    )
+    text: str | None = Field(
+        default=None, description="Column with the document's text, to be split into sentences. Default: `text`."
+    )
+    sentences: str | None = Field(
+        default=None,
+        description="Column with the document as a list of sentences; wins over `text`. Default: `sentences`.",
+    )
+    counterpart: str | None = Field(
+        default=None,
+        description="Column with the text that belongs to the document (headline, query, ...), used to "
+        "validate and test, never to train here. Default: `counterpart` if there is one.",
+    )
+    split: str | None = Field(
+        default=None,
+        description="Column that says train, valid (or dev, validation) or test. Default: `split` if there is "
+        "one, else a stable hash of the id draws the splits.",
+    )
+    unlabelled: Literal["all", "train"] = Field(
+        default="all",
+        description="Which documents' sentences are trained on. `all`: every document (the splits split the "
+        "labels, as in the paper), except the validation documents when validation has no labels. `train`: "
+        "only documents of the train split.",
+    )
+    valid_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for validation.")
+    test_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for the test.")
+    language: str = Field(default="en", description="ISO 639-1 language of the sentence splitter's rules.")
+    text_files: Literal["document", "line"] = Field(
+        default="document", description="A text file is one `document`, or one document a `line`."
+    )
+    min_sentences: int = Field(default=2, ge=2, description="Documents with fewer sentences are set aside.")
+    max_sentence_chars: int = Field(
+        default=10_000, ge=1, description="A document with a longer sentence (characters) is set aside."
+    )
+    max_document_sentences: int = Field(
+        default=10_000, ge=2, le=50_000, description="A document with more sentences is set aside."
+    )
+    lanes: int = Field(
+        default=64,
+        ge=1,
+        le=4096,
+        description="Independent streams the training pairs come from; the most training workers a run of "
+        "this corpus can have. Part of the batch plan: change it and the batches change.",
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _some_source(cls, value: str | list[str]) -> str | list[str]:
+        if not value or not all(value if isinstance(value, list) else [value]):
+            raise ValueError("name at least one path, glob or URI")
+        return value
+
+    @model_validator(mode="after")
+    def _fractions(self) -> Corpus:
+        if self.valid_fraction + self.test_fraction > 1.0:
+            raise ValueError(
+                f"corpus.valid_fraction = {self.valid_fraction} and corpus.test_fraction = "
+                f"{self.test_fraction} add up to more than 1: lower one"
+            )
+        return self
+
+
+class Encoder(Section):
+    """encoder: the sentence encoder f(.)."""
+
+    model: str = Field(
+        description="Hugging Face or sentence-transformers encoder: a folder, a URI or a hub name. Weights "
+        "must be safetensors; remote code is never run."
+    )
+    pooling: Literal["auto", "mean", "cls"] = Field(
+        default="auto", description="`auto`: what the sentence-transformers folder says, mean if it says nothing."
+    )
+    max_length: int = Field(
+        default=32, ge=4, description="Tokens a sentence, special tokens included; the rest is cut."
+    )
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto",
+        description="`auto`: bf16 on GPUs and, for embedding, on CPUs with native bf16; fp32 otherwise. "
+        "Weights and optimiser state are always fp32.",
+    )
+
+
+class Annotate(Section):
+    """annotate: embedding the corpus and clustering inside each document (IDC)."""
+
+    k: int = Field(default=1, ge=1, description="Top-K edges a sentence keeps (Eq. 3).")
+    num_workers: Workers = Field(
+        default="auto", description="Embedding actors. `auto`: one a GPU, or one a CPU core where there is none."
+    )
+    use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
+
+
+class Train(Section):
+    """train: contrastive training on the annotated pairs (Eq. 1)."""
+
+    batch_size: int = Field(default=3200, ge=2, description="Pairs in a global batch, over all workers.")
+    learning_rate: float = Field(default=2e-5, gt=0.0, description="Adam's learning rate, constant.")
+    max_steps: int = Field(default=200_000, ge=1, description="Most optimiser steps in one iteration.")
+    temperature: float = Field(default=1.0, gt=0.0, description="Similarities are divided by it.")
+    similarity: Literal["dot", "cosine"] = Field(
+        default="dot",
+        description="`dot`: inner product, as in the paper. `cosine`: sentence vectors are normalised, "
+        "everywhere and in the exported model.",
+    )
+    chunk_tokens: int = Field(
+        default=8192,
+        ge=64,
+        description="Tokens (padding included) encoded at a time with gradients kept; a larger batch is cut "
+        "into such chunks and its gradients cached, exactly. Bounds memory; changes no result.",
+    )
+    num_workers: Workers = Field(default="auto", description="Training workers. `auto`: one a GPU, one on CPUs.")
+    use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
+    adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0, description="Adam's beta 1.")
+    adam_beta2: float = Field(default=0.999, ge=0.0, lt=1.0, description="Adam's beta 2.")
+    adam_epsilon: float = Field(default=1e-8, gt=0.0, description="Adam's epsilon.")
+    checkpoint_every: int | None = Field(
+        default=None, ge=1, description="Steps between checkpoints. Default: `validate.every`."
+    )
+    max_failures: int = Field(default=3, ge=0, description="Restarts from the last checkpoint before giving up.")
+
+
+class Validate(Section):
+    """validate: when training looks at the validation documents, and at what."""
+
+    every: int = Field(default=1000, ge=1, description="Steps between validations.")
+    patience: int = Field(default=20_000, ge=1, description="Steps without a better score after which training stops.")
+    metric: Metric = Field(default="recall@5", description="The score that chooses checkpoints and stops iterations.")
+    on: Literal["auto", "counterpart", "halves"] = Field(
+        default="auto",
+        description="`counterpart`: a validation document must find its counterpart. `halves`: no labels; "
+        "one half of a validation document (alternating sentences) must find the other. `auto`: counterpart "
+        "if validation documents have one.",
+    )
+    max_documents: int = Field(
+        default=10_000, ge=2, description="Most validation documents used as queries, the first by hash of the id."
+    )
+
+
+class Loop(Section):
+    """loop: the outer iterations (Alg. 1)."""
+
+    max_iterations: int = Field(
+        default=5, ge=1, description="Most iterations; the loop ends sooner when one brings no growth."
+    )
+
+
+with warnings.catch_warnings():
+    # BaseModel.validate is a deprecated pydantic 1 method that nothing here calls; the section keeps its name.
+    warnings.filterwarnings("ignore", message='Field name "validate"')
+
+    class Settings(Section):
+        """A run of InfoCSE."""
+
+        name: str = Field(description="Name of the run: letters, digits, dot, dash, underscore.")
+        storage: str = Field(
+            default="runs",
+            min_length=1,
+            description="Folder or URI (s3://, gs://, ...) that every node reaches; the run is <storage>/<name>.",
+        )
+        seed: int = Field(default=42, ge=0, lt=2**31, description="Everything random follows from it.")
+        corpus: Corpus
+        encoder: Encoder
+        annotate: Annotate = Field(default_factory=Annotate)
+        train: Train = Field(default_factory=Train)
+        validate: Validate = Field(default_factory=Validate)  # pyright: ignore
+        loop: Loop = Field(default_factory=Loop)
+
+        @field_validator("name")
+        @classmethod
+        def _plain_name(cls, value: str) -> str:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+                raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
+            return value
+
+
+def fingerprint(*parts: object) -> str:
+    """Name content by what is in it: 32 hex digits of the BLAKE2b hash of `parts` as canonical JSON."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=_plain)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} has no canonical JSON form")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description: str) -> Model:
+    """Read `--config FILE` and dotted overrides (`--train.batch_size 512`) into a settings model.
+
+    Exits with status 2 and one line that names the setting, the value and the fix when they don't fit;
+    `--help` and `--print_config` print and exit with status 0.
+    """
+    parser = jsonargparse.ArgumentParser(prog=prog, description=description, exit_on_error=False)
+    parser.add_argument("--config", action="config", help="YAML file of settings; later options override it.")
+    parser.add_class_arguments(model, None, sub_configs=False)
+    try:
+        namespace = parser.parse_args(argv)
+        values = namespace.as_dict()
+        values.pop("config", None)
+        return model.model_validate(values)
+    except ValidationError as error:
+        message = "; ".join(_explain(e) for e in error.errors())
+    except (jsonargparse.ArgumentError, argparse.ArgumentError, TypeError, ValueError, OSError) as error:
+        message = _one_line(str(error), list(_dotted_names(model)))
+    print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _explain(error: Any) -> str:
+    """One pydantic error as `setting = value: what to do`."""
+    name = ".".join(str(part) for part in error["loc"])
+    message = re.sub(r"^(Value error, |Input )", "", error["msg"])
+    return f"{name} = {error['input']!r}: {message}" if name and not isinstance(error["input"], dict) else message
+
+
+def _one_line(message: str, names: list[str]) -> str:
+    """The parser's message without line breaks and web addresses, and with the nearest known setting."""
+    message = re.sub(r"\s+", " ", re.sub(r"For further information visit \S+", ".", message)).strip()
+    if found := re.match(r'Parser key "([\w.]+)": (?:\d+ validation errors? for \S+ )?(.*)', message):
+        message = f"{found[1]}: {found[2]}"
+        message = re.sub(r"\s*\[type=\w+, input_value=.*?, input_type=\w+\]\s*\.*", ". ", message)
+    unknown = re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message)
+    key = f"{unknown[1]}.{unknown[2]}" if unknown else ""
+    if found := re.search(r"unrecognized arguments: --([\w.]+)|Option '([\w.]+)' is not accepted", message):
+        key = found[1] or found[2]
+    if key and key not in names:
+        near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+        message = f"{key} is not a setting" + (f": did you mean {near[0]}?" if near else "")
+    return message
+
+
+def _dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _dotted_names(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name

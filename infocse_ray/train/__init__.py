@@ -1,0 +1,1 @@
+"""Contrastive training: the loss over every worker's negatives, gradient caching, the loop, Ray Train."""

@@ -1,0 +1,48 @@
+"""A training checkpoint: weights, optimiser, position in the pair stream, early stopping; data, never pickles.
+
+Worker 0 writes what all workers share; every worker writes the state of its own lanes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.positives.stream import PairStream
+
+
+def save_checkpoint(
+    folder: Path,
+    rank: int,
+    encoder: SentenceEncoder,
+    optimizer: torch.optim.Optimizer,
+    stream_state: dict[str, np.ndarray],
+    progress: dict[str, Any],
+) -> None:
+    """Write this worker's files of a checkpoint into `folder`."""
+    np.savez(folder / f"lanes-{rank:05d}.npz", allow_pickle=False, **stream_state)  # pyright: ignore
+    if rank == 0:
+        weights = {name: tensor.detach().cpu().clone() for name, tensor in encoder.backbone.state_dict().items()}
+        save_file(weights, folder / "encoder.safetensors")
+        torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+        (folder / "progress.json").write_text(json.dumps(progress))
+
+
+def load_checkpoint(
+    folder: Path, encoder: SentenceEncoder, optimizer: torch.optim.Optimizer, stream: PairStream
+) -> dict[str, Any]:
+    """Restore everything from a checkpoint that any number of workers wrote; returns `progress`."""
+    encoder.backbone.load_state_dict(load_file(folder / "encoder.safetensors"))
+    optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
+    state: dict[str, np.ndarray] = {}
+    for file in sorted(folder.glob("lanes-*.npz")):
+        with np.load(file, allow_pickle=False) as part:
+            state |= {name: part[name] for name in part.files}
+    stream.restore(state)
+    return json.loads((folder / "progress.json").read_text())

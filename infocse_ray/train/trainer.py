@@ -1,0 +1,100 @@
+"""Run a function on a group of Ray Train workers, and the train stage made of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+from ray.train.v2.api.exceptions import TrainingFailedError
+
+from infocse_ray.cluster import Placement
+from infocse_ray.progress import Board
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+from infocse_ray.train.loop import Training, train_worker
+
+
+class TrainingStopped(RuntimeError):
+    """Training can't go on; the message says why and what to change."""
+
+
+def run_workers(
+    work: Callable[[Any], None],
+    argument: Any,
+    placement: Placement,
+    folder: Storage,
+    name: str,
+    max_failures: int,
+) -> None:
+    """Call `work(argument)` on every worker of a torch process group (gloo on CPUs, nccl on GPUs).
+
+    Args:
+        work: runs to its end on every worker, or resumes from `ray.train.get_checkpoint()`.
+        argument: what it gets; sent by Ray.
+        placement: how many workers, and what each has.
+        folder: where Ray Train keeps its checkpoints.
+        name: of the Ray Train run; the same folder and name resume it.
+        max_failures: restarts after a worker died.
+
+    Raises:
+        TrainingStopped: the workers failed more often than that.
+    """
+    logging.getLogger("ray.train").setLevel(logging.ERROR)
+    trainer = TorchTrainer(
+        lambda config: work(config["argument"]),
+        train_loop_config={"argument": argument},
+        scaling_config=ScalingConfig(
+            num_workers=placement.workers,
+            use_gpu=placement.use_gpu,
+            resources_per_worker={"CPU": placement.cores} | ({"GPU": 1} if placement.use_gpu else {}),
+        ),
+        run_config=RunConfig(
+            name=name,
+            storage_path=folder.path,
+            storage_filesystem=folder.filesystem,
+            failure_config=FailureConfig(max_failures=max_failures),
+            checkpoint_config=CheckpointConfig(num_to_keep=2),
+        ),
+    )
+    try:
+        trainer.fit()
+    except TrainingFailedError as error:
+        lines = [line for line in str(error).strip().splitlines() if line.strip()]
+        raise TrainingStopped(f"{name}: the workers failed: {lines[-1] if lines else error}") from error
+
+
+def train(stage: Stage, training: Training, placement: Placement, title: str) -> dict[str, Any]:
+    """Train on annotated pairs until validation stops growing.
+
+    Returns:
+        The stage's summary: `best_step` (whose encoder is in `models/step-...`), `best` score, `steps`, and
+        `history`, one entry a validation.
+
+    Raises:
+        TrainingStopped: the loss became non-finite, or workers failed too often.
+    """
+    result = stage.folder / "result.json"
+    if not result.exists():
+        with Board(title, unit="steps", total=training.settings.train.max_steps) as board:
+            run_workers(
+                train_worker,
+                training._replace(board=board.handle),
+                placement,
+                stage.folder,
+                "checkpoints",
+                training.settings.train.max_failures,
+            )
+    found = result.read_json()
+    if "error" in found:
+        result.delete()
+        raise TrainingStopped(found["error"])
+    return {
+        "steps": found["step"],
+        "best": found["stopping"]["best"],
+        "best_step": found["stopping"]["best_step"],
+        "history": found["history"],
+        "workers": placement.workers,
+    }
