@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import ray
@@ -22,7 +25,22 @@ def connect() -> None:
     os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    ray.init(logging_level=logging.ERROR, log_to_driver=False, configure_logging=True)
+    with _native_stderr_muted():
+        ray.init(logging_level=logging.ERROR, log_to_driver=False, configure_logging=True)
+
+
+@contextlib.contextmanager
+def _native_stderr_muted() -> Iterator[None]:
+    """Mute what the core itself writes on starting: that its log level was set."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def quiet_data() -> None:

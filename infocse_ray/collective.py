@@ -73,6 +73,24 @@ def total(values: torch.Tensor) -> torch.Tensor:
     return values
 
 
+def largest(value: int, device: torch.device) -> int:
+    """The largest value any worker has."""
+    if workers() == 1:
+        return value
+    found = torch.tensor(value, device=device)
+    dist.all_reduce(found, op=dist.ReduceOp.MAX)
+    return int(found)
+
+
+def everyones(names: list[str]) -> list[str]:
+    """The names of all workers, by worker."""
+    if workers() == 1:
+        return names
+    parts: list[list[str]] = [[] for _ in range(workers())]
+    dist.all_gather_object(parts, names)
+    return [name for part in parts for name in part]
+
+
 def row_counts(local: torch.Tensor) -> list[int]:
     """How many rows each worker has."""
     if workers() == 1:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import jsonargparse
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 Workers = int | Literal["auto"]
@@ -29,7 +30,7 @@ Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 class Section(BaseModel):
     """A part of the settings: unknown keys are refused, nothing changes after validation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("num_workers", check_fields=False)
     @classmethod
@@ -127,8 +128,8 @@ class Encoder(Section):
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto",
-        description="`auto`: bf16 on GPUs and, for embedding, on CPUs with native bf16; fp32 otherwise. "
-        "Weights and optimiser state are always fp32.",
+        description="`auto`: bf16 on devices that multiply bf16 in hardware (GPUs, CPUs with AVX512-BF16 or AMX), fp32 "
+        "elsewhere. Weights and optimiser state are always fp32 in training and in the exported model.",
     )
 
 
@@ -246,7 +247,10 @@ def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description
     Exits with status 2 and one line that names the setting, the value and the fix when they don't fit;
     `--help` and `--print_config` print and exit with status 0.
     """
-    parser = jsonargparse.ArgumentParser(prog=prog, description=description, exit_on_error=False)
+    jsonargparse.set_loader("settings", _load_yaml, (yaml.YAMLError,))
+    parser = jsonargparse.ArgumentParser(
+        prog=prog, description=description, exit_on_error=False, parser_mode="settings"
+    )
     parser.add_argument("--config", action="config", help="YAML file of settings; later options override it.")
     parser.add_class_arguments(model, None, sub_configs=False)
     try:
@@ -260,6 +264,18 @@ def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description
         message = _one_line(str(error), list(_dotted_names(model)))
     print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
     raise SystemExit(2)
+
+
+def _load_yaml(text: str) -> Any:
+    """YAML, but the key `on` is no truth value and a section with all its lines commented out is left out."""
+    value = jsonargparse.get_loader("yaml")(text)
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: {"on" if key is True else key: v for key, v in section.items()} if isinstance(section, dict) else section
+        for name, section in value.items()
+        if section is not None
+    }
 
 
 def _explain(error: Any) -> str:

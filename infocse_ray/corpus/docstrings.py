@@ -7,6 +7,8 @@ line, which is taken out of the document. The sources are read, never imported.
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import hashlib
 import importlib.util
 import json
@@ -14,6 +16,8 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +67,9 @@ _STAND_IN = "\ue000"
 _ATTACHING_CALLS = frozenset(["add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"])
 
 
-def docstring_documents(packages: Sequence[str] = DEFAULT_PACKAGES, min_sentences: int = 5) -> Iterator[dict[str, Any]]:
+def docstring_documents(
+    packages: Sequence[str] = DEFAULT_PACKAGES, min_sentences: int = 5, processes: int = 1
+) -> Iterator[dict[str, Any]]:
     """Yield the docstrings of installed packages as documents, sorted by id.
 
     Documents that repeat the sentences or the summary line of a document before them (inherited, aliased and
@@ -73,6 +79,7 @@ def docstring_documents(packages: Sequence[str] = DEFAULT_PACKAGES, min_sentence
         packages: names of top-level packages or modules. Those that are not installed are passed over, and so
             are tests, vendored code and files that are not valid Python.
         min_sentences: documents with fewer sentences, not counting the summary line, are left out.
+        processes: how many read packages side by side; the result is the same.
 
     Yields:
         ``{"id": dotted name, "sentences": list of str, "counterpart": str, "package": str}``.
@@ -84,13 +91,14 @@ def docstring_documents(packages: Sequence[str] = DEFAULT_PACKAGES, min_sentence
     if min_sentences < 1:
         raise ValueError(f"min_sentences is {min_sentences}; it must be at least 1")
     documents: dict[str, dict[str, Any]] = {}
-    for package in dict.fromkeys(packages):
-        for name, docstring in _package_docstrings(package):
-            if name in documents:
-                continue
-            document = _document(name, docstring, package, min_sentences)
-            if document is not None:
-                documents[name] = document
+    names = list(dict.fromkeys(packages))
+    read = functools.partial(_package_documents, min_sentences=min_sentences)
+    with contextlib.ExitStack() as stack:
+        # Spawned, not forked: the caller may have threads.
+        pool = ProcessPoolExecutor(processes, get_context("spawn")) if processes > 1 else None
+        for found in stack.enter_context(pool).map(read, names) if pool else map(read, names):
+            for name, document in found.items():
+                documents.setdefault(name, document)
     seen_bodies: set[bytes] = set()
     seen_summaries: set[str] = set()
     for name in sorted(documents):
@@ -109,6 +117,7 @@ def write_docstrings(
     max_documents: int | None = None,
     packages: Sequence[str] = DEFAULT_PACKAGES,
     min_sentences: int = 5,
+    processes: int = 1,
 ) -> int:
     """Write the documents of `docstring_documents` as JSON Lines, sorted by id.
 
@@ -121,6 +130,7 @@ def write_docstrings(
             of a larger one.
         packages: as for `docstring_documents`.
         min_sentences: as for `docstring_documents`.
+        processes: as for `docstring_documents`.
 
     Returns:
         The number of documents written.
@@ -131,7 +141,7 @@ def write_docstrings(
     """
     if max_documents is not None and max_documents < 0:
         raise ValueError(f"max_documents is {max_documents}; it must not be negative")
-    documents = list(docstring_documents(packages, min_sentences))
+    documents = list(docstring_documents(packages, min_sentences, processes))
     if max_documents is not None:
         documents.sort(key=lambda document: _digest(str(document["id"])))
         documents = sorted(documents[:max_documents], key=lambda document: str(document["id"]))
@@ -146,6 +156,15 @@ def write_docstrings(
         temporary.unlink(missing_ok=True)
         raise
     return len(documents)
+
+
+def _package_documents(package: str, min_sentences: int) -> dict[str, dict[str, Any]]:
+    """The documents of one package by name; of a name that occurs twice, the first that makes a document."""
+    documents: dict[str, dict[str, Any]] = {}
+    for name, docstring in _package_docstrings(package):
+        if name not in documents and (document := _document(name, docstring, package, min_sentences)) is not None:
+            documents[name] = document
+    return documents
 
 
 def _digest(text: str) -> bytes:

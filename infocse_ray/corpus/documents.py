@@ -165,7 +165,7 @@ def batches_of(rows: Iterator[Row], characters: int) -> Iterator[list[Row]]:
     for row in rows:
         batch.append(row)
         size += sum(
-            len(v) if isinstance(v, str) else sum(map(len, v)) if _strings(v) else 0
+            len(v) if isinstance(v, str) else sum(len(s) for s in v if isinstance(s, str)) if isinstance(v, list) else 0
             for v in (row.values or {}).values()
         )
         if size >= characters or len(batch) >= 4096:
@@ -173,7 +173,3 @@ def batches_of(rows: Iterator[Row], characters: int) -> Iterator[list[Row]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)

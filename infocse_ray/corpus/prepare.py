@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import ray
+from ray.data import DataContext
 from ray.exceptions import RayError
 from tokenizers import Tokenizer
 
@@ -98,7 +99,9 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 "board": board.handle,
             },
         )
-        written = rows.groupby("shard").map_groups(
+        # A task for each of Ray Data's default 200 partitions would cost a small corpus most of its time.
+        partitions = min(shards, DataContext.get_current().default_hash_shuffle_parallelism)
+        written = rows.groupby("shard", num_partitions=partitions).map_groups(
             _write_shard,  # pyright: ignore[reportArgumentType]
             batch_format="pyarrow",
             fn_kwargs={"folder": stage.folder},
@@ -151,6 +154,8 @@ def _read_and_tokenise(
     token = token_type(ready.get_vocab_size())
     for row in pieces.to_pylist():
         piece = Piece(**row)
+        # The shuffle wants columns even where there is no row.
+        yield tokenise_rows([], piece.uri, piece.order, corpus, ready, token, shards)
         rows = read_rows(piece, columns, corpus.text_files == "line")
         for batch in batches_of(rows, _BATCH_CHARACTERS):
             yield tokenise_rows(batch, piece.uri, piece.order, corpus, ready, token, shards)

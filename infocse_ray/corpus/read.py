@@ -17,6 +17,8 @@ from infocse_ray.storage import open_filesystem
 
 READERS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".json", ".ndjson"), "text": (".txt",)}
 _COMPRESSIONS = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
+READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException, KeyError)
+"""What a file that can't be read makes the libraries raise."""
 
 
 class UnreadableFile(ValueError):
@@ -82,12 +84,16 @@ def read_rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[
             if row.values is not None:
                 row.values["id"] = piece.uri.partition("?")[0].rsplit("/", 1)[-1]
             yield row
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException, KeyError) as error:
+    except READ_ERRORS as error:
         raise UnreadableFile(f"corpus.source: {piece.uri}: can't be read: {error}") from error
 
 
 def open_lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin in the piece, with their byte offsets; blank lines are skipped."""
+    """The lines that begin in the piece, with their byte offsets; blank lines are skipped.
+
+    Raises:
+        One of READ_ERRORS: the file is missing, truncated, or not compressed as its name says.
+    """
     with _open(piece.uri) as stream:
         position = piece.start
         if position:
@@ -109,7 +115,7 @@ def parse_json_line(line: bytes) -> tuple[dict[str, Any] | None, str | None]:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
         return None, "not UTF-8"
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # ValueError: an integer of more digits than Python converts, too
         return None, "not JSON"
     return (row, None) if isinstance(row, dict) else (None, "not a JSON object")
 

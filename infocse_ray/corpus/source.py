@@ -9,7 +9,16 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from infocse_ray.corpus.read import READERS, Piece, compression_of, open_lines, parse_json_line, reader_of
+from infocse_ray.corpus.read import (
+    READ_ERRORS,
+    READERS,
+    Piece,
+    UnreadableFile,
+    compression_of,
+    open_lines,
+    parse_json_line,
+    reader_of,
+)
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.storage import is_remote, open_filesystem
 
@@ -35,6 +44,7 @@ def find_source(corpus: Corpus) -> Source:
 
     Raises:
         ValueError: nothing matches, file kinds are mixed or unknown, or a named column is missing.
+        UnreadableFile: a file can't be read at all.
     """
     files: list[tuple[str, pafs.FileInfo]] = []
     for uri in [corpus.source] if isinstance(corpus.source, str) else corpus.source:
@@ -66,14 +76,19 @@ def _expand(uri: str) -> list[tuple[str, pafs.FileInfo]]:
     except ValueError as error:
         raise ValueError(f"corpus.source = {uri!r}: {error}") from error
     pattern = re.search(r"[*?\[]", path)
+    base = path
     if pattern:
-        base = path[: path.rindex("/", 0, pattern.start()) + 1]
-        wanted = re.compile(_glob_expression(path))
+        base = path[: path.rfind("/", 0, pattern.start()) + 1]
+        try:
+            wanted = re.compile(_glob_expression(path))
+        except re.error as error:
+            raise ValueError(f"corpus.source = {uri!r}: not a glob: {error}") from error
         infos = filesystem.get_file_info(pafs.FileSelector(base or ".", recursive=True, allow_not_found=True))
         infos = [i for i in infos if i.type == pafs.FileType.File and wanted.fullmatch(i.path)]
     else:
         infos = [filesystem.get_file_info(path)]
         if infos[0].type == pafs.FileType.Directory:
+            base = path.rstrip("/") + "/"
             infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
             infos = [i for i in infos if i.type == pafs.FileType.File and reader_of(i.path)]
         elif infos[0].type == pafs.FileType.NotFound:
@@ -86,25 +101,26 @@ def _expand(uri: str) -> list[tuple[str, pafs.FileInfo]]:
                 f"corpus.source: {info.path}: unknown kind of file; use .parquet or one of "
                 f"{', '.join(READERS['jsonl'] + READERS['text'])} (these also .gz, .xz, .zst)"
             )
-    return [(_uri_of(uri, path, i.path), i) for i in infos]
+    return [(i.path if not is_remote(uri) else _uri_of(uri, path, base, i.path), i) for i in infos]
 
 
-def _uri_of(uri: str, path: str, file: str) -> str:
-    """The URI of `file`, found on the filesystem of `uri`, whose own path is `path`."""
-    if not is_remote(uri):
-        return file
-    head, query, parameters = uri.partition("?")
-    return (
-        f"{head.removesuffix(path.rstrip('/') if head.endswith(path.rstrip('/')) else path)}{file}{query}{parameters}"
-    )
+def _uri_of(uri: str, path: str, base: str, file: str) -> str:
+    """The URI of `file`, found below `base` by `uri`, whose own path is `path`."""
+    # A question mark that got into the path is part of a glob.
+    head, query, parameters = (uri, "", "") if "?" in path else uri.partition("?")
+    if file == path:
+        return uri
+    folder = head.removesuffix(path[len(base) :])
+    return f"{folder}{'' if folder.endswith('/') else '/'}{file[len(base) :]}{query}{parameters}"
 
 
 def _glob_expression(pattern: str) -> str:
-    """A glob as a regular expression: ** crosses folders, * and ? do not, [...] is a set."""
+    """A glob as a regular expression: ** crosses folders, * and ? do not, [...] is a set, [!...] its complement."""
     out = ""
     for part in re.findall(r"\*\*/?|\*|\?|\[[^\]]+\]|.", pattern, flags=re.DOTALL):
         special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-        out += special.get(part) or (part if len(part) > 2 and part[0] == "[" else re.escape(part))
+        is_set = len(part) > 2 and part[0] == "["
+        out += special.get(part) or (re.sub(r"^\[!", "[^", part) if is_set else re.escape(part))
     return out
 
 
@@ -126,7 +142,7 @@ def _parquet(uri: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(filesystem.open_input_file(path))
     except (OSError, pa.ArrowInvalid) as error:
-        raise ValueError(f"corpus.source: {uri}: can't be read as Parquet: {error}") from error
+        raise UnreadableFile(f"corpus.source: {uri}: can't be read as Parquet: {error}") from error
 
 
 def _columns(corpus: Corpus, kind: str, files: list[tuple[str, pafs.FileInfo]]) -> dict[str, str]:
@@ -163,7 +179,10 @@ def _columns(corpus: Corpus, kind: str, files: list[tuple[str, pafs.FileInfo]]) 
 def _json_keys(uri: str, rows: int = 100) -> set[str]:
     """Keys of the first readable rows."""
     keys: set[str] = set()
-    for _, (_, line) in zip(range(rows), open_lines(Piece(uri, "jsonl", 0, 0, 2**62)), strict=False):
-        row, _ = parse_json_line(line)
-        keys |= set(row or {})
+    try:
+        for _, (_, line) in zip(range(rows), open_lines(Piece(uri, "jsonl", 0, 0, 2**62)), strict=False):
+            row, _ = parse_json_line(line)
+            keys |= set(row or {})
+    except READ_ERRORS as error:
+        raise UnreadableFile(f"corpus.source: {uri}: can't be read: {error}") from error
     return keys

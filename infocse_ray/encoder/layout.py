@@ -19,29 +19,37 @@ class Layout(NamedTuple):
     normalize: bool
 
 
-def read_layout(folder: Path) -> Layout:
+def read_layout(folder: Path, chosen: Pooling | None = None) -> Layout:
     """Read `modules.json` and the pooling it names.
+
+    Args:
+        folder: of a sentence-transformers or a plain Hugging Face model.
+        chosen: a pooling to use whatever the folder says.
 
     Raises:
         ValueError: there is a module or a pooling that this library doesn't compute.
     """
     modules = folder / "modules.json"
     if not modules.exists():
-        return Layout(None, False)
-    pooling, normalize = None, False
+        return Layout(chosen, False)
+    pooling, normalize = chosen, False
     for module in json.loads(modules.read_text()):
         match module["type"].rsplit(".", 1)[-1]:
             case "Transformer":
                 if module.get("path"):
-                    raise ValueError(f"{folder}: the backbone is in {module['path']}/, not at the top of the folder")
+                    raise ValueError(
+                        f"encoder.model: {folder}: the backbone is in {module['path']}/, not at the top of the folder"
+                    )
             case "Pooling":
-                pooling = _pooling(json.loads((folder / module["path"] / "config.json").read_text()), folder)
+                pooling = chosen or _pooling(json.loads((folder / module["path"] / "config.json").read_text()), folder)
             case "Normalize":
                 normalize = True
             case "Dropout":
                 pass  # does nothing at inference
             case other:
-                raise ValueError(f"{folder}: a {other} module is not supported; only pooling and normalising are")
+                raise ValueError(
+                    f"encoder.model: {folder}: a {other} module is not supported; only pooling and normalising are"
+                )
     return Layout(pooling, normalize)
 
 

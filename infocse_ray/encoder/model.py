@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -136,8 +137,8 @@ def load_encoder(folder: Path, settings: Encoder, cosine: bool) -> SentenceEncod
         raise ValueError(
             f"{where}: a {config.model_type} model is no encoder; use BERT, RoBERTa, MPNet, ModernBERT, ..."
         )
-    layout = read_layout(folder) if settings.pooling == "auto" else read_layout_or_plain(folder)
-    pooling = settings.pooling if settings.pooling != "auto" else layout.pooling or "mean"
+    layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling)
+    pooling = layout.pooling or "mean"
     positions = getattr(config, "max_position_embeddings", None)
     if positions:
         # RoBERTa and its kin count positions from pad_token_id + 1.
@@ -147,17 +148,25 @@ def load_encoder(folder: Path, settings: Encoder, cosine: bool) -> SentenceEncod
                 f"encoder.max_length = {settings.max_length}: {settings.model} has {room} positions; use at most that"
             )
     try:
-        backbone = AutoModel.from_pretrained(
-            folder, config=config, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+        backbone, found = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
         )
-    except OSError as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"{where}: its weights can't be loaded as safetensors: {_first_line(error)}; convert them with "
             "AutoModel.from_pretrained(...).save_pretrained(...)"
         ) from error
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    if not tokenizer.is_fast:
-        raise ValueError(f"{where}: it has no fast tokenizer (tokenizer.json); convert it with transformers first")
+    missing = sorted(found["missing_keys"])
+    if needed := [name for name in missing if not name.startswith("pooler.")]:
+        raise ValueError(f"{where}: its weights lack {len(needed)} of the encoder's tensors, such as {needed[0]}")
+    for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
+        nn.init.zeros_(backbone.get_parameter(name))
+    tokenizer = load_tokenizer(folder, settings.model)
     return SentenceEncoder(backbone, tokenizer, pooling, layout.normalize or cosine, settings.max_length).eval()
 
 
@@ -172,14 +181,19 @@ _OFFSET_POSITIONS = {
 }
 
 
-def read_layout_or_plain(folder: Path) -> Any:
-    """The folder's layout; a pooling it can't compute doesn't matter when the settings name another."""
+def load_tokenizer(folder: Path, name: str) -> Any:
+    """The fast tokenizer in a folder.
+
+    Raises:
+        ValueError: there is none; the message calls the encoder `name`.
+    """
     try:
-        return read_layout(folder)
-    except ValueError as error:
-        if "pooling" not in str(error):
-            raise
-        return read_layout(folder / "no-layout")
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"encoder.model = {name!r}: its tokenizer can't be loaded: {_first_line(error)}") from error
+    if not tokenizer.is_fast:
+        raise ValueError(f"encoder.model = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
+    return tokenizer
 
 
 def tokenizer_json(tokenizer: Any) -> str:

@@ -150,7 +150,8 @@ def pretrain(settings: Settings) -> dict[str, Any]:
         grew = summary["best"] > best_score
         say(
             f"  trained: {summary['steps']:,} steps, best {metric} {summary['best']:.4f} at step "
-            f"{summary['best_step']:,} ({trained.seconds:.0f} s); {'better than' if grew else 'no growth over'} {best_score:.4f}"
+            f"{summary['best_step']:,} ({trained.seconds:.0f} s); "
+            f"{'better than' if grew else 'no growth over'} {best_score:.4f}"
         )
         if not grew:
             break

@@ -47,7 +47,8 @@ class Lane:
     def _random(self, purpose: int, number: int) -> np.random.Generator:
         """A generator that depends on seed, lane, pass, purpose and number only."""
         key = np.array([self._seed, mix(self.passes, purpose)], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=[0, number, 0, 0]))
+        counter = np.array([0, number, 0, 0], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
     def _documents(self, skip: int = 0) -> Iterator[tuple[Place, PairedDocument]]:
         """The documents of the pass in its order, without the first `skip` of them."""
@@ -87,12 +88,12 @@ class Lane:
             used,
         )
 
-    def draw(self, count: int, left: int, avoid: set[int]) -> list[tuple[PairedDocument, int, int]]:
+    def draw(self, count: int, batches: int, avoid: set[int]) -> list[tuple[PairedDocument, int, int]]:
         """The lane's pairs for one batch, as (document, anchor's sentence, positive's sentence).
 
         Args:
-            count: pairs wanted, at most `left`.
-            left: pairs the lane has left in this pass.
+            count: pairs wanted, at most those the lane has left in this pass.
+            batches: full ones that what is left of this pass makes.
             avoid: keys of documents not to use while others will do.
         """
         if not count:
@@ -101,13 +102,13 @@ class Lane:
         random = self._random(4, self.draws)
         self.draws += 1
         drawn: list[tuple[PairedDocument, int, int]] = []
-        batches_left = -(-left // count)
         while len(drawn) < count:  # once, unless the pass ends with fewer documents than pairs wanted
             remaining = np.array([d.left for _, d in self._pool])
             # Weighted sampling without replacement (Efraimidis and Spirakis 2006).
             score = np.log(random.random(len(remaining))) / remaining
             # A document with as many pairs left as there are batches must be in each, or it would be twice in one.
-            score[remaining >= batches_left] = 1.0
+            must = remaining >= batches
+            score[must] = remaining[must]
             score[[d.key in avoid for _, d in self._pool]] = -np.inf
             wanted = min(count - len(drawn), len(remaining))
             for place in np.sort(np.argsort(-score, kind="stable")[:wanted]):

@@ -90,16 +90,19 @@ class PairStream:
                 self._left = self._pairs.copy()
                 for lane in self._lanes.values():
                     lane.next_pass()
-            quota = apportion(self._left, min(missing, int(self._left.sum())))
+            left = int(self._left.sum())
+            taken = min(missing, left)
+            quota = apportion(self._left, taken)
+            batches = left // self.batch_size
             for number, lane in self._lanes.items():
-                for document, anchor, positive in lane.draw(int(quota[number]), int(self._left[number]), avoid):
+                for document, anchor, positive in lane.draw(int(quota[number]), batches, avoid):
                     doc_ids.append(document.doc_id)
                     keys.append(document.key)
                     anchors.append(document.sentences.take(np.array([anchor])))
                     positives.append(document.sentences.take(np.array([positive])))
             avoid = set(keys)
             self._left -= quota
-            missing -= int(quota.sum())
+            missing -= taken
             counts += np.bincount(owner, weights=quota, minlength=self._workers).astype(np.int64)
         empty = Tokens(np.zeros(0, np.uint16), np.zeros(1, np.int64))
         return Pairs(

@@ -59,8 +59,10 @@ def rank_among(
         blocks: candidates (float [c, d]) and their keys (int64 [c]); a key occurs once over all blocks.
     """
     true_scores = torch.einsum("qd,qd->q", queries, true)
-    # Equal vectors may score a rounding error apart in a block product and in a row product: still a tie.
-    bar = (true_scores - 4 * torch.finfo(queries.dtype).eps * true_scores.abs())[:, None]
+    # Equal vectors may score a rounding error apart in a block product and in a row product: still a tie. The
+    # error grows with the terms of the sum, not with the sum, which may be near 0.
+    terms = torch.linalg.vector_norm(queries, dim=1) * torch.linalg.vector_norm(true, dim=1)
+    bar = (true_scores - 16 * torch.finfo(queries.dtype).eps * terms)[:, None]
     ranks = torch.ones_like(true_keys)
     top_scores, top_keys = torch.full_like(true_scores, -torch.inf), torch.zeros_like(true_keys)
     step = max(1, _BLOCK_ELEMENTS // max(1, len(queries)))
@@ -68,7 +70,8 @@ def rank_among(
         for start in range(0, len(candidates), step):
             block_keys = keys[start : start + step]
             scores = queries @ candidates[start : start + step].mT
-            ranks += ((scores >= bar) & (block_keys != true_keys[:, None])).sum(1)
+            # Not `>=`: a score that is no number must count against the query, or a broken encoder is perfect.
+            ranks += (~(scores < bar) & (block_keys != true_keys[:, None])).sum(1)
             best, place = scores.max(1)
             top_keys = torch.where(best > top_scores, block_keys[place], top_keys)
             top_scores = torch.maximum(best, top_scores)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from infocse_ray.collective import largest
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.embed import length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
@@ -43,6 +44,7 @@ def backward(
     count: int,
     loss_of: Callable[[torch.Tensor], torch.Tensor],
     autocast: Callable[[], Any] = contextlib.nullcontext,
+    kept_tokens: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Add the gradients of `loss_of(vectors)` to the model's parameters.
 
@@ -53,23 +55,20 @@ def backward(
         count: sentences.
         loss_of: the loss on vectors [count, d], differentiable; may talk to other workers.
         autocast: makes the context that the encoder's forward runs in, in both passes.
+        kept_tokens: a batch of at most so many tokens, padding included, is encoded once, activations kept.
 
     Returns:
         The loss and the vectors, detached.
     """
-    if not chunks:  # a worker without a row of this batch still takes part in every exchange
-        device = next(model.parameters()).device
-        out = model(
-            torch.zeros(1, 4, dtype=torch.int64, device=device),
-            torch.ones(1, 4, dtype=torch.int64, device=device),
-        )
-        loss = loss_of(out[:0])
-        (loss + 0.0 * out.sum()).backward()
-        return loss.detach(), out[:0].detach()
-    if len(chunks) == 1:
+    device = next(model.parameters()).device
+    chunks = chunks or [_no_rows(device)]
+    inverse = _inverse(torch.cat([chunk.rows for chunk in chunks]))
+    many = len(chunks) > 1 and sum(chunk.input_ids.numel() for chunk in chunks) > kept_tokens
+    # Workers must agree, for DDP's forward may exchange something: here before the loss does, below after it.
+    if not largest(int(many), device):
         with autocast():
-            out = model(chunks[0].input_ids, chunks[0].attention_mask)
-        vectors = out.new_empty(count, out.shape[1]).index_copy(0, chunks[0].rows, out)
+            out = torch.cat([_encode(model, chunk) for chunk in chunks])
+        vectors = out[inverse]
         loss = loss_of(vectors)
         loss.backward()
         return loss.detach(), vectors.detach()
@@ -78,8 +77,8 @@ def backward(
     with torch.no_grad(), autocast():
         for chunk in chunks:
             states.append(_RandomState(chunk.input_ids.device))
-            parts.append(plain(chunk.input_ids, chunk.attention_mask))
-    vectors = torch.cat(parts)[_inverse(torch.cat([c.rows for c in chunks]))].requires_grad_()
+            parts.append(_encode(plain, chunk))
+    vectors = torch.cat(parts)[inverse].requires_grad_()
     loss = loss_of(vectors)
     loss.backward()
     gradient = vectors.grad
@@ -90,10 +89,20 @@ def backward(
         with model.no_sync() if wait else contextlib.nullcontext():  # pyright: ignore[reportCallIssue]
             state.restore()
             with autocast():
-                out = model(chunk.input_ids, chunk.attention_mask)
+                out = _encode(model, chunk)
             out.backward(gradient[chunk.rows])
     after.restore()
     return loss.detach(), vectors.detach()
+
+
+def _no_rows(device: torch.device) -> Chunk:
+    """What a worker without a row of the batch encodes, to take part in every exchange."""
+    ids = torch.zeros(1, 4, dtype=torch.int64, device=device)
+    return Chunk(ids[0, :0], ids, torch.ones_like(ids))
+
+
+def _encode(model: torch.nn.Module, chunk: Chunk) -> torch.Tensor:
+    return model(chunk.input_ids, chunk.attention_mask)[: len(chunk.rows)]
 
 
 def _inverse(permutation: torch.Tensor) -> torch.Tensor:

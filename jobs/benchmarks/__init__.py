@@ -1,0 +1,1 @@
+"""What `jobs/benchmark.py` measures, one file each, and what they share."""

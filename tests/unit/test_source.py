@@ -1,0 +1,324 @@
+import gzip
+import json
+import lzma
+import os
+import tempfile
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infocse_ray.corpus import source as source_module
+from infocse_ray.corpus.read import Row, UnreadableFile, read_rows
+from infocse_ray.corpus.source import find_source
+from infocse_ray.settings import Corpus
+from infocse_ray.storage import Storage
+
+LINE = b'{"id": "a", "text": "One. Two."}\n'
+
+
+def found(where: str | list[str], **settings) -> list[str]:
+    return [piece.uri for piece in find_source(Corpus(source=where, **settings)).pieces]
+
+
+def rows_of(where: Path, **settings) -> list[Row]:
+    corpus = Corpus(source=str(where), **settings)
+    source = find_source(corpus)
+    return [r for p in source.pieces for r in read_rows(p, source.columns, corpus.text_files == "line")]
+
+
+def values_of(where: Path, **settings) -> list[dict]:
+    return [row.values for row in rows_of(where, **settings) if row.values is not None]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("a1.jsonl", "a2.jsonl", "b1.jsonl", "x/a1.jsonl", "x/y/a3.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(LINE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("a1.jsonl", ["a1.jsonl"]),
+        ("*.jsonl", ["a1.jsonl", "a2.jsonl", "b1.jsonl"]),
+        ("a?.jsonl", ["a1.jsonl", "a2.jsonl"]),
+        ("[ab]1.jsonl", ["a1.jsonl", "b1.jsonl"]),
+        ("[!a]1.jsonl", ["b1.jsonl"]),
+        ("a[2-3].jsonl", ["a2.jsonl"]),
+        ("*/a1.jsonl", ["x/a1.jsonl"]),
+        ("**/a1.jsonl", ["a1.jsonl", "x/a1.jsonl"]),
+        ("x/**", ["x/a1.jsonl", "x/y/a3.jsonl"]),
+        ("**/y/*", ["x/y/a3.jsonl"]),
+        ("x", ["x/a1.jsonl", "x/y/a3.jsonl"]),
+        ("x/", ["x/a1.jsonl", "x/y/a3.jsonl"]),
+        (".", ["a1.jsonl", "a2.jsonl", "b1.jsonl", "x/a1.jsonl", "x/y/a3.jsonl"]),
+    ],
+)
+def test_paths_folders_and_globs(tree, pattern: str, names: list[str]):
+    assert found(f"{tree}/{pattern}") == [f"{tree}/{name}" for name in names]
+
+
+def test_glob_means_its_dots_and_other_marks(tree):
+    (tree / "a1xjsonl").write_bytes(LINE)
+    (tree / "a+1.jsonl").write_bytes(LINE)
+    assert found(f"{tree}/a+*.jsonl") == [f"{tree}/a+1.jsonl"]
+    assert f"{tree}/a1xjsonl" not in found(f"{tree}/a*.jsonl")
+
+
+def test_list_is_sorted_and_names_no_file_twice(tree):
+    where = [f"{tree}/b1.jsonl", f"{tree}/*1.jsonl", f"{tree}/x"]
+    assert found(where) == [f"{tree}/{n}" for n in ("a1.jsonl", "b1.jsonl", "x/a1.jsonl", "x/y/a3.jsonl")]
+
+
+def test_relative_path_becomes_absolute(tree, monkeypatch):
+    monkeypatch.chdir(tree)
+    assert found("*1.jsonl") == [f"{tree}/a1.jsonl", f"{tree}/b1.jsonl"]
+
+
+def test_folder_passes_over_what_is_no_document(tree):
+    (tree / "x" / "README.md").write_text("no document")
+    assert found(f"{tree}/x") == [f"{tree}/x/a1.jsonl", f"{tree}/x/y/a3.jsonl"]
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "/f1.jsonl", "/f?.jsonl", "/[ef]1.jsonl", "/f*", "/**"])
+def test_files_of_a_remote_filesystem_are_found_by_uri(pattern: str):
+    folder = Storage.open(f"memory://{uuid.uuid4().hex}/d")
+    (folder / "f1.jsonl").write_bytes(LINE)
+    corpus = Corpus(source=f"{folder}{pattern}")
+    source = find_source(corpus)
+    assert [piece.uri for piece in source.pieces] == [f"{folder}/f1.jsonl"]
+    assert [row.values for row in read_rows(source.pieces[0], source.columns, False)] == [
+        {"id": "a", "text": "One. Two."}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("compress", "ending"), [(gzip.compress, ".gz"), (lzma.compress, ".xz"), (None, ".zst"), (bytes, "")]
+)
+@pytest.mark.parametrize("kind", [".jsonl", ".json", ".ndjson", ".txt"])
+def test_compressed_files_are_read(tmp_path, compress, ending: str, kind: str):
+    content = LINE * 3 if kind != ".txt" else "Eins. Zwei. Größe".encode()
+    if compress is None:
+        compress = lambda data: pa.Codec("zstd").compress(data, asbytes=True)  # noqa: E731
+    file = tmp_path / f"file{kind}{ending}"
+    file.write_bytes(compress(content))
+    if kind == ".txt":
+        assert values_of(file) == [{"text": "Eins. Zwei. Größe", "id": file.name}]
+    else:
+        assert values_of(file) == [{"id": "a", "text": "One. Two."}] * 3
+
+
+@pytest.mark.parametrize(("module", "ending"), [(gzip, ".gz"), (lzma, ".xz"), (None, ".zst")])
+@pytest.mark.parametrize("kind", [".jsonl", ".txt"])
+def test_broken_compressed_file_is_named(tmp_path, module, ending: str, kind: str):
+    content = b"".join(b'{"text": "%s"}\n' % os.urandom(50).hex().encode() for _ in range(1000))
+    whole = module.compress(content) if module else pa.Codec("zstd").compress(content, asbytes=True)
+    for name, data in (("truncated", whole[: len(whole) // 2]), ("none", content)):
+        file = tmp_path / f"{name}{kind}{ending}"
+        file.write_bytes(data)
+        with pytest.raises(UnreadableFile, match=f"corpus.source: {file}: can't be read"):
+            rows_of(file)
+
+
+def test_text_files_are_documents_or_lines(tmp_path):
+    (tmp_path / "a.txt").write_bytes("\ufeffOne. Two.\n\nThree.\n".encode())
+    (tmp_path / "b.txt").write_bytes(b"Four. \xff\n")
+    assert rows_of(tmp_path) == [
+        Row(0, {"text": "One. Two.\n\nThree.\n", "id": "a.txt"}, None),
+        Row(0, None, "not UTF-8"),
+    ]
+    lines = rows_of(tmp_path, text_files="line")
+    assert [row.values and row.values["text"].strip() for row in lines] == ["One. Two.", "Three.", None]
+    assert lines[-1].reason == "not UTF-8"
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_lines_that_are_no_object_are_set_aside(tmp_path, ending: str):
+    lines = [
+        b'{"text": "A."}',
+        b'{"text": "\xff"}',
+        b"{",
+        b"[1]",
+        b"   ",
+        b"[" * 100_000,
+        b'{"text": ' + b"9" * 5000 + b"}",
+    ]
+    content = b"\n".join(lines)
+    file = tmp_path / f"a.jsonl{ending}"
+    file.write_bytes(gzip.compress(content) if ending else content)
+    rows = rows_of(file)
+    assert [row.reason for row in rows] == [None, "not UTF-8", "not JSON", "not a JSON object", "not JSON", "not JSON"]
+    assert [content[row.number :].split(b"\n")[0] for row in rows] == [line for line in lines if line.strip()]
+
+
+def test_nothing_found_is_refused(tmp_path):
+    for where in (f"{tmp_path}/none.jsonl", f"{tmp_path}/*.jsonl", f"{tmp_path}/none/*.jsonl", str(tmp_path)):
+        with pytest.raises(ValueError, match=r"corpus\.source = '.*': no such file"):
+            find_source(Corpus(source=where))
+
+
+def test_bad_glob_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"corpus\.source = .*: not a glob"):
+        find_source(Corpus(source=f"{tmp_path}/[z-a].jsonl"))
+
+
+def test_unknown_scheme_is_refused():
+    with pytest.raises(ValueError, match=r"corpus\.source = 'nowhere://a': .*can't be opened"):
+        find_source(Corpus(source="nowhere://a"))
+
+
+def test_mixed_kinds_are_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(LINE)
+    (tmp_path / "b.txt").write_bytes(b"One. Two.")
+    with pytest.raises(ValueError, match=r"corpus\.source = .*several kinds \(jsonl, text\)"):
+        find_source(Corpus(source=str(tmp_path)))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet.gz", "a"])
+def test_unknown_kind_is_refused(tmp_path, name: str):
+    (tmp_path / name).write_bytes(LINE)
+    with pytest.raises(ValueError, match=f"corpus.source: {tmp_path / name}: unknown kind of file; use .parquet"):
+        find_source(Corpus(source=str(tmp_path / name)))
+
+
+@pytest.mark.parametrize("role", ["id", "text", "sentences", "counterpart", "split"])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_missing_column_is_refused_and_those_there_are_named(tmp_path, role: str, kind: str):
+    file = tmp_path / f"a.{kind}"
+    if kind == "jsonl":
+        file.write_bytes(LINE)
+    else:
+        pq.write_table(pa.table({"id": ["a"], "text": ["One. Two."]}), file)
+    with pytest.raises(ValueError, match=rf"corpus\.{role} = 'nope': .* has no such column; it has id, text$"):
+        find_source(Corpus(source=str(file), **{role: "nope"}))
+
+
+def test_no_text_column_is_refused_and_those_there_are_named(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"body": "One. Two.", "title": "T"}\n')
+    with pytest.raises(ValueError, match=r"corpus\.text: .* name one of body, title with corpus\.text"):
+        find_source(Corpus(source=str(tmp_path)))
+    assert values_of(tmp_path, text="body", id="title") == [{"id": "T", "text": "One. Two."}]
+
+
+@pytest.mark.parametrize("role", ["id", "sentences", "counterpart", "split"])
+def test_text_files_have_no_columns_to_name(tmp_path, role: str):
+    (tmp_path / "a.txt").write_bytes(b"One. Two.")
+    with pytest.raises(ValueError, match=rf"corpus\.{role} = 'c': text files have no columns"):
+        find_source(Corpus(source=str(tmp_path), **{role: "c"}))
+
+
+def test_roles_are_taken_by_name_and_sentences_win(tmp_path):
+    row = {"id": 1, "text": "T.", "sentences": ["S."], "counterpart": "C.", "split": "test", "more": 1}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    assert values_of(tmp_path) == [{"id": 1, "sentences": ["S."], "counterpart": "C.", "split": "test"}]
+    assert values_of(tmp_path, text="text") == [{"id": 1, "text": "T.", "counterpart": "C.", "split": "test"}]
+    assert values_of(tmp_path, text="text", sentences="sentences") == values_of(tmp_path)
+
+
+def test_columns_are_those_of_any_of_the_first_rows(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'not JSON\n{"id": 1}\n{"text": "T."}\n')
+    assert values_of(tmp_path) == [{"id": 1, "text": None}, {"id": None, "text": "T."}]
+
+
+def test_parquet_is_read_by_row_groups(tmp_path):
+    table = pa.table({"id": list(range(10)), "text": [f"text {i}" for i in range(10)], "more": [0] * 10})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=4)
+    pq.ParquetWriter(tmp_path / "b.parquet", table.schema).close()
+    pieces = find_source(Corpus(source=str(tmp_path))).pieces
+    assert [(p.order, p.start, p.end) for p in pieces] == [(0, 0, 1), (0, 1, 2), (0, 2, 3), (1, 0, 0)]
+    rows = rows_of(tmp_path)
+    assert [row.number for row in rows] == list(range(10))
+    assert [row.values for row in rows] == [{"id": i, "text": f"text {i}"} for i in range(10)]
+
+
+def test_bad_strings_of_parquet_are_set_aside(tmp_path):
+    bad = pa.array([b"ok", b"\xff", None], pa.binary())
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3]), bad)
+    for name, text in (("binary", bad), ("string", bad.view(pa.string()))):
+        pq.write_table(pa.table({"text": text}), tmp_path / f"{name}.parquet")
+        assert rows_of(tmp_path / f"{name}.parquet") == [
+            Row(0, {"text": "ok"}, None),
+            Row(1, None, "not UTF-8"),
+            Row(2, {"text": None}, None),
+        ]
+    for name, sentences in (("lists", lists), ("strings", lists.view(pa.list_(pa.string())))):
+        pq.write_table(pa.table({"sentences": sentences}), tmp_path / f"{name}.parquet")
+        assert [row.reason for row in rows_of(tmp_path / f"{name}.parquet")] == [None, "not UTF-8", None]
+
+
+def test_broken_parquet_file_is_named(tmp_path):
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [os.urandom(50).hex() for _ in range(1000)]}), file, compression="zstd")
+    whole = file.read_bytes()
+    # Without its footer nothing can be planned; a broken page header shows when it is read.
+    for broken in (whole[: len(whole) // 2], b"", whole[:4] + bytes(100) + whole[104:]):
+        file.write_bytes(broken)
+        with pytest.raises(UnreadableFile, match=f"corpus.source: {file}: can't be read"):
+            rows_of(file)
+
+
+def test_parquet_file_that_lacks_a_column_of_the_others_is_named(tmp_path):
+    pq.write_table(pa.table({"id": [1], "text": ["T."]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": ["T."]}), tmp_path / "b.parquet")
+    with pytest.raises(UnreadableFile, match=r"b\.parquet: can't be read: .*no column 'id'"):
+        rows_of(tmp_path)
+
+
+def test_only_plain_json_lines_larger_than_a_piece_are_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_module, "_PIECE_BYTES", 50)
+    (tmp_path / "a.jsonl").write_bytes(LINE * 3)
+    (tmp_path / "b.jsonl").write_bytes(LINE)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(os.urandom(200).hex().encode()))
+    pieces = [(p.uri[-len("a.jsonl") :], p.start, p.end) for p in find_source(Corpus(source=str(tmp_path))).pieces]
+    assert pieces[:3] == [("a.jsonl", 0, 50), ("a.jsonl", 50, len(LINE) * 3), ("b.jsonl", 0, len(LINE))]
+    assert len(pieces) == 4
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=30),
+    piece=st.integers(1, 60),
+    ends=st.sampled_from([b"\n", b"\r\n"]),
+    last=st.booleans(),
+)
+def test_every_line_of_a_cut_file_is_read_once(lengths: list[int], piece: int, ends: bytes, last: bool):
+    # A length of 0 is a blank line, which is skipped; the others are padded with spaces to their length.
+    rows = [json.dumps({"text": str(i)}).encode() for i in range(len(lengths))]
+    lines = [row + b" " * n if n else b"" for row, n in zip(rows, lengths, strict=True)]
+    content = ends.join(lines) + (ends if last else b"")
+    wanted = [str(i) for i, n in enumerate(lengths) if n]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source_module, "_PIECE_BYTES", piece)
+        file = Path(folder, "a.jsonl")
+        file.write_bytes(content)
+        if not wanted:
+            return
+        read = rows_of(file)
+    assert [row.values and row.values["text"] for row in read] == wanted
+    assert all(content[row.number :].startswith(b'{"text"') for row in read)
+
+
+def test_fingerprint_is_of_the_content_and_not_of_the_place(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jsonl").write_bytes(LINE)
+        os.utime(tmp_path / folder / "a.jsonl", (1, 1))
+    first = find_source(Corpus(source=str(tmp_path / "one"))).fingerprint
+    assert find_source(Corpus(source=str(tmp_path / "two" / "*.jsonl"))).fingerprint == first
+    (tmp_path / "two" / "a.jsonl").write_bytes(LINE * 2)
+    assert find_source(Corpus(source=str(tmp_path / "two"))).fingerprint != first
+
+
+def test_text_bytes_allow_for_compression(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(LINE)
+    assert find_source(Corpus(source=str(tmp_path))).text_bytes == len(LINE)
+    (tmp_path / "a.jsonl").unlink()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(LINE))
+    assert find_source(Corpus(source=str(tmp_path))).text_bytes > os.path.getsize(tmp_path / "a.jsonl.gz")

@@ -1,0 +1,193 @@
+import os
+import pickle
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from infocse_ray.storage import Storage, is_remote, open_filesystem
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    # The memory filesystem is one a process, so every test has a folder of its own.
+    return Storage.open(str(tmp_path / "run") if request.param == "local" else f"memory://{uuid.uuid4().hex}/run")
+
+
+def test_what_is_written_is_read(folder):
+    file = folder / "a" / "b.bin"
+    assert not file.exists()
+    file.write_bytes(b"one")
+    assert file.exists()
+    assert (folder / "a").exists()
+    assert file.read_bytes() == b"one"
+    file.write_bytes(pa.py_buffer(b"two"))
+    assert file.read_bytes() == b"two"
+    assert file.name == "b.bin"
+    assert (Storage(folder.root) / "a/b.bin").read_bytes() == b"two"
+
+
+def test_bytes_are_kept_as_they_are_whatever_the_name_says(folder):
+    (folder / "plain.gz").write_bytes(b"not compressed")
+    assert (folder / "plain.gz").read_bytes() == b"not compressed"
+
+
+def test_json(folder):
+    (folder / "a.json").write_json({"b": [1, None, "ü"]})
+    assert (folder / "a.json").read_json() == {"b": [1, None, "ü"]}
+
+
+def test_missing_file(folder):
+    with pytest.raises(FileNotFoundError):
+        (folder / "none").read_bytes()
+
+
+def test_files_are_listed_with_their_sizes(folder):
+    assert folder.files() == {}
+    (folder / "a.bin").write_bytes(b"1")
+    (folder / "deep" / "er" / "b.bin").write_bytes(b"22")
+    assert folder.files() == {"a.bin": 1, "deep/er/b.bin": 2}
+    assert (folder / "deep").files() == {"er/b.bin": 2}
+
+
+def test_delete_removes_files_folders_and_nothing_else(folder):
+    folder.delete()
+    for name in ("a.bin", "b.bin", "deep/c.bin"):
+        (folder / name).write_bytes(b"1")
+    (folder / "a.bin").delete()
+    (folder / "a.bin").delete()
+    assert sorted(folder.files()) == ["b.bin", "deep/c.bin"]
+    (folder / "deep").delete()
+    assert sorted(folder.files()) == ["b.bin"]
+    folder.delete()
+    assert not folder.exists()
+
+
+def test_upload_copies_a_folder(folder, tmp_path):
+    (tmp_path / "model" / "sub").mkdir(parents=True)
+    (tmp_path / "model" / "a.bin").write_bytes(b"1")
+    (tmp_path / "model" / "sub" / "b.bin").write_bytes(b"22")
+    (folder / "model").upload(tmp_path / "model")
+    assert folder.files() == {"model/a.bin": 1, "model/sub/b.bin": 2}
+    assert (folder / "model" / "sub" / "b.bin").read_bytes() == b"22"
+
+
+def test_parquet_has_the_row_groups_asked_for(folder):
+    table = pa.table({"n": list(range(10))})
+    (folder / "t.parquet").write_parquet(table, [4, 5, 1])
+    with (folder / "t.parquet").parquet() as file:
+        assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [4, 5, 1]
+        assert file.read_row_group(1)["n"].to_pylist() == [4, 5, 6, 7, 8]
+        assert file.read().equals(table)
+
+
+def test_parquet_without_rows_keeps_its_schema(folder):
+    table = pa.table({"n": pa.array([], pa.int64())})
+    (folder / "t.parquet").write_parquet(table, [])
+    with (folder / "t.parquet").parquet() as file:
+        assert file.num_row_groups == 0
+        assert file.schema_arrow == table.schema
+
+
+def test_pickled_storage_opens_again(folder):
+    (folder / "a").write_bytes(b"1")
+    again = pickle.loads(pickle.dumps(folder / "a"))
+    assert str(again) == str(folder / "a")
+    assert again.read_bytes() == b"1"
+
+
+def test_local_copy_of_a_local_folder_is_itself(tmp_path):
+    assert Storage.open(str(tmp_path)).local_copy("key") == tmp_path
+
+
+def test_local_copy_of_a_remote_folder_is_made_once_a_key(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Storage.open(f"memory://{uuid.uuid4().hex}/model")
+    (folder / "a.bin").write_bytes(b"old")
+    (folder / "sub" / "b.bin").write_bytes(b"2")
+    copy = folder.local_copy("one")
+    assert (copy / "sub" / "b.bin").read_bytes() == b"2"
+    (folder / "a.bin").write_bytes(b"new")
+    assert folder.local_copy("one") == copy
+    assert (copy / "a.bin").read_bytes() == b"old"
+    assert (folder.local_copy("two") / "a.bin").read_bytes() == b"new"
+
+
+def test_local_copy_that_broke_off_is_no_copy(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Storage.open(f"memory://{uuid.uuid4().hex}/model")
+    (folder / "a.bin").write_bytes(b"1")
+    (folder / "b.bin").write_bytes(b"2")
+    read = Storage.read_bytes
+
+    def fails(self: Storage) -> bytes:
+        if self.name == "b.bin":
+            raise OSError("gone")
+        return read(self)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Storage, "read_bytes", fails)
+        with pytest.raises(OSError, match="gone"):
+            folder.local_copy("key")
+    assert sorted(f.name for f in folder.local_copy("key").iterdir()) == ["a.bin", "b.bin"]
+
+
+@pytest.mark.parametrize("fails", ["write", "os.fsync", "os.replace"])
+def test_failed_write_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch, fails: str):
+    file = Storage.open(str(tmp_path)) / "a.bin"
+    file.write_bytes(b"old")
+
+    def fail(*_: object) -> None:
+        assert file.read_bytes() == b"old"
+        raise OSError("no space left")
+
+    with monkeypatch.context() as broken:
+        if fails != "write":
+            broken.setattr(fails, fail)
+        with pytest.raises(TypeError if fails == "write" else OSError):
+            file.write_bytes("text is refused" if fails == "write" else b"new")  # pyright: ignore
+    assert file.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_relative_path_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Storage.open("runs")
+    (folder / "a").write_bytes(b"1")
+    monkeypatch.chdir("/")
+    assert str(folder) == str(tmp_path / "runs")
+    assert (folder / "a").read_bytes() == b"1"
+
+
+def test_file_uri_and_home_are_local(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert str(Storage.open(f"file://{tmp_path}/x")) == str(tmp_path / "x")
+    assert str(Storage.open("~/x")) == str(tmp_path / "x")
+
+
+def test_query_of_a_uri_stays_at_its_end():
+    assert str(Storage.open("s3://bucket/runs?region=eu") / "a" / "b") == "s3://bucket/runs/a/b?region=eu"
+    assert str(Storage.open("s3://bucket/runs/") / "a") == "s3://bucket/runs/a"
+
+
+@pytest.mark.parametrize(
+    ("uri", "remote"),
+    [
+        ("s3://bucket/a", True),
+        ("memory://a", True),
+        ("file:///a", False),
+        ("/a", False),
+        ("a", False),
+        ("C:/a", False),
+    ],
+)
+def test_what_is_remote(uri: str, remote: bool):
+    assert is_remote(uri) == remote
+
+
+def test_unknown_scheme_is_refused():
+    with pytest.raises(ValueError, match="nowhere://bucket/a can't be opened"):
+        open_filesystem("nowhere://bucket/a")
+    with pytest.raises(ValueError, match="nowhere://bucket can't be opened"):
+        (Storage.open("nowhere://bucket") / "a").exists()

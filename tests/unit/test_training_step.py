@@ -1,0 +1,216 @@
+"""Training steps on a tiny encoder: workers, dropout, bad numbers, checkpoints."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoTokenizer
+
+from infocse_ray import collective
+from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.encoder.model import load_encoder
+from infocse_ray.positives.stream import PairStream
+from infocse_ray.settings import Settings
+from infocse_ray.storage import Storage
+from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
+from infocse_ray.train.loop import NonFinite, freeze_unused, make_optimizer, train_step
+from tests.conftest import make_documents
+from tests.unit.group import on_workers
+from tests.unit.stores import Written, write_annotations
+
+LANES = SHARDS = 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    # On a busy machine many tiny products would mostly wait for each other's threads.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def annotations(tiny_encoder, tmp_path_factory):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoder)
+    draw = np.random.default_rng(0)
+    documents = []
+    for row in make_documents(40):
+        ids = tokenizer(row["sentences"], add_special_tokens=False)["input_ids"]
+        documents.append(Written(row["id"], ids, draw.integers(0, 2, len(ids)).tolist()))
+    return write_annotations(Storage.open(str(tmp_path_factory.mktemp("annotations"))), documents, LANES, SHARDS)
+
+
+class Run:
+    """An encoder in training, as a worker has it."""
+
+    def __init__(self, folder, annotations, dropout=True, seed=5, **train):
+        self.settings = Settings.model_validate(
+            {
+                "name": "run",
+                "corpus": {"source": "unused"},
+                "encoder": {"model": str(folder), "max_length": 16, "precision": "fp32"},
+                "train": {"batch_size": 14, "learning_rate": 1e-3, "chunk_tokens": 64} | train,
+            }
+        )
+        self.encoder = load_encoder(folder, self.settings.encoder, cosine=False)
+        if not dropout:
+            for module in self.encoder.modules():
+                if isinstance(module, torch.nn.Dropout):
+                    module.p = 0.0
+        freeze_unused(self.encoder)
+        self.model: Any = self.encoder
+        if collective.workers() > 1:
+            self.model = DistributedDataParallel(self.encoder, broadcast_buffers=False)
+        self.optimizer = make_optimizer(self.encoder, self.settings)
+        size, rank, workers = self.settings.train.batch_size, collective.rank(), collective.workers()
+        self.stream = PairStream(annotations, SHARDS, size, seed, rank, workers)
+        self.seed, self.step = seed, 0
+
+    def next(self):
+        self.step += 1
+        batch = self.stream.next_batch()
+        return train_step(self.encoder, self.model, self.optimizer, batch, self.settings, self.seed, self.step)
+
+    def losses(self, steps):
+        return [self.next().loss for _ in range(steps)]
+
+    def weights(self):
+        return {name: tensor.detach().clone() for name, tensor in self.encoder.state_dict().items()}
+
+
+def curve(folder, annotations, chunk_tokens):
+    run = Run(folder, annotations, dropout=False, chunk_tokens=chunk_tokens)
+    reports = [run.next() for _ in range(10)]
+    return reports, {name: tensor.numpy() for name, tensor in run.weights().items()}
+
+
+def two_curves(folder, annotations):
+    return [curve(folder, annotations, chunk_tokens) for chunk_tokens in (64, 8192)]
+
+
+def test_two_workers_train_as_one(tiny_encoder, annotations):
+    alone, alone_weights = curve(tiny_encoder, annotations, 64)
+    losses = np.array([report.loss for report in alone])
+    assert losses.std() > 1e-2
+    for worker in on_workers(2, two_curves, tiny_encoder, annotations):
+        # Chunked as alone, and in one chunk.
+        for reports, weights in worker:
+            np.testing.assert_allclose([r.loss for r in reports], losses, rtol=1e-5)
+            for field, rtol in (("gradient_norm", 1e-4), ("spread", 1e-4), ("tokens", 0)):
+                np.testing.assert_allclose(
+                    [getattr(r, field) for r in reports], [getattr(r, field) for r in alone], rtol=rtol
+                )
+            for name, tensor in weights.items():
+                np.testing.assert_allclose(tensor, alone_weights[name].astype(np.float64), atol=2e-4, err_msg=name)
+
+
+def test_chunks_change_no_result(tiny_encoder, annotations):
+    cut, whole = (Run(tiny_encoder, annotations, dropout=False, chunk_tokens=n) for n in (64, 8192))
+    np.testing.assert_allclose(cut.losses(5), whole.losses(5), rtol=1e-5)
+
+
+def test_steps_on_one_batch_lower_its_loss(tiny_encoder, annotations):
+    run = Run(tiny_encoder, annotations, dropout=False, temperature=10.0)
+    batch = run.stream.next_batch()
+    losses = [
+        train_step(run.encoder, run.model, run.optimizer, batch, run.settings, 1, step).loss for step in range(1, 9)
+    ]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_dropout_is_on_and_seeded_by_step(tiny_encoder, annotations):
+    batch = Run(tiny_encoder, annotations).stream.next_batch()
+
+    def loss(seed, step, dropout=True):
+        run = Run(tiny_encoder, annotations, dropout)
+        run.encoder.eval()  # the step itself must turn dropout on, and seed it
+        torch.seed()
+        return train_step(run.encoder, run.model, run.optimizer, batch, run.settings, seed, step).loss
+
+    assert loss(1, 1) == loss(1, 1)
+    assert loss(1, 1) != loss(2, 1)
+    assert loss(1, 1) != loss(1, 2)
+    assert loss(1, 1, dropout=False) == loss(2, 1, dropout=False)
+
+
+def test_only_the_pooler_is_frozen(tiny_encoder, annotations):
+    run = Run(tiny_encoder, annotations)
+    frozen = {name for name, p in run.encoder.named_parameters() if not p.requires_grad}
+    assert frozen == {"backbone.pooler.dense.weight", "backbone.pooler.dense.bias"}
+    assert all(p.grad is None for p in run.encoder.parameters())
+    before = run.weights()
+    run.next()
+    changed = {name for name, tensor in run.weights().items() if not torch.equal(tensor, before[name])}
+    assert changed == {name for name, p in run.encoder.named_parameters() if p.requires_grad}
+
+
+def fail(folder, annotations):
+    """The message of a step on a batch of which one worker's last document has a token without a vector."""
+    run = Run(folder, annotations)
+    batch = run.stream.next_batch()
+    victim = len(batch.doc_ids) - 1
+    if collective.rank() == collective.workers() - 1:
+        mask = 4  # a token that no sentence has
+        values = batch.anchors.values.copy()
+        values[batch.anchors.offsets[victim]] = mask
+        batch = batch._replace(anchors=Tokens(values, batch.anchors.offsets))
+        with torch.no_grad():
+            run.encoder.backbone.embeddings.word_embeddings.weight[mask] = torch.nan
+    before = run.weights()
+    with pytest.raises(NonFinite) as error:
+        train_step(run.encoder, run.model, run.optimizer, batch, run.settings, 1, 17)
+    for name, tensor in run.weights().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0, equal_nan=True)
+    return batch.doc_ids[victim], str(error.value)
+
+
+def test_a_loss_that_is_not_finite_names_step_and_documents(tiny_encoder, annotations):
+    victim, message = fail(tiny_encoder, annotations)
+    assert re.match(rf"step 17: .*non-finite vectors: {victim}\. Lower train\.learning_rate", message)
+    (_, first), (victim, second) = on_workers(2, fail, tiny_encoder, annotations)
+    # Every worker says what any worker knows: only worker 0's message is seen.
+    assert first == second
+    assert re.match(rf"step 17: .*non-finite vectors: {victim}\. ", first)
+
+
+def test_finite_vectors_without_finite_loss_name_the_batch(tiny_encoder, annotations):
+    run = Run(tiny_encoder, annotations, temperature=1e-40, batch_size=30)
+    batch = run.stream.next_batch()
+    with pytest.raises(NonFinite, match=rf"step 1: .*documents of the batch: {batch.doc_ids[0]}, .* and \d+ more\. "):
+        train_step(run.encoder, run.model, run.optimizer, batch, run.settings, 1, 1)
+
+
+def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
+    uninterrupted = Run(tiny_encoder, annotations)
+    first = uninterrupted.losses(3)
+    # Another's lanes: two workers wrote the checkpoint that one worker reads.
+    second = PairStream(annotations, SHARDS, 14, 5, 1, 2)
+    owner = PairStream(annotations, SHARDS, 14, 5, 0, 2)
+    for stream in (owner, second):
+        for _ in range(3):
+            stream.next_batch()
+    progress = {"step": 3, "history": [{"mrr": 0.5}], "stopping": {"best": None}}
+    for rank, stream in enumerate((owner, second)):
+        save_checkpoint(tmp_path, rank, uninterrupted.encoder, uninterrupted.optimizer, stream.state(), progress)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "encoder.safetensors",
+        "lanes-00000.npz",
+        "lanes-00001.npz",
+        "optimizer.pt",
+        "progress.json",
+    ]
+    expected = uninterrupted.losses(4)
+    resumed = Run(tiny_encoder, annotations)
+    resumed.losses(1)  # loading must replace everything
+    assert load_checkpoint(tmp_path, resumed.encoder, resumed.optimizer, resumed.stream) == progress
+    resumed.step = 3
+    assert resumed.losses(4) == expected
+    for name, tensor in resumed.weights().items():
+        assert torch.equal(tensor, uninterrupted.weights()[name]), name
+    assert first != expected[:3]
+    torch.load(tmp_path / "optimizer.pt", weights_only=True)

@@ -1,0 +1,153 @@
+"""Scoring on a small token store: one worker against brute force, two workers against one."""
+
+import numpy as np
+import pytest
+import torch
+
+from infocse_ray.encoder.model import load_encoder
+from infocse_ray.retrieval.validation import questions_for, score
+from infocse_ray.settings import Encoder
+from infocse_ray.storage import Storage
+from tests.unit.group import on_workers
+from tests.unit.stores import Written, write_store
+
+SHARDS = 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    # On a busy machine many tiny products would mostly wait for each other's threads.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def sentence(draw):
+    return draw.integers(7, 60, draw.integers(3, 9)).tolist()
+
+
+@pytest.fixture(scope="module")
+def documents():
+    draw = np.random.default_rng(0)
+    counterparts = [sentence(draw) for _ in range(24)]
+    made = []
+    for i in range(60):
+        split = ("train", "valid", "test")[i % 3]
+        # Some share a counterpart, some of them across splits and shards; every seventh has none.
+        counterpart = None if i % 7 == 0 else counterparts[i % 24]
+        made.append(Written(f"d{i}", [sentence(draw) for _ in range(draw.integers(2, 6))], (), counterpart, split))
+    return made
+
+
+@pytest.fixture(scope="module")
+def store(documents, tmp_path_factory):
+    return write_store(Storage.open(str(tmp_path_factory.mktemp("store"))), documents, SHARDS)
+
+
+def load(folder, cosine=False):
+    return load_encoder(folder, Encoder(model=str(folder), max_length=16), cosine)
+
+
+def vector(encoder, tokens):
+    """One sentence's vector, encoded alone."""
+    ids = torch.tensor([[*encoder.prefix, *tokens[: 16 - 2], *encoder.suffix]])
+    with torch.inference_mode():
+        return encoder(ids, torch.ones_like(ids))[0].double()
+
+
+def mean(encoder, sentences):
+    found = torch.stack([vector(encoder, s) for s in sentences]).mean(0)
+    return found / found.norm() if encoder.normalize else found
+
+
+def brute_force(encoder, documents, on):
+    """Rank of every validation document, by id."""
+    asking = [d for d in documents if d.split == "valid" and (on == "halves" or d.counterpart is not None)]
+    if on == "halves":
+        candidates = {d.doc_id: mean(encoder, d.sentences[1::2]) for d in asking}
+        truth = {d.doc_id: d.doc_id for d in asking}
+        queries = {d.doc_id: mean(encoder, d.sentences[::2]) for d in asking}
+    else:
+        candidates = {repr(d.counterpart): mean(encoder, [d.counterpart]) for d in documents if d.counterpart}
+        truth = {d.doc_id: repr(d.counterpart) for d in asking}
+        queries = {d.doc_id: mean(encoder, d.sentences) for d in asking}
+    ranks = {}
+    for name, query in queries.items():
+        bar = query @ candidates[truth[name]]
+        ranks[name] = 1 + sum(bool(query @ c >= bar) for key, c in candidates.items() if key != truth[name])
+    return ranks, len(candidates)
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("on", ["counterpart", "halves"])
+def test_ranks_equal_brute_force(tiny_encoder, store, documents, on, cosine):
+    encoder = load(tiny_encoder, cosine)
+    questions = questions_for(store, "valid", on)
+    found = score(encoder, questions)
+    expected, candidates = brute_force(encoder, documents, on)
+    assert dict(zip(questions.doc_ids, found.ranks.tolist(), strict=True)) == expected
+    assert found.metrics["candidates"] == candidates
+    assert (
+        found.metrics["queries"]
+        == len(expected)
+        == store.summary["labelled" if on == "counterpart" else "documents"]["valid"]
+    )
+    assert found.metrics["mrr"] == pytest.approx(np.mean([1 / r for r in expected.values()]))
+    assert len(set(expected.values())) > 3
+
+
+def test_a_counterpart_of_two_documents_is_one_candidate(tiny_encoder, tmp_path):
+    documents = [
+        Written(f"d{i}", [[7 + i, 20], [8 + i, 21]], (), [30, 31] if i < 3 else [30 + i, 40], "valid") for i in range(5)
+    ]
+    store = write_store(Storage.open(str(tmp_path)), documents, 2)
+    questions = questions_for(store, "valid", "counterpart")
+    assert len(questions.candidate_keys) == len(set(questions.candidate_keys.tolist())) == 3
+    assert score(load(tiny_encoder), questions).metrics["candidates"] == 3
+
+
+def test_max_documents_takes_about_that_many_the_same_ones(store, documents):
+    everyone = questions_for(store, "valid", "halves")
+    assert questions_for(store, "valid", "halves", 20).doc_ids == everyone.doc_ids
+    few = questions_for(store, "valid", "halves", 10)
+    assert 4 <= len(few.doc_ids) <= 16
+    fewer = questions_for(store, "valid", "halves", 5)
+    assert set(fewer.doc_ids) < set(few.doc_ids) < set(everyone.doc_ids)
+    # Only queries are fewer; the candidates stay all.
+    all_candidates = questions_for(store, "valid", "counterpart").candidate_keys
+    some = questions_for(store, "valid", "counterpart", 5)
+    assert some.candidate_keys.tolist() == all_candidates.tolist()
+    assert 0 < len(some.doc_ids) < len(everyone.doc_ids)
+
+
+def test_no_document_to_validate_on(tiny_encoder, store):
+    with pytest.raises(ValueError, match="no document to validate on"):
+        score(
+            load(tiny_encoder), questions_for(store._replace(summary=store.summary | {"shards": 0}), "valid", "halves")
+        )
+
+
+def scored(folder, stores):
+    encoder = load(folder)
+    found = []
+    for store in stores:
+        for on in ("counterpart", "halves"):
+            questions = questions_for(store, "valid", on)
+            scores = score(encoder, questions)
+            found.append((scores.metrics, dict(zip(questions.doc_ids, scores.ranks.tolist(), strict=True))))
+    return found
+
+
+def test_two_workers_score_as_one(tiny_encoder, store, documents, tmp_path):
+    # In the second store all documents, and so all candidates, are on one worker.
+    stores = [store, write_store(Storage.open(str(tmp_path)), documents[:9], 1)]
+    alone = scored(tiny_encoder, stores)
+    first, second = on_workers(2, scored, tiny_encoder, stores)
+    for (metrics, ranks), (mine, part), (theirs, rest) in zip(alone, first, second, strict=True):
+        assert mine == theirs == metrics
+        assert part | rest == ranks
+        assert not part.keys() & rest.keys()
+    assert first[0][1]
+    assert second[0][1]
+    assert not second[2][1]
