@@ -15,18 +15,27 @@ from ray.data import DataContext
 
 from infocse_ray.settings import Annotate, Train
 
+_KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
 
 def connect() -> None:
     """Join the cluster that RAY_ADDRESS or `ray start` on this machine names, or start a local one."""
     if ray.is_initialized():
         return
+    # On CPUs a compiled kernel is kept for every shape of batch; without a bound their memory grows for hours.
+    for cache in _KERNEL_CACHES:
+        os.environ.setdefault(cache, "64")
     # Workers keep the job's directory, so that relative paths mean the same everywhere.
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     with _native_stderr_muted():
-        ray.init(logging_level=logging.ERROR, log_to_driver=False, configure_logging=True)
+        ray.init(
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            runtime_env={"env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES}},
+        )
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def main() -> None:
 
     memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
     memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")
-    memory.add_argument("--model", help="folder whose tokenizer is used (default: that of the demo extra)")
+    memory.add_argument("--model", help="folder whose tokenizer is used [that of the demo extra]")
 
     arguments = parser.parse_args()
     # Everything is local; a look at the hub would only add waiting.
@@ -68,18 +68,24 @@ def main() -> None:
 
 
 def _command(commands: argparse._SubParsersAction, name: str, does: str) -> argparse.ArgumentParser:
-    form = argparse.ArgumentDefaultsHelpFormatter
-    return commands.add_parser(name, help=does, description=f"Measure {does}.", formatter_class=form)
+    return commands.add_parser(name, help=does, description=f"Measure {does}.", formatter_class=_Help)
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows defaults, but for options without one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help="folder of the encoder, safetensors (default: that of the demo extra)")
+    parser.add_argument("--model", help="folder of the encoder, safetensors [that of the demo extra]")
     parser.add_argument(
         "--corpus",
         metavar="FILE",
-        help="JSON Lines with `sentences` or `text` (default: docstrings of the installed packages)",
+        help="JSON Lines with `sentences` or `text` [docstrings of the installed packages, collected in a minute]",
     )
-    parser.add_argument("--documents", type=_count, help="most documents (default: all)")
+    parser.add_argument("--documents", type=_count, help="most documents [all]")
 
 
 def _count(text: str) -> int:

@@ -18,8 +18,8 @@ import torch
 
 from infocse_ray.annotate.idc import cluster, cluster_sizes, count_pairs
 from infocse_ray.cluster import Placement, assigned_cores, quiet_data, worker_device
-from infocse_ray.corpus.store import Documents, TokenStore, documents_of, row_groups, shard_name
-from infocse_ray.corpus.tokens import bounded_ranges
+from infocse_ray.corpus.store import Documents, TokenStore, documents_of, shard_name
+from infocse_ray.corpus.tokens import bounded_ranges, concatenate, flat, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, Precision, embed, for_inference
 from infocse_ray.progress import Bar
@@ -27,6 +27,9 @@ from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 
 COLUMNS = ["doc_id", "key", "split", "sentences", "cluster"]
+
+
+_SENTENCES_TOGETHER = 2_048
 
 
 class Annotations(NamedTuple):
@@ -94,35 +97,74 @@ class _ShardAnnotator:
         self.annotator = Annotator(encoder, k, precision, device)
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list[str]]:
-        return {"counts": [json.dumps(self._annotate(int(shard))) for shard in batch["item"]]}
+        return {"counts": [json.dumps(counts) for group in batch["item"] for counts in self._annotate(group)]}
 
-    def _annotate(self, shard: int) -> dict[str, Any]:
-        target = self.folder / shard_name(shard)
-        counts: Counter[str] = Counter()
+    def _annotate(self, shards: np.ndarray) -> list[dict[str, Any]]:
+        """Annotate shards together, so that sentences of one length are many even where shards are small."""
+        targets = [self.folder / shard_name(int(shard)) for shard in shards]
+        if all(target.exists() for target in targets):  # written before a crash, each whole
+            parts = [_tables(target) for target in targets]
+            return [self._counts(int(s), tables, {}) for s, tables in zip(shards, parts, strict=True)]
+        # If only some are, all are computed again: what is embedded together must not depend on a crash.
+        before = self.annotator.tokens, self.annotator.padded
+        parts = [list(self.store.read(int(shard), self.splits, COLUMNS[:-1])) for shard in shards]
+        tables = [table for part in parts for table in part]
+        if tables:
+            clusters = iter(self._clusters(tables))
+            parts = [[_with_clusters(table, next(clusters)) for table in part] for part in parts]
+        work = {"tokens": self.annotator.tokens - before[0], "padded_tokens": self.annotator.padded - before[1]}
+        counts = []
+        for shard, target, part in zip(shards, targets, parts, strict=True):
+            if not target.exists():
+                schema = annotation_schema(self.store)
+                whole = pa.concat_tables([schema.empty_table(), *[table.cast(schema) for table in part]])
+                target.write_parquet(whole, [len(table) for table in part])
+            counts.append(self._counts(int(shard), part, {} if counts else work))
+        return counts
+
+    def _clusters(self, tables: list[pa.Table]) -> list[np.ndarray]:
+        """The clusters of each table's sentences, int32 [sentences], embedded as one."""
+        together = joined([documents_of(table) for table in tables])
+        ends = np.cumsum([len(flat(table["sentences"])[0]) for table in tables])
+        return np.split(self.annotator.clusters(together), ends[:-1])
+
+    def _counts(self, shard: int, tables: list[pa.Table], work: dict[str, int]) -> dict[str, Any]:
+        counts: Counter[str] = Counter(work)
         sizes: Counter[int] = Counter()
-        if target.exists():  # written before a crash, whole
-            with target.parquet() as file:
-                for group in range(file.num_row_groups):
-                    _count(documents_of(file.read_row_group(group)), counts, sizes)
-        else:
-            tables = []
-            before = self.annotator.tokens, self.annotator.padded
-            with self.store.shard(shard).parquet() as file:
-                for group in row_groups(file, self.splits):
-                    table = file.read_row_group(group, columns=COLUMNS[:-1])
-                    documents = documents_of(table)
-                    clusters = self.annotator.clusters(documents)
-                    column = pa.ListArray.from_arrays(pa.array(documents.offsets.astype(np.int32)), pa.array(clusters))
-                    tables.append(table.append_column("cluster", column))
-                    _count(documents._replace(clusters=clusters), counts, sizes)
-                empty = pa.schema(
-                    [file.schema_arrow.field(c) for c in COLUMNS[:-1]] + [("cluster", pa.list_(pa.int32()))]
-                )
-            whole = pa.concat_tables([empty.empty_table(), *[t.cast(empty) for t in tables]])
-            target.write_parquet(whole, [len(t) for t in tables])
-            counts["tokens"] = self.annotator.tokens - before[0]
-            counts["padded_tokens"] = self.annotator.padded - before[1]
+        for table in tables:
+            _count(documents_of(table), counts, sizes)
         return {"shard": shard, **counts, "sizes": dict(sizes)}
+
+
+def joined(parts: list[Documents]) -> Documents:
+    """Documents of all parts, one after the other; ids and keys are the first part's and mean nothing."""
+    offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
+    return parts[0]._replace(offsets=offsets, sentences=concatenate([part.sentences for part in parts]))
+
+
+def annotation_schema(store: TokenStore) -> pa.Schema:
+    """Schema of a shard of annotations: columns of the token store's, and `cluster`, one id a sentence."""
+    with store.shard(0).parquet() as file:
+        return pa.schema([file.schema_arrow.field(c) for c in COLUMNS[:-1]] + [("cluster", pa.list_(pa.int32()))])
+
+
+def _tables(shard: Storage) -> list[pa.Table]:
+    with shard.parquet() as file:
+        return [file.read_row_group(group) for group in range(file.num_row_groups)]
+
+
+def _with_clusters(table: pa.Table, clusters: np.ndarray) -> pa.Table:
+    offsets = documents_of(table).offsets.astype(np.int32)
+    return table.append_column("cluster", pa.ListArray.from_arrays(pa.array(offsets), pa.array(clusters)))
+
+
+def shard_groups(store: TokenStore) -> list[list[int]]:
+    """Shards that are annotated together: as many neighbours as make some 2,000 sentences, so that little is padding.
+
+    A function of the store alone: annotations must not depend on the number of actors.
+    """
+    size = max(1, _SENTENCES_TOGETHER * store.shards // max(1, store.summary["sentences"]))
+    return [list(range(first, min(first + size, store.shards))) for first in range(0, store.shards, size)]
 
 
 def _count(documents: Documents, counts: Counter[str], sizes: Counter[int]) -> None:
@@ -157,7 +199,8 @@ def annotate(
     by_lane = np.zeros(lanes, dtype=np.int64)
     totals: Counter[str] = Counter()
     sizes: Counter[int] = Counter()
-    shards = ray.data.from_items(list(range(store.shards)), override_num_blocks=store.shards)
+    groups = shard_groups(store)
+    shards = ray.data.from_items(groups, override_num_blocks=len(groups))
     done = shards.map_batches(
         _ShardAnnotator,
         batch_size=1,

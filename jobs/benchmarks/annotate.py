@@ -15,7 +15,7 @@ import torch
 from benchmarks.material import LANES, MAX_LENGTH, encoder_in, load_baseline, make_store, read_documents
 from benchmarks.measure import default_device, in_fresh_process, local_ray, now
 from benchmarks.report import notes, spread, table
-from infocse_ray.annotate.annotations import COLUMNS, annotate
+from infocse_ray.annotate.annotations import COLUMNS, annotate, joined, shard_groups
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.cluster import placement
 from infocse_ray.corpus.schema import SPLITS
@@ -102,10 +102,10 @@ def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
 
     encoder.register_forward_pre_hook(before)
     encoder.register_forward_hook(after)
-    for shard in range(store.shards):
+    for shards in shard_groups(store):
         t0 = now()
-        groups = list(store.read(shard, SPLITS, COLUMNS[:-1]))
-        parts = [documents_of(group) for group in groups]
+        groups = [group for shard in shards for group in store.read(shard, SPLITS, COLUMNS[:-1])]
+        parts = [joined([documents_of(group) for group in groups])] if groups else []
         spent["reading"] += now() - t0
         for documents in parts:
             for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
@@ -118,7 +118,7 @@ def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
                 spent["tokens: cutting, equal ones, sorting, padding"] += t1 - t0 - (spent["encoder"] - forward)
         t0 = now()
         for i, group in enumerate(groups):
-            (Storage.open(work) / f"split/{shard}-{i}.parquet").write_parquet(group, [len(group)])
+            (Storage.open(work) / f"split/{shards[0]}-{i}.parquet").write_parquet(group, [len(group)])
         spent["writing"] += now() - t0
     return dict(spent)
 

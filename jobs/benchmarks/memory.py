@@ -22,6 +22,7 @@ from infocse_ray.settings import Annotate
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 
+TEXT = "the sea a ship of storm and judge in court bread oven star moon over planet old new great small"
 KINDS = ("start", "driver", "actor", "tasks")
 
 
@@ -52,8 +53,7 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
     """Prepare and annotate a synthetic corpus with a small random encoder, watched."""
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    draw = random.Random(0)
-    words = "the sea a ship of storm and judge in court bread oven star moon over planet old new great small".split()
+    draw, words = random.Random(0), TEXT.split()
     body = ([" ".join(draw.choices(words, k=12)) for _ in range(draw.randint(5, 30))] for _ in range(documents))
     with tempfile.TemporaryDirectory() as work:
         tokenizer = AutoTokenizer.from_pretrained(model)

@@ -8,7 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
-from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-_started: list[tuple[mp.Process, Connection]] = []  # pyright: ignore[reportPrivateImportUsage]
+_started: list[tuple[BaseProcess, Any]] = []
 
 
 def on_workers(world: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -35,7 +35,7 @@ def on_workers(world: int, work: Callable[..., Any], *arguments: Any) -> list[An
     return [result for _, result in answers]
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Any) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     while (task := pipe.recv()) is not None:
