@@ -7,13 +7,15 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import ray
-import torch
 from ray.data import DataContext
 
 from infocse_ray.settings import Annotate, Train
+
+if TYPE_CHECKING:
+    import torch
 
 _KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
@@ -105,4 +107,7 @@ def assigned_cores() -> int:
 
 def worker_device() -> torch.device:
     """The GPU this worker was given, or the CPU."""
+    # Imported here: reading and tokenising, which need no torch, would wait seconds for it in every worker.
+    import torch
+
     return torch.device("cuda", 0) if ray.get_gpu_ids() else torch.device("cpu")

@@ -36,6 +36,8 @@ class Piece(NamedTuple):
     """First byte (JSON Lines, text) or row group (Parquet)."""
     end: int
     """Where it ends; a line belongs to the piece it begins in."""
+    name: str = ""
+    """The file's path below the folder that all files of the corpus are in: the id of a text file's document."""
 
 
 class Row(NamedTuple):
@@ -82,7 +84,7 @@ def read_rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[
             with _open(piece.uri) as stream:
                 row = _text_row(0, stream.read())
             if row.values is not None:
-                row.values["id"] = piece.uri.partition("?")[0].rsplit("/", 1)[-1]
+                row.values["id"] = piece.name
             yield row
     except READ_ERRORS as error:
         raise UnreadableFile(f"corpus.source: {piece.uri}: can't be read: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -56,17 +57,30 @@ def find_source(corpus: Corpus) -> Source:
             f"corpus.source = {corpus.source!r}: has files of several kinds ({', '.join(sorted(kinds))}); name one kind"
         )
     kind = kinds.pop()
-    pieces = [piece for order, (uri, info) in enumerate(files) for piece in _pieces(uri, info, kind, order)]
+    names = _names([uri for uri, _ in files])
+    pieces = [
+        piece._replace(name=names[order])
+        for order, (uri, info) in enumerate(files)
+        for piece in _pieces(uri, info, kind, order)
+    ]
     columns = _columns(corpus, kind, files)
     return Source(
         kind=kind,
         pieces=pieces,
         columns=columns,
-        fingerprint=fingerprint([(uri.rsplit("/", 1)[-1], i.size, i.mtime_ns) for uri, i in files]),
+        fingerprint=fingerprint([(name, i.size, i.mtime_ns) for name, (_, i) in zip(names, files, strict=True)]),
         text_bytes=sum(
             i.size * (_TYPICAL_COMPRESSION if compression_of(uri) or kind == "parquet" else 1) for uri, i in files
         ),
     )
+
+
+def _names(uris: list[str]) -> list[str]:
+    """Paths below the folder that all files are in: told apart, and the same wherever the corpus is moved to."""
+    paths = [uri.partition("?")[0] for uri in uris]
+    # By characters is right: the last slash ends the common folder.
+    start = os.path.commonprefix([path.rpartition("/")[0] + "/" for path in paths]).rfind("/") + 1  # noqa: RUF071
+    return [path[start:] for path in paths]
 
 
 def _expand(uri: str) -> list[tuple[str, pafs.FileInfo]]:

@@ -324,3 +324,16 @@ def test_text_bytes_allow_for_compression(tmp_path):
     (tmp_path / "a.jsonl").unlink()
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(LINE))
     assert find_source(Corpus(source=str(tmp_path))).text_bytes > os.path.getsize(tmp_path / "a.jsonl.gz")
+
+
+def test_text_files_are_told_apart_by_their_folder_and_named_the_same_wherever_they_are(tmp_path: Path) -> None:
+    for place in ("here", "there"):
+        for folder in ("a", "b"):
+            (tmp_path / place / folder).mkdir(parents=True)
+            (tmp_path / place / folder / "readme.txt").write_text("One sentence. And another.")
+    for place in ("here", "there"):
+        source = find_source(Corpus.model_validate({"source": str(tmp_path / place)}))
+        ids = [
+            row.values["id"] for piece in source.pieces for row in read_rows(piece, source.columns, False) if row.values
+        ]
+        assert ids == ["a/readme.txt", "b/readme.txt"]

@@ -30,12 +30,12 @@ def sentence(draw):
 @pytest.fixture(scope="module")
 def documents():
     draw = np.random.default_rng(0)
-    counterparts = [sentence(draw) for _ in range(24)]
+    counterparts = [sentence(draw) for _ in range(25)]  # odd: sharers are on different workers
     made = []
     for i in range(60):
         split = ("train", "valid", "test")[i % 3]
         # Some share a counterpart, some of them across splits and shards; every seventh has none.
-        counterpart = None if i % 7 == 0 else counterparts[i % 24]
+        counterpart = None if i % 7 == 0 else counterparts[i % 25]
         made.append(Written(f"d{i}", [sentence(draw) for _ in range(draw.integers(2, 6))], (), counterpart, split))
     return made
 
