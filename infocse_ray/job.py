@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from infocse_ray.settings import Model, parse
+from infocse_ray.command_line import Model, parse
 from infocse_ray.train.trainer import TrainingStopped
 
 Result = TypeVar("Result")
@@ -25,7 +25,8 @@ def run_job(
         description: for `--help`.
         work: gets the settings. What it had finished stays finished whatever it raises.
     """
-    _quiet_libraries()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
+    quiet_libraries()
     settings = parse(model, argv, prog, description)
     try:
         return work(settings)
@@ -36,9 +37,8 @@ def run_job(
         raise SystemExit(2) from None
 
 
-def _quiet_libraries() -> None:
-    # Loading and saving an encoder each draw a bar of their own that says nothing about the run.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+def quiet_libraries() -> None:
+    """Loading and saving an encoder each draw a bar of their own, which says nothing about the run: not here."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()

@@ -7,19 +7,13 @@ stopping on recall@5 with a patience of 20,000 steps, inner products.
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import hashlib
 import json
 import re
-import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-import jsonargparse
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Workers = int | Literal["auto"]
 OnGpu = bool | Literal["auto"]
@@ -236,74 +230,3 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} has no canonical JSON form")
-
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description: str) -> Model:
-    """Read `--config FILE` and dotted overrides (`--train.batch_size 512`) into a settings model.
-
-    Exits with status 2 and one line that names the setting, the value and the fix when they don't fit;
-    `--help` and `--print_config` print and exit with status 0.
-    """
-    jsonargparse.set_loader("settings", _load_yaml, (yaml.YAMLError,))
-    parser = jsonargparse.ArgumentParser(
-        prog=prog, description=description, exit_on_error=False, parser_mode="settings"
-    )
-    parser.add_argument("--config", action="config", help="YAML file of settings; later options override it.")
-    parser.add_class_arguments(model, None, sub_configs=False)
-    try:
-        namespace = parser.parse_args(argv)
-        values = namespace.as_dict()
-        values.pop("config", None)
-        return model.model_validate(values)
-    except ValidationError as error:
-        message = "; ".join(_explain(e) for e in error.errors())
-    except (jsonargparse.ArgumentError, argparse.ArgumentError, TypeError, ValueError, OSError) as error:
-        message = _one_line(str(error), list(_dotted_names(model)))
-    print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def _load_yaml(text: str) -> Any:
-    """YAML, but the key `on` is no truth value and a section with all its lines commented out is left out."""
-    value = jsonargparse.get_loader("yaml")(text)
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: {"on" if key is True else key: v for key, v in section.items()} if isinstance(section, dict) else section
-        for name, section in value.items()
-        if section is not None
-    }
-
-
-def _explain(error: Any) -> str:
-    """One pydantic error as `setting = value: what to do`."""
-    name = ".".join(str(part) for part in error["loc"])
-    message = re.sub(r"^(Value error, |Input )", "", error["msg"])
-    return f"{name} = {error['input']!r}: {message}" if name and not isinstance(error["input"], dict) else message
-
-
-def _one_line(message: str, names: list[str]) -> str:
-    """The parser's message without line breaks and web addresses, and with the nearest known setting."""
-    message = re.sub(r"\s+", " ", re.sub(r"For further information visit \S+", ".", message)).strip()
-    if found := re.match(r'Parser key "([\w.]+)": (?:\d+ validation errors? for \S+ )?(.*)', message):
-        message = f"{found[1]}: {found[2]}"
-        message = re.sub(r"\s*\[type=\w+, input_value=.*?, input_type=\w+\]\s*\.*", ". ", message)
-    unknown = re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message)
-    key = f"{unknown[1]}.{unknown[2]}" if unknown else ""
-    if found := re.search(r"unrecognized arguments: --([\w.]+)|Option '([\w.]+)' is not accepted", message):
-        key = found[1] or found[2]
-    if key and key not in names:
-        near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-        message = f"{key} is not a setting" + (f": did you mean {near[0]}?" if near else "")
-    return message
-
-
-def _dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _dotted_names(field.annotation, f"{prefix}{name}.")
-        else:
-            yield prefix + name

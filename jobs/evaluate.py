@@ -72,7 +72,8 @@ def main(settings: Evaluate) -> None:
     labelled = store.summary["labelled"][split]
     if settings.on == "counterpart" and not labelled:
         raise ValueError(
-            f"on = counterpart: no {settings.split} document has a counterpart; name the column with corpus.counterpart"
+            f"on = counterpart: no document of split {settings.split} has a counterpart; name the column with "
+            "corpus.counterpart"
         )
     on = settings.on if settings.on != "auto" else "counterpart" if labelled else "halves"
     if store.summary["documents"][split] < 2:

@@ -204,7 +204,7 @@ def annotate(
     done = shards.map_batches(
         _ShardAnnotator,
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=placement.workers),
+        compute=ray.data.ActorPoolStrategy(size=min(placement.workers, len(groups))),
         num_cpus=placement.cores,
         num_gpus=1 if placement.use_gpu else 0,
         fn_constructor_kwargs={

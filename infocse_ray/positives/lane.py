@@ -103,6 +103,11 @@ class Lane:
         self.draws += 1
         drawn: list[tuple[PairedDocument, int, int]] = []
         while len(drawn) < count:  # once, unless the pass ends with fewer documents than pairs wanted
+            if not self._pool:
+                raise RuntimeError(
+                    f"{self._annotations.folder}: lane {self._number} has fewer pairs than its summary says; files "
+                    "were changed: delete the folder and run again"
+                )
             remaining = np.array([d.left for _, d in self._pool])
             # Weighted sampling without replacement (Efraimidis and Spirakis 2006).
             score = np.log(random.random(len(remaining))) / remaining

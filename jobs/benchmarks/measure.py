@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import ray
 import torch
-from transformers.utils import logging
 
 from infocse_ray.cluster import connect
+from infocse_ray.job import quiet_libraries
 
 Result = TypeVar("Result")
 
@@ -29,8 +29,7 @@ def in_fresh_process(work: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def _quietly(work: Callable[..., Result], arguments: tuple) -> Result:
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    quiet_libraries()
     with contextlib.redirect_stdout(sys.stderr):
         return work(*arguments)
 

@@ -249,7 +249,7 @@ def test_evaluate_scores_any_encoder_on_all_documents(
     printed = capsys.readouterr().out
     halves = json.loads(printed[printed.index("{") : printed.index("}") + 1])
     assert halves["queries"] == halves["candidates"] == 20, "without counterparts, a half must find its other half"
-    with pytest.raises(ValueError, match=r"on = counterpart: no all document has a counterpart"):
+    with pytest.raises(ValueError, match=r"on = counterpart: no document of split all has a counterpart"):
         evaluate["main"](evaluate["Evaluate"].model_validate(content | {"on": "counterpart"}))
 
 

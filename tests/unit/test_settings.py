@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infocse_ray.settings import Corpus, Settings, fingerprint, parse
+from infocse_ray.command_line import parse
+from infocse_ray.settings import Corpus, Settings, fingerprint
 
 NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
 CONFIGS = sorted((Path(__file__).parents[2] / "jobs" / "configs").glob("*.yaml"))
@@ -170,7 +171,11 @@ def test_unknown_key_is_refused_with_the_nearest_one(capsys, config, key: str, s
         ("train: 3", "train = 3: should be a valid dictionary"),
         ("name: ''", "name = '': use letters"),
         ("corpus: {id: 7}", "corpus.id: "),
-        ("- a list", "Unexpected config"),
+        ("annotate: {k: true}", "annotate.k"),
+        ("train: {learning_rate: yes}", "train.learning_rate"),
+        ("- a list", "--config: the file is no YAML mapping"),
+        ("", "--config: the file is no YAML mapping"),
+        ("# all of it commented out\n", "--config: the file is no YAML mapping"),
         ("train: [", "Problems parsing config"),
     ],
 )
@@ -205,6 +210,15 @@ def test_help_describes_every_setting(capsys):
             assert f"--{section}{name and '.'}{name} " in text
             assert one.description is not None
             assert " ".join(one.description.split()) in text
+    for internal in ("Annotated", "Ge(", "Literal[", "MinLen"):
+        assert internal not in text
+    assert "type: int, at least 1 and at most 4096, default: 64" in text
+
+
+def test_help_keeps_the_lines_of_its_description(capsys):
+    with pytest.raises(SystemExit):
+        parse(Settings, ["--help"], "job", "First.\n\nExample:\n  job --name x")
+    assert "First.\n\nExample:\n  job --name x\n" in capsys.readouterr().out
 
 
 def test_printed_config_read_back_gives_the_same_settings(capsys, config):

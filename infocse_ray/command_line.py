@@ -1,0 +1,130 @@
+"""The command line of a job: a YAML file and dotted overrides, help like documentation, refusals in one line."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import functools
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, get_args
+
+import jsonargparse
+import yaml
+from pydantic import BaseModel, ValidationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description: str) -> Model:
+    """Read `--config FILE` and dotted overrides (`--train.batch_size 512`) into a settings model.
+
+    Exits with status 2 and one line that names the setting, the value and the fix when they don't fit;
+    `--help` and `--print_config` print and exit with status 0.
+    """
+    jsonargparse.set_loader("settings", functools.partial(_load_yaml, model=model), (yaml.YAMLError,))
+    parser = jsonargparse.ArgumentParser(
+        prog=prog,
+        usage=f"{prog} [--config FILE] [--SETTING VALUE ...]",
+        description=description,
+        formatter_class=_Help,
+        exit_on_error=False,
+        parser_mode="settings",
+    )
+    parser.add_argument("--config", action="config", help="YAML file of settings; later options override it.")
+    parser.add_class_arguments(model, None, sub_configs=False)
+    try:
+        namespace = parser.parse_args(argv)
+        values = namespace.as_dict()
+        values.pop("config", None)
+        return model.model_validate(values)
+    except ValidationError as error:
+        message = "; ".join(_explain(e) for e in error.errors())
+    except (jsonargparse.ArgumentError, argparse.ArgumentError, TypeError, ValueError, OSError) as error:
+        message = _one_line(str(error), list(_dotted_names(model)))
+    print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
+    raise SystemExit(2)
+
+
+class _Help(argparse.RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):
+    """Help with the description's own lines, and types as people write them."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        for annotated, words in _WORDS.items():
+            text = re.sub(annotated, words, text)
+        return text
+
+
+_WORDS = {
+    r"Optional\[Annotated\[(\w+) \| null, (.*?)\]\]": r"null | \1, \2",
+    r"Annotated\[(\w+), (.*?)\](?=, default|\))": r"\1, \2",
+    r"G[et]\(g([et])=([\d.]+)\), L[et]\(l([et])=([\d.]+)\)": r"G\1(g\1=\2) and L\3(l\3=\4)",
+    r"Ge\(ge=([\d.]+)\)": r"at least \1",
+    r"Gt\(gt=([\d.]+)\)": r"more than \1",
+    r"Le\(le=([\d.]+)\)": r"at most \1",
+    r"Lt\(lt=([\d.]+)\)": r"less than \1",
+    r"type: Literal\[[^]]*\], ": "",  # the choices are shown before
+    r"Literal\['(\w+)'\]": r"\1",
+    r"Union\[(\w+), (\w+)\]": r"\1 | \2",
+    r"type: str, MinLen\(min_length=1\)": "type: str",
+}
+
+
+def _load_yaml(text: str, model: type[BaseModel]) -> Any:
+    """YAML, but the key `on` is no truth value and a section with all its lines commented out is left out."""
+    value = jsonargparse.get_loader("yaml")(text)
+    if not isinstance(value, dict):
+        return value
+    sections = {
+        name: {"on" if key is True else key: v for key, v in section.items()} if isinstance(section, dict) else section
+        for name, section in value.items()
+        if section is not None
+    }
+    return _without_stray_truth(sections, model)
+
+
+def _without_stray_truth(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Truth values as text where a setting takes none: Python would count `k: yes` as one."""
+    out = dict(values)
+    for name, value in values.items():
+        kind = model.model_fields[name].annotation if name in model.model_fields else None
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            out[name] = _without_stray_truth(value, kind)
+        elif isinstance(value, bool) and bool not in (kind, *get_args(kind)):
+            out[name] = str(value).lower()
+    return out
+
+
+def _explain(error: Any) -> str:
+    """One pydantic error as `setting = value: what to do`."""
+    name = ".".join(str(part) for part in error["loc"])
+    message = re.sub(r"^(Value error, |Input )", "", error["msg"])
+    return f"{name} = {error['input']!r}: {message}" if name and not isinstance(error["input"], dict) else message
+
+
+def _one_line(message: str, names: list[str]) -> str:
+    """The parser's message without line breaks and web addresses, and with the nearest known setting."""
+    if message.startswith("Unexpected config"):
+        return "--config: the file is no YAML mapping of settings to values; jobs/configs/adapt.yaml shows one"
+    message = re.sub(r"\s+", " ", re.sub(r"For further information visit \S+", ".", message)).strip()
+    if found := re.match(r'Parser key "([\w.]+)": (?:\d+ validation errors? for \S+ )?(.*)', message):
+        message = f"{found[1]}: {found[2]}"
+        message = re.sub(r"\s*\[type=\w+, input_value=.*?, input_type=\w+\]\s*\.*", ". ", message)
+    unknown = re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message)
+    key = f"{unknown[1]}.{unknown[2]}" if unknown else ""
+    if found := re.search(r"unrecognized arguments: --([\w.]+)|Option '([\w.]+)' is not accepted", message):
+        key = found[1] or found[2]
+    if key and key not in names:
+        near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+        message = f"{key} is not a setting" + (f": did you mean {near[0]}?" if near else "")
+    return message
+
+
+def _dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _dotted_names(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name
