@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import ray
 from ray.data import DataContext
+from ray.exceptions import AuthenticationError
 
 from infocse_ray.settings import Annotate, Train
 
@@ -21,7 +22,11 @@ _KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
 def connect() -> None:
-    """Join the cluster that RAY_ADDRESS or `ray start` on this machine names, or start a local one."""
+    """Join the cluster that RAY_ADDRESS or `ray start` on this machine names, or start a local one.
+
+    Raises:
+        ValueError: the cluster doesn't answer, or refuses.
+    """
     if ray.is_initialized():
         return
     # On CPUs a compiled kernel is kept for every shape of batch; without a bound their memory grows for hours.
@@ -32,12 +37,19 @@ def connect() -> None:
     os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    with _native_stderr_muted():
-        ray.init(
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-            runtime_env={"env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES}},
-        )
+    try:
+        with _native_stderr_muted():
+            ray.init(
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                runtime_env={"env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES}},
+            )
+    except (ConnectionError, AuthenticationError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"RAY_ADDRESS = {os.environ.get('RAY_ADDRESS', '')!r}: can't join that Ray ({reason}); start it with "
+            "`ray start --head`, set RAY_AUTH_MODE and the token as it has them, or unset RAY_ADDRESS"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -91,9 +103,15 @@ def placement(section: Annotate | Train) -> Placement:
             f"{where}.num_workers = {workers}: the cluster has {most} {'GPUs' if use_gpu else 'CPU cores'}; "
             f"ask for at most {most}"
         )
-    # The most cores that still let every worker be placed whole on some node.
-    cores = next((c for c in range(max(cpus, default=1), 0, -1) if sum(n // c for n in cpus) >= workers), 1)
-    return Placement(workers, use_gpu, cores)
+    return Placement(workers, use_gpu, _cores(workers, cpus, gpus if use_gpu else cpus))
+
+
+def _cores(workers: int, cpus: list[int], places: list[int]) -> int:
+    """The most cores a worker that still let all be placed whole: on a node, one a GPU (or a core) at most."""
+    for cores in range(max(cpus, default=1), 1, -1):
+        if sum(min(cpu // cores, place) for cpu, place in zip(cpus, places, strict=True)) >= workers:
+            return cores
+    return 1
 
 
 def _per_node(resource: str) -> list[int]:
@@ -110,4 +128,9 @@ def worker_device() -> torch.device:
     # Imported here: reading and tokenising, which need no torch, would wait seconds for it in every worker.
     import torch
 
-    return torch.device("cuda", 0) if ray.get_gpu_ids() else torch.device("cpu")
+    given = [str(gpu) for gpu in ray.get_gpu_ids()]
+    if not given:
+        return torch.device("cpu")
+    # Ray Train lets each worker see the GPUs of all workers on its node, in the order of this variable.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return torch.device("cuda", visible.index(given[0]) if given[0] in visible else 0)

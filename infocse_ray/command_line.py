@@ -122,6 +122,16 @@ def _one_line(message: str, names: list[str]) -> str:
     return message
 
 
+def named_here(message: str, model: type[BaseModel]) -> str:
+    """A message with settings called as this job calls them: `model` where its settings have no `encoder.model`."""
+    names = set(_dotted_names(model))
+
+    def own(found: re.Match[str]) -> str:
+        return found[1] if found[0] not in names and found[1] in names else found[0]
+
+    return re.sub(r"(?<![\w/.-])[a-z]+\.(\w+)\b", own, message)
+
+
 def _dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

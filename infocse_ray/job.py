@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from infocse_ray.command_line import Model, parse
+from infocse_ray.command_line import Model, named_here, parse
 from infocse_ray.train.trainer import TrainingStopped
 
 Result = TypeVar("Result")
@@ -33,7 +33,7 @@ def run_job(
     except (ValueError, TrainingStopped) as error:
         if os.environ.get("INFOCSE_TRACEBACK"):
             raise
-        print(f"{prog}: error: {error}", file=sys.stderr)
+        print(f"{prog}: error: {named_here(str(error), model)}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -153,7 +153,7 @@ class Train(Section):
         default=8192,
         ge=64,
         description="Tokens (padding included) encoded at a time with gradients kept; a larger batch is cut "
-        "into such chunks and its gradients cached, exactly. Bounds memory; changes no result.",
+        "into such chunks and its gradients cached, exactly. Bounds memory; changes dropout's noise, nothing else.",
     )
     num_workers: Workers = Field(default="auto", description="Training workers. `auto`: one a GPU, one on CPUs.")
     use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
@@ -179,7 +179,9 @@ class Validate(Section):
         "if validation documents have one.",
     )
     max_documents: int = Field(
-        default=10_000, ge=2, description="Most validation documents used as queries, the first by hash of the id."
+        default=10_000,
+        ge=100,
+        description="About how many validation documents are used as queries at most, the first by hash of the id.",
     )
 
 

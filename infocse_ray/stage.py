@@ -31,7 +31,7 @@ class Stage:
 
     @property
     def seconds(self) -> float | None:
-        """Wall-clock seconds the stage took, None until it is finished."""
+        """Wall-clock seconds the stage took, without what a `kill -9` cut off; None until it is finished."""
         return None if self.summary is None else self.summary["seconds"]
 
 
@@ -46,8 +46,8 @@ def read_stage(folder: Storage) -> Stage:
 
 
 def find_stage(root: Storage, folder: Storage, fingerprint: str) -> Stage | None:
-    """The stage if it is finished, in `folder` or, by the index of `root`, in another run's."""
-    places = [folder]
+    """The stage if it is finished, in its own folder or, by the index of `root`, in another run's."""
+    places = [_own(folder, fingerprint)]
     index = root / "stages" / f"{fingerprint}.json"
     if index.exists():
         places.append(Storage(root.root, index.read_json()["folder"]))
@@ -57,12 +57,19 @@ def find_stage(root: Storage, folder: Storage, fingerprint: str) -> Stage | None
     return None
 
 
+def _own(folder: Storage, fingerprint: str) -> Storage:
+    """The stage's folder: `folder`, or one beside it where another stage was finished there, for runs may share it."""
+    if not (folder / _COMMIT).exists() or read_stage(folder).fingerprint == fingerprint:
+        return folder
+    return Storage(folder.root, f"{folder.relative}-{fingerprint[:12]}")
+
+
 def claim(folder: Storage, kind: str, fingerprint: str) -> Storage:
-    """Make `folder` the stage's own: what another fingerprint left there is removed, its own pieces stay."""
+    """Make `folder` the stage's own: what another left there unfinished is removed, its own pieces stay."""
     started = folder / _STARTED
     if not started.exists() or started.read_json()["fingerprint"] != fingerprint:
         if folder.exists():
-            say(f"{kind}: its inputs or settings are not those that {folder} was made from; it is made again")
+            say(f"{kind}: {folder} has unfinished work from other inputs or settings; it is removed")
             folder.delete()
         started.write_json({"kind": kind, "fingerprint": fingerprint, "seconds": 0.0})
     return started
@@ -79,7 +86,7 @@ def run_stage(
 
     Args:
         root: the storage shared by runs, which holds the index `stages/`.
-        folder: where this run would put the stage; what another fingerprint left there is removed.
+        folder: where this run would put the stage; if another is finished there, it goes beside it.
         kind: what the stage does, for people.
         fingerprint: the stage's identity.
         work: does it; gets the unfinished stage, writes below its folder, returns a JSON-able summary. After a
@@ -87,6 +94,9 @@ def run_stage(
     """
     if (done := find_stage(root, folder, fingerprint)) is not None:
         return done
+    if (own := _own(folder, fingerprint)) is not folder:
+        say(f"{kind}: {folder} has it from other inputs or settings; now it goes to {own.name}")
+        folder = own
     started = claim(folder, kind, fingerprint)
     begun, before = time.monotonic(), started.read_json()["seconds"]
     stage = Stage(kind, fingerprint, folder)
@@ -96,7 +106,7 @@ def run_stage(
         seconds = before + time.monotonic() - begun
         started.write_json({"kind": kind, "fingerprint": fingerprint, "seconds": seconds})
         raise
-    summary = {**summary, "seconds": round(before + time.monotonic() - begun, 2)}
+    summary = {"seconds": round(before + time.monotonic() - begun, 2), **summary}
     (folder / _COMMIT).write_json({"kind": kind, "fingerprint": fingerprint, "summary": summary})
     (root / "stages" / f"{fingerprint}.json").write_json({"folder": folder.relative, "kind": kind})
     return Stage(kind, fingerprint, folder, summary)

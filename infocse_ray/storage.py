@@ -21,6 +21,11 @@ def is_remote(uri: str) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+://", uri) is not None and not uri.startswith("file://")
 
 
+def without_query(uri: str) -> str:
+    """A URI without its ?parameters; in a local path a question mark is a letter like others."""
+    return uri.partition("?")[0] if is_remote(uri) else uri
+
+
 def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem of `uri` and the path in it: pyarrow's own where it has one, fsspec's otherwise.
 
@@ -53,6 +58,27 @@ class Storage:
     def open(cls, uri: str) -> Storage:
         """A local folder becomes absolute, so that workers in other working directories find it."""
         return cls(uri if is_remote(uri) else open_filesystem(uri)[1])
+
+    @classmethod
+    def for_runs(cls, uri: str) -> Storage:
+        """Open the setting `storage`, once it is sure that it can be written and will last.
+
+        Raises:
+            ValueError: it can't or won't.
+        """
+        storage = cls.open(uri)
+        if "/_ray_pkg_" in storage.root:
+            raise ValueError(
+                f"storage = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "
+                "absolute path or a URI that every node reaches"
+            )
+        probe = storage / f".probe-{os.getpid()}"
+        try:
+            probe.write_bytes(b"")
+            probe.delete()
+        except OSError as error:
+            raise ValueError(f"storage = {uri!r}: can't be written: {error}; name another folder or URI") from error
+        return storage
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.root, self.relative)
@@ -92,11 +118,11 @@ class Storage:
         """Whether a file or folder is there."""
         return self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound
 
-    def files(self) -> dict[str, int]:
-        """Every file below, by relative path, with its size in bytes; empty when the folder isn't there."""
+    def files(self) -> dict[str, pafs.FileInfo]:
+        """Every file below, by relative path; empty when the folder isn't there."""
         infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
         start = len(self.path.rstrip("/")) + 1
-        return {i.path[start:]: i.size for i in infos if i.type == pafs.FileType.File}
+        return {i.path[start:]: i for i in infos if i.type == pafs.FileType.File}
 
     def read_bytes(self) -> bytes:
         """The file's content.

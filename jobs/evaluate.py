@@ -64,7 +64,7 @@ def main(settings: Evaluate) -> None:
         source.columns.pop("split", None)
     shape = Encoder(model=settings.model, pooling=settings.pooling, max_length=settings.max_length)
     encoder = load_encoder(resolve_encoder(settings.model), shape, cosine=settings.similarity == "cosine")
-    root = Storage.open(settings.storage)
+    root = Storage.for_runs(settings.storage)
     connect()
     where = placement(Train(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     store = prepare(root, corpus, source, tokenizer_json(encoder.tokenizer))

@@ -35,8 +35,9 @@ def main(settings: Prepare) -> None:
     """Prepare and report."""
     source = find_source(settings.corpus)
     tokenizer = load_tokenizer(resolve_encoder(settings.model), settings.model)
+    root = Storage.for_runs(settings.storage)
     connect()
-    store = prepare(Storage.open(settings.storage), settings.corpus, source, tokenizer_json(tokenizer))
+    store = prepare(root, settings.corpus, source, tokenizer_json(tokenizer))
     summary = store.summary
     say(f"token store: {store.folder}")
     say(f"{summary['sentences']:,} sentences, {summary['tokens']:,} tokens of type {summary['token_type']}")

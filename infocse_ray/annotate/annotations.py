@@ -30,6 +30,8 @@ COLUMNS = ["doc_id", "key", "split", "sentences", "cluster"]
 
 
 _SENTENCES_TOGETHER = 2_048
+_WORK = b"infocse_ray.tokens"
+"""Parquet metadata of the first shard of a group: tokens embedded, so that a resumed run counts them too."""
 
 
 class Annotations(NamedTuple):
@@ -103,8 +105,7 @@ class _ShardAnnotator:
         """Annotate shards together, so that sentences of one length are many even where shards are small."""
         targets = [self.folder / shard_name(int(shard)) for shard in shards]
         if all(target.exists() for target in targets):  # written before a crash, each whole
-            parts = [_tables(target) for target in targets]
-            return [self._counts(int(s), tables, {}) for s, tables in zip(shards, parts, strict=True)]
+            return [_recount(int(shard), target) for shard, target in zip(shards, targets, strict=True)]
         # If only some are, all are computed again: what is embedded together must not depend on a crash.
         before = self.annotator.tokens, self.annotator.padded
         parts = [list(self.store.read(int(shard), self.splits, COLUMNS[:-1])) for shard in shards]
@@ -115,11 +116,13 @@ class _ShardAnnotator:
         work = {"tokens": self.annotator.tokens - before[0], "padded_tokens": self.annotator.padded - before[1]}
         counts = []
         for shard, target, part in zip(shards, targets, parts, strict=True):
+            here = {} if counts else work
             if not target.exists():
                 schema = annotation_schema(self.store)
                 whole = pa.concat_tables([schema.empty_table(), *[table.cast(schema) for table in part]])
+                whole = whole.replace_schema_metadata({_WORK: json.dumps(here)})
                 target.write_parquet(whole, [len(table) for table in part])
-            counts.append(self._counts(int(shard), part, {} if counts else work))
+            counts.append(_counts(int(shard), part, here))
         return counts
 
     def _clusters(self, tables: list[pa.Table]) -> list[np.ndarray]:
@@ -127,13 +130,6 @@ class _ShardAnnotator:
         together = joined([documents_of(table) for table in tables])
         ends = np.cumsum([len(flat(table["sentences"])[0]) for table in tables])
         return np.split(self.annotator.clusters(together), ends[:-1])
-
-    def _counts(self, shard: int, tables: list[pa.Table], work: dict[str, int]) -> dict[str, Any]:
-        counts: Counter[str] = Counter(work)
-        sizes: Counter[int] = Counter()
-        for table in tables:
-            _count(documents_of(table), counts, sizes)
-        return {"shard": shard, **counts, "sizes": dict(sizes)}
 
 
 def joined(parts: list[Documents]) -> Documents:
@@ -148,9 +144,19 @@ def annotation_schema(store: TokenStore) -> pa.Schema:
         return pa.schema([file.schema_arrow.field(c) for c in COLUMNS[:-1]] + [("cluster", pa.list_(pa.int32()))])
 
 
-def _tables(shard: Storage) -> list[pa.Table]:
-    with shard.parquet() as file:
-        return [file.read_row_group(group) for group in range(file.num_row_groups)]
+def _counts(shard: int, tables: list[pa.Table], work: dict[str, int]) -> dict[str, Any]:
+    counts: Counter[str] = Counter(work)
+    sizes: Counter[int] = Counter()
+    for table in tables:
+        _count(documents_of(table), counts, sizes)
+    return {"shard": shard, **counts, "sizes": dict(sizes)}
+
+
+def _recount(shard: int, written: Storage) -> dict[str, Any]:
+    """The counts of a shard that is there already."""
+    with written.parquet() as file:
+        work = json.loads((file.schema_arrow.metadata or {}).get(_WORK, "{}"))
+        return _counts(shard, [file.read_row_group(group) for group in range(file.num_row_groups)], work)
 
 
 def _with_clusters(table: pa.Table, clusters: np.ndarray) -> pa.Table:

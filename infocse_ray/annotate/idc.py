@@ -13,6 +13,8 @@ import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from infocse_ray.corpus.tokens import offsets_of
+
 _GATHER_ELEMENTS = 2**19  # one padded chunk of vectors: 2 MiB of float32, so that the product reads it from cache
 _MASK_ROUNDS = 8  # up to this K, K maxima are cheaper than one stable sort of the row
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -64,7 +66,7 @@ def top_k_edges(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_el
     _check_finite(vectors, offsets)
 
     width = np.minimum(k, np.maximum(sizes - 1, 0))
-    edge_offsets = np.concatenate([[0], np.cumsum(sizes * width)])
+    edge_offsets = offsets_of(sizes * width)
     e, device = int(edge_offsets[-1]), vectors.device
     # What padding yields is written to one spare element at the end, which needs no compaction per chunk.
     target = torch.empty(e + 1, dtype=torch.int64, device=device)
@@ -167,7 +169,7 @@ def count_pairs(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """
     offsets = _checked_offsets(offsets, len(clusters))
     sizes = _sizes_by_slot(clusters, offsets)
-    before = np.concatenate([[0], np.cumsum(sizes * (sizes - 1) // 2)])
+    before = offsets_of(sizes * (sizes - 1) // 2)
     return np.diff(before[offsets])
 
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from infocse_ray.corpus.read import Row
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
 from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.settings import Corpus
 
 _SPLIT_NAMES = {name: name for name in SPLITS} | {"training": "train", "dev": "valid", "validation": "valid"}
@@ -140,7 +141,7 @@ def tokenise_rows(
 
 
 def _offsets(lengths: Sequence[int]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))]).astype(np.int32)
+    return offsets_of(np.asarray(lengths, dtype=np.int64)).astype(np.int32)
 
 
 def _tokenise(texts: Sequence[str | None], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:

@@ -23,7 +23,7 @@ from infocse_ray.cluster import quiet_data
 from infocse_ray.corpus.documents import batches_of, tokenise_rows
 from infocse_ray.corpus.read import Piece, UnreadableFile, read_rows
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
-from infocse_ray.corpus.source import Source
+from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
 from infocse_ray.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
@@ -84,9 +84,8 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     }
     documents, labelled, rejected = Counter(), Counter(), Counter()
     with Board("preparing", unit="rows") as board:
-        rows = ray.data.from_items(
-            [piece._asdict() for piece in source.pieces], override_num_blocks=len(source.pieces)
-        ).map_batches(
+        packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(source.pieces)]
+        rows = ray.data.from_items(packs, override_num_blocks=len(packs)).map_batches(
             _read_and_tokenise,  # pyright: ignore[reportArgumentType]
             batch_size=1,
             batch_format="pyarrow",
@@ -148,11 +147,11 @@ def _tokenizer(text: str) -> Tokenizer:
 
 
 def _read_and_tokenise(
-    pieces: pa.Table, columns: dict[str, str], corpus: Corpus, tokenizer: str, shards: int, board: Any
+    packs: pa.Table, columns: dict[str, str], corpus: Corpus, tokenizer: str, shards: int, board: Any
 ) -> Iterator[pa.Table]:
     ready = _tokenizer(tokenizer)
     token = token_type(ready.get_vocab_size())
-    for row in pieces.to_pylist():
+    for row in [row for pack in packs["pieces"].to_pylist() for row in pack]:
         piece = Piece(**row)
         # The shuffle wants columns even where there is no row.
         yield tokenise_rows([], piece.uri, piece.order, corpus, ready, token, shards)

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infocse_ray.storage import open_filesystem
+from infocse_ray.storage import open_filesystem, without_query
 
 READERS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".json", ".ndjson"), "text": (".txt",)}
 _COMPRESSIONS = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
-READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException, KeyError)
+READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
 """What a file that can't be read makes the libraries raise."""
 
 
@@ -36,6 +36,8 @@ class Piece(NamedTuple):
     """First byte (JSON Lines, text) or row group (Parquet)."""
     end: int
     """Where it ends; a line belongs to the piece it begins in."""
+    size: int = 0
+    """About how many bytes of the file it is."""
     name: str = ""
     """The file's path below the folder that all files of the corpus are in: the id of a text file's document."""
 
@@ -51,12 +53,12 @@ class Row(NamedTuple):
 
 def compression_of(path: str) -> str | None:
     """How a file is compressed, by its ending."""
-    return next((c for ending, c in _COMPRESSIONS.items() if path.partition("?")[0].endswith(ending)), None)
+    return next((c for ending, c in _COMPRESSIONS.items() if without_query(path).endswith(ending)), None)
 
 
 def reader_of(path: str) -> str:
     """The kind of a file by its ending, "" when it is none that can be read."""
-    path = path.partition("?")[0]
+    path = without_query(path)
     for ending in _COMPRESSIONS:
         if path.endswith(ending):
             path = path.removesuffix(ending)
@@ -114,7 +116,7 @@ def open_lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
 def parse_json_line(line: bytes) -> tuple[dict[str, Any] | None, str | None]:
     """A JSON object, or why it is none."""
     try:
-        row = json.loads(line.decode("utf-8"))
+        row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return None, "not UTF-8"
     except (ValueError, RecursionError):  # ValueError: an integer of more digits than Python converts, too
@@ -145,17 +147,16 @@ def _open(uri: str) -> io.BufferedReader:
 def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
     filesystem, path = open_filesystem(piece.uri)
     file = pq.ParquetFile(filesystem.open_input_file(path))
-    missing = set(columns.values()) - set(file.schema_arrow.names)
-    if missing:
-        raise KeyError(f"it has no column {sorted(missing)[0]!r}, which other files of the corpus have")
+    there = {role: column for role, column in columns.items() if column in file.schema_arrow.names}
+    absent = dict.fromkeys(columns.keys() - there.keys())
     for group in range(piece.start, piece.end):
         first = sum(file.metadata.row_group(g).num_rows for g in range(group))
         done = 0
-        for batch in file.iter_batches(1024, row_groups=[group], columns=sorted(set(columns.values()))):
+        for batch in file.iter_batches(1024, row_groups=[group], columns=sorted(set(there.values()))):
             for i in range(len(batch)):
                 try:
-                    values = {role: _python(batch.column(c)[i]) for role, c in columns.items()}
-                    yield Row(first + done + i, values, None)
+                    values = {role: _python(batch.column(c)[i]) for role, c in there.items()}
+                    yield Row(first + done + i, values | absent, None)
                 except UnicodeDecodeError:
                     yield Row(first + done + i, None, "not UTF-8")
             done += len(batch)

@@ -68,7 +68,9 @@ class SentenceEncoder(nn.Module):
             pooled = hidden[:, 0]
         else:
             weight = attention_mask.to(hidden.dtype)
-            pooled = torch.einsum("bld,bl->bd", hidden, weight) / weight.sum(1, keepdim=True).clamp_min(1.0)
+            # Autocast would sum in bf16, 8 bits of each term.
+            with torch.autocast(hidden.device.type, enabled=False):
+                pooled = torch.einsum("bld,bl->bd", hidden, weight) / weight.sum(1, keepdim=True).clamp_min(1.0)
         return nn.functional.normalize(pooled, dim=-1) if self.normalize else pooled
 
     def lengths(self, tokens: Tokens) -> np.ndarray:

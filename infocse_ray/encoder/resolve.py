@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 from infocse_ray.storage import Storage, is_remote, open_filesystem
@@ -17,10 +18,12 @@ def resolve_encoder(model: str) -> Path:
     """
     if is_remote(model):
         storage = Storage.open(model)
-        files = storage.files()
-        if not files:
+        if not (files := storage.files()):
             raise ValueError(f"encoder.model = {model!r}: nothing is there")
-        return storage.local_copy(repr(sorted(files.items())))
+        # With their times: weights that are trained anew have the size of the old ones.
+        content = [(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]
+        known = all(time is not None for _, _, time in content)
+        return storage.local_copy(repr(content) if known else uuid.uuid4().hex)
     folder = Path(open_filesystem(model)[1])
     if folder.is_dir():
         return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -62,6 +63,7 @@ def evaluate(
     missing = {i: (e, p) for e, p, i in places if find_stage(root, p, i) is None}
     for identity, (_, place) in missing.items():
         claim(place, "evaluate", identity)
+        (place / "ranks").delete()  # another number of workers would leave some of another's parts
     todo = list(missing.values())
     if todo:
         with Board(f"evaluating on {split}", unit="encoders", total=len(todo)) as board:
@@ -75,7 +77,7 @@ def evaluate(
             place,
             "evaluate",
             identity,
-            lambda stage: {"metrics": (stage.folder / "metrics.json").read_json()},
+            lambda stage: (stage.folder / "metrics.json").read_json(),
         )
         for _, place, identity in places
     ]
@@ -84,13 +86,15 @@ def evaluate(
 def _evaluate_worker(evaluation: _Evaluation) -> None:
     torch.set_num_threads(assigned_cores())
     device = worker_device()
-    questions = questions_for(evaluation.store, evaluation.split, evaluation.on)
+    questions = questions_for(evaluation.store, evaluation.split, evaluation.on, device=device)
     for number, (encoder, place) in enumerate(evaluation.todo):
+        begun = time.monotonic()
         scores = score(for_inference(encoder.load(), evaluation.precision, device), questions)
         table = pa.table({"doc_id": questions.doc_ids, "rank": scores.ranks, "top_key": scores.top_keys})
         (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
         if rank() == 0:
-            (place / "metrics.json").write_json(scores.metrics)
+            seconds = round(time.monotonic() - begun, 2)
+            (place / "metrics.json").write_json({"metrics": scores.metrics, "seconds": seconds})
             evaluation.board.set.remote(number + 1, "")
 
 

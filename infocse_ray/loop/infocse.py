@@ -27,6 +27,7 @@ from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_j
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.evaluate import evaluate
+from infocse_ray.loop.identity import annotate_identity, run_identity, train_identity
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.positives.document import mix
 from infocse_ray.progress import say
@@ -38,8 +39,6 @@ from infocse_ray.train.loop import Training
 from infocse_ray.train.trainer import train
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
-_HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
-"""Training settings that say how to compute, not what: they don't name another result."""
 _FEW_DOCUMENTS = 100
 
 
@@ -83,12 +82,11 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     root = Storage.open(settings.storage)
     run = root / settings.name
     manifest = Manifest(run)
-    identity = fingerprint(
-        "run", inputs.source.fingerprint, inputs.fingerprint, _without_paths(settings), inputs.tokenizer
-    )
+    identity = run_identity(settings, inputs.source.fingerprint, inputs.fingerprint, inputs.tokenizer)
     if manifest.finished(identity):
         say(f"{run} is finished with these settings; nothing to do. Its encoder is in {run / 'model'}")
         return (run / "metrics.json").read_json()
+    Storage.for_runs(settings.storage)
     connect()
     where = {"annotate": placement(settings.annotate), "train": placement(settings.train)}
     manifest.begin(settings.model_dump(mode="json"))
@@ -191,15 +189,6 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     return metrics
 
 
-def _without_paths(settings: Settings) -> dict[str, Any]:
-    """The settings that can change a result: no paths, no worker counts."""
-    content = settings.model_dump(mode="json", exclude={"name", "storage"})
-    del content["corpus"]["source"], content["encoder"]["model"]
-    content["train"] = {k: v for k, v in content["train"].items() if k not in _HOW_NOT_WHAT}
-    content["annotate"] = {"k": settings.annotate.k}
-    return content
-
-
 def validation_of(settings: Settings, store: TokenStore) -> On:
     """What validation documents must find.
 
@@ -259,14 +248,7 @@ def _annotate(
     where: Any,
     t: int,
 ) -> Stage:
-    identity = fingerprint(
-        "annotate",
-        store.fingerprint,
-        encoder.fingerprint,
-        splits,
-        settings.annotate.k,
-        settings.encoder.precision,
-    )
+    identity = annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits)
     work = functools.partial(
         annotate,
         store=store,
@@ -291,19 +273,7 @@ def _train(
     on: On,
     t: int,
 ) -> Stage:
-    what = settings.train.model_dump(mode="json", exclude=_HOW_NOT_WHAT)
-    validation = settings.validate.model_dump(mode="json")
-    identity = fingerprint(
-        "train",
-        annotations.fingerprint,
-        encoder.fingerprint,
-        what,
-        validation,
-        on,
-        settings.seed,
-        t,
-        settings.encoder.precision,
-    )
+    identity = train_identity(settings, annotations.fingerprint, encoder.fingerprint, on, t)
     training = Training(settings, store, annotations, encoder, mix(settings.seed, t), folder, on)
     work = functools.partial(train, training=training, placement=where, title=f"iteration {t}: training")
     return run_stage(root, folder, "train", identity, work)

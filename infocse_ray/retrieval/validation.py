@@ -2,11 +2,12 @@
 
 1. `counterpart`: a document's vector must find its counterpart among all distinct counterparts of the corpus.
 2. `halves`: without labels, the vector of one half of a document's sentences must find the other half.
-3. Every worker embeds its shards' documents and candidates; candidates go round, a worker's at a time.
+3. Every worker embeds its shards' documents and candidates; candidates go round a block at a time, then are gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -32,14 +33,14 @@ class Groups(NamedTuple):
     offsets: np.ndarray
     """int64 [groups + 1]."""
 
-    def vectors(self, encoder: SentenceEncoder) -> torch.Tensor:
-        """float32 [groups, d]: the mean of each group's sentence vectors."""
+    def vectors(self, encoder: SentenceEncoder, begin: int = 0, end: int | None = None) -> torch.Tensor:
+        """float32 [end - begin, d]: the mean of the sentence vectors of each of these groups."""
+        offsets = self.offsets[begin : None if end is None else end + 1]
         parts = [torch.empty(0, encoder.dimension, device=encoder.device)]
-        for first, last in bounded_ranges(self.offsets, SENTENCES_AT_ONCE):
-            rows = np.arange(self.offsets[first], self.offsets[last])
+        for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
+            rows = np.arange(offsets[first], offsets[last])
             vectors = embed(encoder, self.sentences.take(rows)).vectors
-            offsets = self.offsets[first : last + 1] - self.offsets[first]
-            parts.append(mean_vectors(vectors, offsets, encoder.normalize))
+            parts.append(mean_vectors(vectors, offsets[first : last + 1] - offsets[first], encoder.normalize))
         return torch.cat(parts)
 
 
@@ -59,7 +60,13 @@ class Questions(NamedTuple):
     """int64 [candidates]."""
 
 
-def questions_for(store: TokenStore, split: str, on: On, max_documents: int | None = None) -> Questions:
+def questions_for(
+    store: TokenStore,
+    split: str,
+    on: On,
+    max_documents: int | None = None,
+    device: torch.device = torch.device("cpu"),  # noqa: B008
+) -> Questions:
     """Read this worker's share: the shards whose number is its rank modulo the workers.
 
     Args:
@@ -67,6 +74,7 @@ def questions_for(store: TokenStore, split: str, on: On, max_documents: int | No
         split: whose documents ask.
         on: what a document must find.
         max_documents: about how many documents ask, the first by the hash of the id; None for all.
+        device: that workers can exchange from.
     """
     there = store.summary["labelled" if on == "counterpart" else "documents"][split]
     limit = 2**63 if not max_documents or there <= max_documents else 2**63 * max_documents // there
@@ -104,7 +112,7 @@ def questions_for(store: TokenStore, split: str, on: On, max_documents: int | No
     if on == "halves":
         return Questions(_join(queries), _join(true), true_keys, doc_ids, None, true_keys)
     distinct, first = np.unique(np.concatenate(pool_keys), return_index=True)
-    mine = _not_on_an_earlier_worker(distinct)
+    mine = _not_on_an_earlier_worker(distinct, device)
     tokens = concatenate(pool).take(first[mine])
     candidates = Groups(tokens, np.arange(len(tokens) + 1))
     return Questions(_join(queries), _join(true), true_keys, doc_ids, candidates, distinct[mine])
@@ -119,21 +127,16 @@ def _join(groups: list[Groups]) -> Groups:
     return Groups(concatenate([g.sentences for g in groups]), offsets_of(sizes))
 
 
-def _not_on_an_earlier_worker(keys: np.ndarray) -> np.ndarray:
+def _not_on_an_earlier_worker(keys: np.ndarray, device: torch.device) -> np.ndarray:
     """Bool [n]: whether this is the first worker that has the key."""
     first = np.ones(len(keys), dtype=bool)
     if workers() > 1:
-        local = torch.from_numpy(keys).to(_device())
+        local = torch.from_numpy(keys).to(device)
         counts = row_counts(local)
         for source, theirs in enumerate(each_worker(local, counts)):
             if source < rank():
                 first &= ~np.isin(keys, theirs.cpu().numpy())
     return first
-
-
-def _device() -> torch.device:
-    nccl = torch.distributed.get_backend() == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
 
 
 class Scores(NamedTuple):
@@ -161,11 +164,20 @@ def score(encoder: SentenceEncoder, questions: Questions) -> Scores:
     with torch.inference_mode():
         queries = questions.queries.vectors(encoder)
         true = questions.true.vectors(encoder)
-        candidates = true if questions.candidates is None else questions.candidates.vectors(encoder)
         keys = torch.from_numpy(questions.candidate_keys).to(device)
-        counts = row_counts(candidates)
-        blocks = zip(each_worker(candidates, counts), each_worker(keys, counts), strict=True)
-        found = rank_among(queries, true, torch.from_numpy(questions.true_keys).to(device), blocks)
+        counts = row_counts(keys)
+
+        def blocks() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+            for begin in range(0, max(counts), SENTENCES_AT_ONCE):
+                end = begin + SENTENCES_AT_ONCE
+                if questions.candidates is None:
+                    vectors = true[begin:end]
+                else:
+                    vectors = questions.candidates.vectors(encoder, *np.minimum((begin, end), len(keys)).tolist())
+                here = [min(max(count - begin, 0), SENTENCES_AT_ONCE) for count in counts]
+                yield from zip(each_worker(vectors, here), each_worker(keys[begin:end], here), strict=True)
+
+        found = rank_among(queries, true, torch.from_numpy(questions.true_keys).to(device), blocks())
         everyone = gather_rows(found.ranks, row_counts(found.ranks)).cpu().numpy()
     if not len(everyone):
         raise ValueError("corpus: the split has no document to validate on; name a counterpart column or add documents")

@@ -40,6 +40,10 @@ from infocse_ray.train.loss import Ids, contrastive_loss
 COLLAPSE = 0.05
 """Embedding spread under which the run warns that all sentences are getting one vector."""
 
+_CHECKPOINTS_BEHIND = 4
+"""A checkpoint counts once Ray has recorded it, seconds after it was reported; until then a restart takes one before,
+whose best model must still be there."""
+
 _NAMED = 20
 """Documents an error names at most."""
 
@@ -93,12 +97,21 @@ def train_worker(training: Training) -> None:
         workers(),
     )
     stopping = EarlyStopping(settings.validate.patience)
-    progress: dict[str, Any] = {"step": 0, "history": [], "finished": False, "warned": False, "seconds": 0.0}
+    progress: dict[str, Any] = {
+        "step": 0,
+        "history": [],
+        "finished": False,
+        "warned": False,
+        "seconds": 0.0,
+        "best_steps": [],
+        "resumed_at": [],
+    }
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             progress = load_checkpoint(Path(folder), encoder, optimizer, stream)
         stopping.restore(progress["stopping"])
-    questions = questions_for(training.store, "valid", training.validate_on, settings.validate.max_documents)
+        progress["resumed_at"].append(progress["step"])
+    questions = questions_for(training.store, "valid", training.validate_on, settings.validate.max_documents, device)
     begun, before = time.monotonic(), progress["seconds"]
 
     def validate(step: int, report: StepReport | None) -> dict[str, float]:
@@ -110,7 +123,8 @@ def train_worker(training: Training) -> None:
         return scores
 
     def checkpoint_now() -> None:
-        progress.update(stopping=stopping.state(), seconds=before + time.monotonic() - begun)
+        best_steps = [*progress["best_steps"], stopping.best_step][-_CHECKPOINTS_BEHIND:]
+        progress.update(stopping=stopping.state(), seconds=before + time.monotonic() - begun, best_steps=best_steps)
         with tempfile.TemporaryDirectory() as folder:
             save_checkpoint(Path(folder), rank(), encoder, optimizer, pairs.state(), progress)
             checkpoint = ray.train.Checkpoint.from_directory(folder)
@@ -148,7 +162,7 @@ def train_worker(training: Training) -> None:
             progress["finished"] = final or stopping.stop(step)
         if progress["finished"] or step % every == 0:
             checkpoint_now()
-            _drop_worse(training, stopping.best_step)
+            _drop_models(training, progress["best_steps"])
         if time.monotonic() - shown > 1.0 or progress["finished"]:
             shown = time.monotonic()
             seconds = shown - started_at[0]
@@ -162,6 +176,7 @@ def train_worker(training: Training) -> None:
             _show(training, step, note)
     pairs.close()
     _finish(training, progress | {"stopping": stopping.state()})
+    _drop_models(training, [stopping.best_step])
 
 
 class NonFinite(RuntimeError):
@@ -278,11 +293,11 @@ def _save_best(training: Training, encoder: SentenceEncoder, step: int) -> None:
         EncoderFolder.save(encoder, _model_folder(training, step))
 
 
-def _drop_worse(training: Training, best_step: int) -> None:
-    """Delete models that no checkpoint refers to any more: called once a checkpoint names the best."""
+def _drop_models(training: Training, but: list[int]) -> None:
+    """Delete the models of all steps but these."""
     if rank() == 0:
         models = training.folder / "models"
-        for name in {file.split("/")[0] for file in models.files()} - {f"step-{best_step:08d}"}:
+        for name in {file.split("/")[0] for file in models.files()} - {f"step-{step:08d}" for step in but}:
             (models / name).delete()
 
 

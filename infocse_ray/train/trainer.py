@@ -70,8 +70,8 @@ def train(stage: Stage, training: Training, placement: Placement, title: str) ->
     """Train on annotated pairs until validation stops growing.
 
     Returns:
-        The stage's summary: `best_step` (whose encoder is in `models/step-...`), `best` score, `steps`, and
-        `history`, one entry a validation.
+        The stage's summary: `best_step` (whose encoder is in `models/step-...`), `best` score, `steps`,
+        `history`, one entry a validation, and `resumed_at`, the steps that training went on from after a crash.
 
     Raises:
         TrainingStopped: the loss became non-finite, or workers failed too often.
@@ -97,4 +97,5 @@ def train(stage: Stage, training: Training, placement: Placement, title: str) ->
         "best_step": found["stopping"]["best_step"],
         "history": found["history"],
         "workers": placement.workers,
+        "resumed_at": found["resumed_at"],
     }

@@ -33,7 +33,7 @@ def start(folder: Path, name: str, encoder: Path) -> subprocess.Popen[bytes]:
         "--train.temperature": "0.05",
         "--train.chunk_tokens": "128",
         "--validate.every": "10",
-        "--train.checkpoint_every": "5",
+        "--train.checkpoint_every": "10",
         "--loop.max_iterations": "1",
     }
     return subprocess.Popen(
@@ -58,6 +58,15 @@ def kill_when(driver: subprocess.Popen[bytes], reached: Callable[[], bool]) -> N
     driver.wait()
 
 
+def recorded(training: Path) -> bool:
+    """Whether Ray has recorded a checkpoint, which a restart will take."""
+    try:
+        snapshot = (training / "checkpoints" / "checkpoint_manager_snapshot.json").read_text()
+        return bool(json.loads(snapshot)["checkpoint_results"])
+    except (FileNotFoundError, json.JSONDecodeError):
+        return False
+
+
 def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path, tiny_encoder: Path) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(200))
     finish(start(tmp_path, "whole", tiny_encoder))
@@ -66,14 +75,19 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path, tiny_encoder: P
 
     kill_when(start(tmp_path, "killed", tiny_encoder), lambda: any(annotations.glob("shard-*.parquet")))
     assert not (run / "model").exists()
-    kill_when(start(tmp_path, "killed", tiny_encoder), lambda: any(training.glob("checkpoints/checkpoint_*/lanes*")))
+    kill_when(start(tmp_path, "killed", tiny_encoder), lambda: recorded(training))
     assert not (run / "model").exists()
     shards = {file: file.stat().st_mtime_ns for file in annotations.glob("shard-*.parquet")}
     finish(start(tmp_path, "killed", tiny_encoder))
 
     assert {file: file.stat().st_mtime_ns for file in annotations.glob("shard-*.parquet")} == shards, "annotated twice"
     whole = tmp_path / "whole" / "whole"
-    histories = [json.loads((r / "metrics.json").read_text())["iterations"][1]["history"] for r in (whole, run)]
+    iterations = [json.loads((r / "metrics.json").read_text())["iterations"][1] for r in (whole, run)]
+    histories = [iteration["history"] for iteration in iterations]
+    resumed_at = [iteration["train"]["resumed_at"] for iteration in iterations]
+    assert resumed_at in ([[], [10]], [[], [20]])
+    counts = [{k: v for k, v in i["annotations"].items() if k != "seconds"} for i in iterations]
+    assert counts[0] == counts[1]
     assert [entry["step"] for entry in histories[0]] == [0, 10, 20, 30]
     assert histories[0] == histories[1]
     weights = [(r / "model" / "model.safetensors").read_bytes() for r in (whole, run)]

@@ -16,14 +16,17 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from infocse_ray.annotate.annotations import Annotations, annotate
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.cluster import Placement, placement
+from infocse_ray.corpus.prepare import prepare
+from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
+from infocse_ray.loop import evaluate as evaluate_module
 from infocse_ray.loop import infocse
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.positives.document import mix
-from infocse_ray.settings import Annotate, Settings
+from infocse_ray.settings import Annotate, Corpus, Settings
 from infocse_ray.stage import Stage, read_stage
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training
@@ -130,6 +133,78 @@ def test_annotations_do_not_depend_on_the_number_of_actors(finished: tuple[Path,
             assert (tmp_path / name).read_bytes() == (reference.folder / name).read_bytes()
 
 
+def test_counts_of_what_a_crash_left_are_those_of_one_go(finished: tuple[Path, dict], tmp_path: Path) -> None:
+    folder, _ = finished
+    run = Storage.open(str(folder / "runs" / "run"))
+    store = TokenStore.open(Storage.open(str(next((folder / "runs" / "corpora").iterdir()))))
+    encoder = EncoderFolder(run / "iteration_0" / "encoder" / "model", "x", 16)
+    stage = Stage("annotate", "again", Storage.open(str(tmp_path)))
+    reference = read_stage(run / "iteration_1" / "annotations")
+    for name in reference.folder.files():
+        if name.startswith("shard-"):
+            (tmp_path / name).write_bytes((reference.folder / name).read_bytes())
+    there = placement(Annotate())
+    summary = annotate(stage, store, ["train", "valid", "test"], encoder, 1, "fp32", there, "again")
+    assert summary["tokens"] > 0
+    assert summary == {k: v for k, v in (reference.summary or {}).items() if k != "seconds"}
+
+
+def test_the_driver_fetches_no_more_for_a_larger_corpus(
+    still_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    fetched: list[int] = []
+    rows_of = ray.data.Dataset.iter_rows
+
+    def counted(dataset: ray.data.Dataset) -> Any:
+        for row in rows_of(dataset):
+            fetched[-1] += len(str(row))
+            yield row
+
+    monkeypatch.setattr(ray.data.Dataset, "iter_rows", counted)
+    for other in ("take", "take_all", "to_pandas"):
+        monkeypatch.setattr(ray.data.Dataset, other, lambda *_: pytest.fail("the driver took rows another way"))
+    encoder = EncoderFolder(Storage.open(str(still_encoder)), "x", 16)
+    for count in (30, 300):
+        fetched.append(0)
+        root = Storage.open(str(tmp_path / str(count)))
+        corpus = Corpus(source=str(write_jsonl(tmp_path / f"{count}.jsonl", make_documents(count))), lanes=4)
+        store = prepare(root, corpus, find_source(corpus), (still_encoder / "tokenizer.json").read_text())
+        there = placement(Annotate())
+        stage = Stage("annotate", "x", root / "annotations")
+        assert annotate(stage, store, ["train"], encoder, 1, "fp32", there, "annotating")["documents"] > 0.6 * count
+    assert 0 < fetched[1] < 1.3 * fetched[0]
+
+
+def test_ranks_that_another_number_of_workers_left_are_removed(
+    finished: tuple[Path, dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = finished
+    store = TokenStore.open(Storage.open(str(next((folder / "runs" / "corpora").iterdir()))))
+    encoder = EncoderFolder(Storage.open(str(tmp_path / "encoder")), "x", 16)
+    arguments = (Storage.open(str(tmp_path)), Storage.open(str(tmp_path / "e")), store, [encoder], "test", "halves")
+
+    def work(_: object, argument: Any, *__: object, **___: object) -> None:
+        for _, place in argument.todo:
+            assert not (place / "ranks").exists()
+            (place / "ranks" / "part-00000.parquet").write_bytes(b"")
+            (place / "metrics.json").write_json({"metrics": {}, "seconds": 1.0})
+
+    def crash(_: object, argument: Any, *__: object, **___: object) -> None:
+        for _, place in argument.todo:
+            (place / "ranks" / "part-00003.parquet").write_bytes(b"")
+        raise RuntimeError("crash")
+
+    monkeypatch.setattr(evaluate_module, "run_workers", crash)
+    with pytest.raises(RuntimeError, match="crash"):
+        evaluate_module.evaluate(*arguments, "fp32", Placement(4, False, 1))
+    monkeypatch.setattr(evaluate_module, "run_workers", work)
+    (stage,) = evaluate_module.evaluate(*arguments, "fp32", Placement(2, False, 1))
+    assert list((stage.folder / "ranks").files()) == ["part-00000.parquet"]
+    assert stage.seconds == 1.0
+
+
 def test_a_finished_run_does_nothing(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +269,7 @@ def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_trained(
         ({"train": {"use_gpu": True}}, r"train.use_gpu = true: the cluster has no GPU"),
         (
             {"corpus": {"text": "body"}},
-            r"corpus.text = 'body': .* has no such column; it has counterpart, id, sentences",
+            r"corpus.text = 'body': .*: no such column; there is counterpart, id, sentences",
         ),
         ({"encoder": {"model": "./nowhere"}}, r"encoder.model = './nowhere': no such folder"),
         ({"encoder": {"max_length": 4096}}, r"encoder.max_length = 4096"),

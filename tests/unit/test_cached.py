@@ -12,15 +12,6 @@ from infocse_ray.train.cached import Chunk, backward
 from tests.unit.group import on_workers
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    # On a busy machine many tiny products would mostly wait for each other's threads.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Toy(torch.nn.Module):
     """Token ids to vectors, with dropout, a buffer, and a note of what each forward ran in."""
 

@@ -32,15 +32,6 @@ from tests.conftest import make_documents
 SENTENCES = [s for d in make_documents(30, seed=3) for s in d["sentences"]]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    # On a busy machine many tiny products would mostly wait for each other's threads.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def load(folder, cosine=False, **settings):
     return load_encoder(
         Path(folder), Encoder.model_validate({"model": str(folder), "max_length": 16} | settings), cosine
@@ -79,6 +70,17 @@ def test_embed_equals_one_by_one(tiny_encoder, pooling, cosine, budget):
     torch.testing.assert_close(found.vectors, expected, rtol=0, atol=1e-5)
     assert found.tokens <= found.padded
     assert (found.tokens == found.padded) == (budget == 1)
+
+
+def test_pooling_is_in_fp32_under_autocast(tiny_encoder):
+    encoder = load(tiny_encoder)
+    ids, mask = encoder.pad(tokenised(encoder, SENTENCES[:20]))
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        hidden = encoder.backbone(input_ids=ids, attention_mask=mask).last_hidden_state.double()
+        found = encoder(ids, mask)
+    weight = mask[:, :, None].double()
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), (hidden * weight).sum(1) / weight.sum(1), rtol=1e-5, atol=1e-6)
 
 
 def test_equal_sentences_are_encoded_once(tiny_encoder):
@@ -236,6 +238,25 @@ def test_pickled_weights_are_never_loaded(tiny_encoder, tmp_path, monkeypatch):
     message = refused(folder)
     assert "safetensors" in message
     assert "save_pretrained" in message
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("config.json", "AutoConfig"), ("config.json", "AutoModel"), ("tokenizer_config.json", "AutoTokenizer")],
+)
+def test_a_folders_own_code_is_never_run(tiny_encoder, tmp_path, monkeypatch, file, name):
+    folder, marker = tmp_path / "model", tmp_path / "it ran"
+    shutil.copytree(tiny_encoder, folder)
+    code = f"open({str(marker)!r}, 'w')\nfrom transformers import BertConfig as Config, BertModel as Model\n"
+    (folder / "own.py").write_text(code + "from transformers import PreTrainedTokenizerFast as Tokenizer\n")
+    config = json.loads((folder / file).read_text())
+    own = f"own.{name.removeprefix('Auto')}"
+    config["auto_map"] = {name: [None, own] if name == "AutoTokenizer" else own}
+    (folder / file).write_text(json.dumps(config))
+    # A prompt for consent must not be waited for.
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    load(folder)
+    assert not marker.exists()
 
 
 @pytest.mark.parametrize("damage", ["cut short", "another shape", "a tensor less"])

@@ -11,15 +11,6 @@ from hypothesis import strategies as st
 from infocse_ray.annotate import idc
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    # On a busy machine the many tiny products would mostly wait for each other's threads.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def spans(offsets):
     return list(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
 

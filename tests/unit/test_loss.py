@@ -11,15 +11,6 @@ from infocse_ray.train.loss import Ids, contrastive_loss
 from tests.unit.group import on_workers
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    # On a busy machine many tiny products would mostly wait for each other's threads.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def eq_1(anchors, positives, ids, temperature):
     """-log of the positive's share among all n != a of the 2B sentences but the masked ones, averaged over pairs."""
     document, anchor, positive = (column.tolist() for column in ids)

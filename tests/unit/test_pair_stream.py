@@ -271,3 +271,11 @@ def test_no_pairs(tmp_path):
     annotations = write_annotations(Storage.open(str(tmp_path)), [document(0, [0, 1, 2])], 2, 2)
     with pytest.raises(ValueError, match=r"corpus\.source.*no document has two sentences in one cluster"):
         PairStream(annotations, 2, 4, 0)
+
+
+def test_fewer_pairs_than_the_summary_says(tmp_path):
+    annotations = write_annotations(Storage.open(str(tmp_path)), [document(0, [0, 0, 0])], 1, 1)
+    annotations.summary["pairs_by_lane"] = [9]
+    stream = PairStream(annotations, 1, 4, 0)
+    with pytest.raises(RuntimeError, match=r"lane 0 has fewer pairs than its summary says.*delete the folder"):
+        stream.next_batch()

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infocse_ray.command_line import parse
-from infocse_ray.settings import Corpus, Settings, fingerprint
+from infocse_ray.command_line import named_here, parse
+from infocse_ray.settings import Corpus, Section, Settings, fingerprint
 
 NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
 CONFIGS = sorted((Path(__file__).parents[2] / "jobs" / "configs").glob("*.yaml"))
@@ -126,7 +126,7 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--validate.patience=0", "greater than or equal to 1"),
         ("--validate.metric=recall", "'recall@5'"),
         ("--validate.on=labels", "'counterpart', 'halves'"),
-        ("--validate.max_documents=1", "greater than or equal to 2"),
+        ("--validate.max_documents=99", "greater than or equal to 100"),
         ("--loop.max_iterations=0", "greater than or equal to 1"),
     ],
 )
@@ -228,6 +228,19 @@ def test_printed_config_read_back_gives_the_same_settings(capsys, config):
     assert stopped.value.code == 0
     file = config(capsys.readouterr().out)
     assert parse(Settings, [file], "job", "") == settings(*changed)
+
+
+def test_a_message_calls_settings_as_the_job_does():
+    class Flat(Section):
+        model: str
+        num_workers: int
+        corpus: Corpus
+
+    message = "encoder.model = 'corpus.text/train.num_workers': train.num_workers and corpus.text, not encoder.pooling"
+    assert named_here(message, Flat) == (
+        "model = 'corpus.text/train.num_workers': num_workers and corpus.text, not encoder.pooling"
+    )
+    assert named_here(message, Settings) == message
 
 
 def test_settings_are_frozen():

@@ -4,6 +4,7 @@ import lzma
 import os
 import tempfile
 import uuid
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infocse_ray.corpus import source as source_module
-from infocse_ray.corpus.read import Row, UnreadableFile, read_rows
-from infocse_ray.corpus.source import find_source
+from infocse_ray.corpus.read import Piece, Row, UnreadableFile, read_rows
+from infocse_ray.corpus.source import find_source, packs_of
 from infocse_ray.settings import Corpus
 from infocse_ray.storage import Storage
 
@@ -198,7 +199,7 @@ def test_missing_column_is_refused_and_those_there_are_named(tmp_path, role: str
         file.write_bytes(LINE)
     else:
         pq.write_table(pa.table({"id": ["a"], "text": ["One. Two."]}), file)
-    with pytest.raises(ValueError, match=rf"corpus\.{role} = 'nope': .* has no such column; it has id, text$"):
+    with pytest.raises(ValueError, match=rf"corpus\.{role} = 'nope': .*: no such column; there is id, text$"):
         find_source(Corpus.model_validate({"source": str(file), role: "nope"}))
 
 
@@ -266,11 +267,55 @@ def test_broken_parquet_file_is_named(tmp_path):
             rows_of(file)
 
 
-def test_parquet_file_that_lacks_a_column_of_the_others_is_named(tmp_path):
-    pq.write_table(pa.table({"id": [1], "text": ["T."]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"text": ["T."]}), tmp_path / "b.parquet")
-    with pytest.raises(UnreadableFile, match=r"b\.parquet: can't be read: .*no column 'id'"):
+@pytest.mark.parametrize("role", ["id", "text"])
+def test_parquet_file_that_lacks_a_column_every_document_needs_is_named(tmp_path, role: str):
+    row = {"id": ["1"], "text": ["T."]}
+    pq.write_table(pa.table(row), tmp_path / "a.parquet")
+    del row[role]
+    pq.write_table(pa.table(row | {"more": [0]}), tmp_path / "b.parquet")
+    with pytest.raises(
+        ValueError, match=rf"corpus\.{role}: .*b\.parquet has no column '{role}', which other files have"
+    ):
         rows_of(tmp_path)
+
+
+def test_labels_may_be_in_some_of_the_files_only(tmp_path):
+    labelled = {"id": "1", "text": "T.", "counterpart": "C."}
+    bare = {"id": "0", "text": "T."}
+    wanted = [bare | {"counterpart": None}, labelled]
+    for i, row in enumerate((bare, labelled)):
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / f"{i}.parquet")
+        (tmp_path / f"{i}.jsonl").write_text(json.dumps(row))
+    for kind in ("parquet", "jsonl"):
+        assert values_of(tmp_path / f"*.{kind}") == wanted
+        assert values_of(tmp_path / f"*.{kind}", counterpart="counterpart") == wanted
+
+
+def test_a_path_that_is_there_is_no_glob(tmp_path):
+    folder = tmp_path / "news [2024]?"
+    folder.mkdir()
+    (folder / "a*.jsonl").write_bytes(LINE)
+    (folder / "ab.jsonl").write_bytes(LINE)
+    assert found(str(folder / "a*.jsonl")) == [str(folder / "a*.jsonl")]
+    assert found(str(folder)) == [str(folder / "a*.jsonl"), str(folder / "ab.jsonl")]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + LINE)
+    assert values_of(tmp_path) == [{"id": "a", "text": "One. Two."}]
+
+
+@given(st.lists(st.integers(0, 3 * 2**20), max_size=40))
+def test_small_pieces_are_read_together(sizes: list[int]):
+    pieces = [Piece(str(i), "text", i, 0, size, size) for i, size in enumerate(sizes)]
+    packs = packs_of(pieces)
+    assert [piece for pack in packs for piece in pack] == pieces
+    for pack in packs:
+        assert len(pack) == 1 or sum(piece.size for piece in pack) <= 2**20
+    for pack, after in pairwise(packs):
+        assert sum(piece.size for piece in pack) + after[0].size > 2**20
+    many = [Piece("", "text", i, 0, 0, 0) for i in range(2_500)]
+    assert [len(pack) for pack in packs_of(many)] == [1_000, 1_000, 500]
 
 
 def test_only_plain_json_lines_larger_than_a_piece_are_cut(tmp_path, monkeypatch):

@@ -33,6 +33,17 @@ def test_bytes_are_kept_as_they_are_whatever_the_name_says(folder):
     assert (folder / "plain.gz").read_bytes() == b"not compressed"
 
 
+def test_storage_for_runs_can_be_written_and_lasts(folder, tmp_path):
+    assert Storage.for_runs(str(folder)).files() == {}
+    (tmp_path / "file").write_bytes(b"")
+    for wrong, said in (
+        (tmp_path / "file" / "runs", "can't be written"),
+        (tmp_path / "working_dir_files" / "_ray_pkg_0123" / "runs", "give an absolute path or a URI"),
+    ):
+        with pytest.raises(ValueError, match=rf"^storage = '{wrong}': .*{said}"):
+            Storage.for_runs(str(wrong))
+
+
 def test_json(folder):
     (folder / "a.json").write_json({"b": [1, None, "ü"]})
     assert (folder / "a.json").read_json() == {"b": [1, None, "ü"]}
@@ -47,8 +58,8 @@ def test_files_are_listed_with_their_sizes(folder):
     assert folder.files() == {}
     (folder / "a.bin").write_bytes(b"1")
     (folder / "deep" / "er" / "b.bin").write_bytes(b"22")
-    assert folder.files() == {"a.bin": 1, "deep/er/b.bin": 2}
-    assert (folder / "deep").files() == {"er/b.bin": 2}
+    assert {name: info.size for name, info in folder.files().items()} == {"a.bin": 1, "deep/er/b.bin": 2}
+    assert list((folder / "deep").files()) == ["er/b.bin"]
 
 
 def test_delete_removes_files_folders_and_nothing_else(folder):
@@ -69,7 +80,7 @@ def test_upload_copies_a_folder(folder, tmp_path):
     (tmp_path / "model" / "a.bin").write_bytes(b"1")
     (tmp_path / "model" / "sub" / "b.bin").write_bytes(b"22")
     (folder / "model").upload(tmp_path / "model")
-    assert folder.files() == {"model/a.bin": 1, "model/sub/b.bin": 2}
+    assert sorted(folder.files()) == ["model/a.bin", "model/sub/b.bin"]
     assert (folder / "model" / "sub" / "b.bin").read_bytes() == b"22"
 
 

@@ -10,27 +10,20 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
 
 from infocse_ray import collective
-from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.positives.stream import PairStream
+from infocse_ray.positives.stream import Pairs, PairStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from infocse_ray.train.loop import NonFinite, freeze_unused, make_optimizer, train_step
+from infocse_ray.train.loss import Ids
 from tests.conftest import make_documents
 from tests.unit.group import on_workers
 from tests.unit.stores import Written, write_annotations
+from tests.unit.test_loss import eq_1
 
 LANES = SHARDS = 4
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    # On a busy machine many tiny products would mostly wait for each other's threads.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +104,33 @@ def test_two_workers_train_as_one(tiny_encoder, annotations):
 def test_chunks_change_no_result(tiny_encoder, annotations):
     cut, whole = (Run(tiny_encoder, annotations, dropout=False, chunk_tokens=n) for n in (64, 8192))
     np.testing.assert_allclose(cut.losses(5), whole.losses(5), rtol=1e-5)
+
+
+def test_the_loss_of_a_step_is_eq_1_of_its_batch(tiny_encoder, annotations):
+    """With a document twice, a text on both sides, and texts that are equal only once they are cut to 14 tokens."""
+    long = list(range(10, 24))
+    anchors = [[7, 8], [9, 30], [11, 12], [13], [14, 15, 16], [*long, 30]]
+    positives = [[17], [18, 19], [13], [20, 21], [*long, 31, 32], [22, 23]]
+    documents, anchor_texts, positive_texts = [5, 6, 5, 7, 8, 9], [0, 1, 2, 3, 4, 5], [6, 7, 3, 8, 5, 9]
+    run = Run(tiny_encoder, annotations, dropout=False)
+
+    def ragged(rows):
+        lengths = np.array([len(row) for row in rows])
+        return Tokens(np.concatenate([np.array(row, np.uint16) for row in rows]), offsets_of(lengths))
+
+    def vectors(rows):
+        return torch.cat([run.encoder(*run.encoder.pad(ragged([row]))) for row in rows]).double()
+
+    with torch.inference_mode():
+        ids = Ids(*map(torch.tensor, (documents, anchor_texts, positive_texts)))
+        expected = eq_1(vectors(anchors), vectors(positives), ids, 1.0)
+        unmasked = Ids(*map(torch.tensor, (list(range(6)), list(range(6)), list(range(6, 12)))))
+        assert abs(eq_1(vectors(anchors), vectors(positives), unmasked, 1.0) - expected) > 1e-2
+    batch = Pairs([f"d{i}" for i in documents], np.array(documents), ragged(anchors), ragged(positives), [6])
+    for chunk_tokens in (64, 8192):
+        fresh = Run(tiny_encoder, annotations, dropout=False, chunk_tokens=chunk_tokens)
+        report = train_step(fresh.encoder, fresh.model, fresh.optimizer, batch, fresh.settings, 1, 1)
+        assert report.loss == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_steps_on_one_batch_lower_its_loss(tiny_encoder, annotations):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.retrieval import validation
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Encoder
 from infocse_ray.storage import Storage
@@ -12,15 +13,6 @@ from tests.unit.group import on_workers
 from tests.unit.stores import Written, write_store
 
 SHARDS = 4
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    # On a busy machine many tiny products would mostly wait for each other's threads.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sentence(draw):
@@ -79,9 +71,10 @@ def brute_force(encoder, documents, on):
     return ranks, len(candidates)
 
 
-@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize(("cosine", "at_once"), [(False, 16_384), (True, 16_384), (False, 7)])
 @pytest.mark.parametrize("on", ["counterpart", "halves"])
-def test_ranks_equal_brute_force(tiny_encoder, store, documents, on, cosine):
+def test_ranks_equal_brute_force(tiny_encoder, store, documents, on, cosine, at_once, monkeypatch):
+    monkeypatch.setattr(validation, "SENTENCES_AT_ONCE", at_once)
     encoder = load(tiny_encoder, cosine)
     questions = questions_for(store, "valid", on)
     found = score(encoder, questions)
@@ -128,7 +121,8 @@ def test_no_document_to_validate_on(tiny_encoder, store):
         )
 
 
-def scored(folder, stores):
+def scored(folder, stores, at_once=16_384):
+    validation.SENTENCES_AT_ONCE = at_once
     encoder = load(folder)
     found = []
     for store in stores:
@@ -144,6 +138,9 @@ def test_two_workers_score_as_one(tiny_encoder, store, documents, tmp_path):
     stores = [store, write_store(Storage.open(str(tmp_path)), documents[:9], 1)]
     alone = scored(tiny_encoder, stores)
     first, second = on_workers(2, scored, tiny_encoder, stores)
+    # In blocks, of which one worker has more than the other.
+    assert on_workers(2, scored, tiny_encoder, stores, 3) == [first, second]
+    on_workers(2, scored, tiny_encoder, [])  # these workers serve other tests
     for (metrics, ranks), (mine, part), (theirs, rest) in zip(alone, first, second, strict=True):
         assert mine == theirs == metrics
         assert part | rest == ranks

@@ -1,0 +1,46 @@
+"""What names a run and its stages: their inputs and the settings that can change a result, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from infocse_ray.retrieval.validation import On
+from infocse_ray.settings import Settings, fingerprint
+
+_HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
+"""Training settings that say how to compute, not what: they don't name another result."""
+
+
+def run_identity(settings: Settings, source: str, encoder: str, tokenizer: str) -> str:
+    """Of a whole run; `source` and `encoder` are the fingerprints of what the paths in the settings lead to."""
+    content = settings.model_dump(mode="json", exclude={"name", "storage"})
+    del content["corpus"]["source"], content["encoder"]["model"]
+    content["train"] = _training(settings)
+    content["annotate"] = {"k": settings.annotate.k}
+    return fingerprint("run", source, encoder, content, tokenizer)
+
+
+def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequence[str]) -> str:
+    """Of an annotate stage on the token store and with the encoder of these fingerprints."""
+    return fingerprint("annotate", store, encoder, list(splits), settings.annotate.k, settings.encoder.precision)
+
+
+def train_identity(settings: Settings, annotations: str, encoder: str, on: On, t: int) -> str:
+    """Of the train stage of iteration t."""
+    validation = settings.validate.model_dump(mode="json")  # pyright: ignore
+    return fingerprint(
+        "train",
+        annotations,
+        encoder,
+        _training(settings),
+        validation,
+        on,
+        settings.seed,
+        t,
+        settings.encoder.precision,
+    )
+
+
+def _training(settings: Settings) -> dict[str, Any]:
+    return settings.train.model_dump(mode="json", exclude=_HOW_NOT_WHAT)

@@ -1,0 +1,114 @@
+"""What a GPU computes against the CPU; skipped where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from infocse_ray.annotate.idc import cluster
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.embed import embed, for_inference
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.positives.stream import Pairs
+from infocse_ray.settings import Settings
+from infocse_ray.train.cached import backward, chunks_of
+from infocse_ray.train.loop import StepReport, freeze_unused, make_optimizer, train_step
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+GPU = torch.device("cuda", 0)
+CPU = torch.device("cpu")
+
+
+def sentences(count: int, seed: int) -> Tokens:
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 20, count)
+    return Tokens(draw.integers(7, 60, int(lengths.sum())).astype(np.uint16), offsets_of(lengths))
+
+
+def settings_for(folder: Path, **train: Any) -> Settings:
+    return Settings.model_validate(
+        {
+            "name": "run",
+            "corpus": {"source": "unused"},
+            "encoder": {"model": str(folder), "max_length": 16, "precision": "fp32"},
+            "train": {"batch_size": 24, "learning_rate": 1e-3} | train,
+        }
+    )
+
+
+def encoder_on(device: torch.device, folder: Path, dropout: bool) -> SentenceEncoder:
+    encoder = load_encoder(folder, settings_for(folder).encoder, cosine=False).to(device)
+    for module in encoder.modules():
+        if isinstance(module, torch.nn.Dropout) and not dropout:
+            module.p = 0.0
+    freeze_unused(encoder)
+    return encoder
+
+
+def test_clusters_are_those_of_the_cpu() -> None:
+    draw = np.random.default_rng(0)
+    offsets = offsets_of(draw.integers(0, 40, 200))
+    # Small whole numbers: every product is exact on every device, and many are equal.
+    vectors = torch.from_numpy(draw.integers(-2, 3, (int(offsets[-1]), 16)).astype(np.float32))
+    for k in (1, 3, 12):
+        assert cluster(vectors.to(GPU), offsets, k).tolist() == cluster(vectors, offsets, k).tolist()
+
+
+@pytest.mark.parametrize(("precision", "least"), [("fp32", 0.99999), ("bf16", 0.999), ("auto", 0.999)])
+def test_vectors_are_those_of_the_cpu(tiny_encoder: Path, precision: Any, least: float) -> None:
+    batch = sentences(300, 1)
+    expected = embed(encoder_on(CPU, tiny_encoder, False), batch).vectors
+    found = embed(for_inference(encoder_on(GPU, tiny_encoder, False), precision, GPU), batch).vectors
+    assert found.device.type == "cuda"
+    assert torch.nn.functional.cosine_similarity(found.cpu().float(), expected).min() > least
+
+
+def steps(device: torch.device, folder: Path) -> list[StepReport]:
+    encoder, settings = encoder_on(device, folder, False), settings_for(folder, chunk_tokens=64)
+    optimizer = make_optimizer(encoder, settings)
+    found = []
+    for step in range(1, 6):
+        keys = np.arange(24) % 20
+        batch = Pairs([f"d{key}" for key in keys], keys, sentences(24, step), sentences(24, 100 + step), [24])
+        found.append(train_step(encoder, encoder, optimizer, batch, settings, 0, step))
+    return found
+
+
+def test_steps_are_those_of_the_cpu(tiny_encoder: Path) -> None:
+    for ours, theirs in zip(steps(GPU, tiny_encoder), steps(CPU, tiny_encoder), strict=True):
+        assert ours.loss == pytest.approx(theirs.loss, rel=1e-3)
+        assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-2)
+        assert (ours.tokens, ours.padded) == (theirs.tokens, theirs.padded)
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_cached_gradients_are_those_of_the_plain_batch_dropout_included(
+    tiny_encoder: Path, dtype: torch.dtype | None
+) -> None:
+    batch = sentences(40, 3)
+
+    def gradients(kept_tokens: int) -> list[torch.Tensor]:
+        encoder = encoder_on(GPU, tiny_encoder, True).train()
+        chunks = chunks_of(encoder, batch, 64)
+        assert len(chunks) > 3
+        torch.manual_seed(7)
+        backward(
+            encoder,
+            chunks,
+            40,
+            lambda vectors: (vectors @ vectors.mT).logsumexp(1).mean(),
+            lambda: torch.autocast("cuda", dtype) if dtype else contextlib.nullcontext(),
+            kept_tokens,
+        )
+        return [p.grad for p in encoder.parameters() if p.grad is not None]
+
+    for cached, plain in zip(gradients(0), gradients(10**9), strict=True):
+        # In bf16 the plain batch sums its chunks' gradients in bf16; other dropout noise would change them by their size.
+        rtol, atol = (1e-3, 1e-5) if dtype is None else (5e-2, 1e-2 * float(plain.abs().max()))
+        torch.testing.assert_close(cached, plain, rtol=rtol, atol=atol)

@@ -1,0 +1,114 @@
+"""Which settings name another run or stage: those that can change its result, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from infocse_ray.loop.identity import annotate_identity, run_identity, train_identity
+from infocse_ray.settings import Settings
+
+BASE = {"name": "run", "corpus": {"source": "a"}, "encoder": {"model": "m"}}
+
+ALL, RUN, TRAIN, NONE = "run annotate train", "run", "run train", ""
+# The token store's fingerprint has the corpus settings, the encoder's has pooling and length, and the paths' contents
+# have fingerprints of their own; stages get these.
+CHANGES: dict[str, tuple[Any, str]] = {
+    "name": ("other", NONE),
+    "storage": ("other", NONE),
+    "seed": (1, TRAIN),
+    "corpus.source": ("b", NONE),
+    "corpus.id": ("c", RUN),
+    "corpus.text": ("c", RUN),
+    "corpus.sentences": ("c", RUN),
+    "corpus.counterpart": ("c", RUN),
+    "corpus.split": ("c", RUN),
+    "corpus.unlabelled": ("train", RUN),
+    "corpus.valid_fraction": (0.2, RUN),
+    "corpus.test_fraction": (0.2, RUN),
+    "corpus.language": ("de", RUN),
+    "corpus.text_files": ("line", RUN),
+    "corpus.min_sentences": (3, RUN),
+    "corpus.max_sentence_chars": (99, RUN),
+    "corpus.max_document_sentences": (99, RUN),
+    "corpus.lanes": (8, RUN),
+    "encoder.model": ("n", NONE),
+    "encoder.pooling": ("cls", RUN),
+    "encoder.max_length": (16, RUN),
+    "encoder.precision": ("fp32", ALL),
+    "annotate.k": (2, "run annotate"),
+    "annotate.num_workers": (3, NONE),
+    "annotate.use_gpu": (False, NONE),
+    "train.batch_size": (64, TRAIN),
+    "train.learning_rate": (1e-3, TRAIN),
+    "train.max_steps": (7, TRAIN),
+    "train.temperature": (0.5, TRAIN),
+    "train.similarity": ("cosine", TRAIN),
+    "train.chunk_tokens": (128, NONE),
+    "train.num_workers": (3, NONE),
+    "train.use_gpu": (False, NONE),
+    "train.adam_beta1": (0.8, TRAIN),
+    "train.adam_beta2": (0.8, TRAIN),
+    "train.adam_epsilon": (1e-6, TRAIN),
+    "train.checkpoint_every": (9, NONE),
+    "train.max_failures": (9, NONE),
+    "validate.every": (9, TRAIN),
+    "validate.patience": (9, TRAIN),
+    "validate.metric": ("mrr", TRAIN),
+    "validate.on": ("halves", TRAIN),
+    "validate.max_documents": (999, TRAIN),
+    "loop.max_iterations": (9, RUN),
+}
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from leaves(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def identities(settings: Settings) -> dict[str, str]:
+    return {
+        "run": run_identity(settings, "source", "encoder", "tokenizer"),
+        "annotate": annotate_identity(settings, "store", "encoder", ["train"]),
+        "train": train_identity(settings, "annotations", "encoder", "counterpart", 1),
+    }
+
+
+def test_every_setting_is_spoken_of():
+    assert set(CHANGES) == set(leaves(Settings))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_setting_names_another_result_if_it_can_change_it(name: str):
+    value, expected = CHANGES[name]
+    content: dict[str, Any] = {key: dict(v) if isinstance(v, dict) else v for key, v in BASE.items()}
+    section, _, key = name.rpartition(".")
+    (content.setdefault(section, {}) if section else content)[key] = value
+    before, after = identities(Settings.model_validate(BASE)), identities(Settings.model_validate(content))
+    assert {kind for kind in before if before[kind] != after[kind]} == set(expected.split())
+
+
+def test_inputs_name_another_result():
+    settings = Settings.model_validate(BASE)
+    found = [
+        run_identity(settings, "source", "encoder", "tokenizer"),
+        run_identity(settings, "other", "encoder", "tokenizer"),
+        run_identity(settings, "source", "other", "tokenizer"),
+        run_identity(settings, "source", "encoder", "other"),
+        annotate_identity(settings, "store", "encoder", ["train"]),
+        annotate_identity(settings, "other", "encoder", ["train"]),
+        annotate_identity(settings, "store", "other", ["train"]),
+        annotate_identity(settings, "store", "encoder", ["train", "test"]),
+        train_identity(settings, "annotations", "encoder", "counterpart", 1),
+        train_identity(settings, "other", "encoder", "counterpart", 1),
+        train_identity(settings, "annotations", "other", "counterpart", 1),
+        train_identity(settings, "annotations", "encoder", "halves", 1),
+        train_identity(settings, "annotations", "encoder", "counterpart", 2),
+    ]
+    assert len(set(found)) == len(found)

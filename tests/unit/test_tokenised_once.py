@@ -1,0 +1,61 @@
+"""After the corpus stage no text is tokenised again: everything works on an encoder whose tokenizer can't be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from infocse_ray.annotate.annotations import Annotator
+from infocse_ray.corpus.store import documents_of
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.positives.stream import PairStream
+from infocse_ray.retrieval.validation import questions_for, score
+from infocse_ray.settings import Settings
+from infocse_ray.storage import Storage
+from infocse_ray.train.loop import freeze_unused, make_optimizer, train_step
+from tests.unit.stores import Written, write_annotations, write_store
+
+DOCUMENTS = [
+    Written(f"d{i}", [[7 + i, 20 + j, 30] for j in range(4)], [0, 0, 1, 1], [7 + i, 40], "valid") for i in range(12)
+]
+
+
+class Unusable:
+    def __getattr__(self, name: str) -> Any:
+        pytest.fail(f"the tokenizer's {name} was asked for")
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        pytest.fail("the tokenizer was called")
+
+
+@pytest.fixture
+def folder(tiny_encoder) -> EncoderFolder:
+    return EncoderFolder(Storage.open(str(tiny_encoder)), "x", 16)
+
+
+def test_annotating(folder, tmp_path):
+    store = write_store(Storage.open(str(tmp_path)), DOCUMENTS, 1)
+    annotator = Annotator(folder, 1, "fp32", torch.device("cpu"))
+    annotator.encoder.tokenizer = Unusable()
+    for table in store.read(0, ["valid"]):
+        assert len(annotator.clusters(documents_of(table))) == 4 * len(table)
+
+
+def test_validating(folder, tmp_path):
+    encoder = folder.load()
+    encoder.tokenizer = Unusable()
+    store = write_store(Storage.open(str(tmp_path)), DOCUMENTS, 1)
+    assert score(encoder, questions_for(store, "valid", "counterpart")).metrics["queries"] == 12
+
+
+def test_training(folder, tmp_path):
+    encoder = folder.load()
+    encoder.tokenizer = Unusable()
+    settings = Settings.model_validate(
+        {"name": "run", "corpus": {"source": "unused"}, "encoder": {"model": "unused"}, "train": {"batch_size": 8}}
+    )
+    freeze_unused(encoder)
+    batch = PairStream(write_annotations(Storage.open(str(tmp_path)), DOCUMENTS, 1, 1), 1, 8, 0).next_batch()
+    assert train_step(encoder, encoder, make_optimizer(encoder, settings), batch, settings, 0, 1).tokens > 0
