@@ -109,6 +109,6 @@ def test_cached_gradients_are_those_of_the_plain_batch_dropout_included(
         return [p.grad for p in encoder.parameters() if p.grad is not None]
 
     for cached, plain in zip(gradients(0), gradients(10**9), strict=True):
-        # In bf16 the plain batch sums its chunks' gradients in bf16; other dropout noise would change them by their size.
+        # In bf16 the plain batch sums its chunks' gradients in bf16; other noise would change them by their size.
         rtol, atol = (1e-3, 1e-5) if dtype is None else (5e-2, 1e-2 * float(plain.abs().max()))
         torch.testing.assert_close(cached, plain, rtol=rtol, atol=atol)
