@@ -42,7 +42,7 @@ def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description
     except ValidationError as error:
         message = "; ".join(_explain(e) for e in error.errors())
     except (jsonargparse.ArgumentError, argparse.ArgumentError, TypeError, ValueError, OSError) as error:
-        message = _one_line(str(error), list(_dotted_names(model)))
+        message = _one_line(str(error), list(dotted_names(model)))
     print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
     raise SystemExit(2)
 
@@ -124,7 +124,7 @@ def _one_line(message: str, names: list[str]) -> str:
 
 def named_here(message: str, model: type[BaseModel]) -> str:
     """A message with settings called as this job calls them: `model` where its settings have no `encoder.model`."""
-    names = set(_dotted_names(model))
+    names = set(dotted_names(model))
 
     def own(found: re.Match[str]) -> str:
         return found[1] if found[0] not in names and found[1] in names else found[0]
@@ -132,9 +132,10 @@ def named_here(message: str, model: type[BaseModel]) -> str:
     return re.sub(r"(?<![\w/.-])[a-z]+\.(\w+)\b", own, message)
 
 
-def _dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every setting by its name on the command line."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _dotted_names(field.annotation, f"{prefix}{name}.")
+            yield from dotted_names(field.annotation, f"{prefix}{name}.")
         else:
             yield prefix + name

@@ -47,6 +47,7 @@ def main() -> None:
     _add_corpus(train)
     train.add_argument("--batch_size", type=_count, default=3_200, help="pairs")
     train.add_argument("--chunk_tokens", type=_count, default=8_192, help="tokens with gradients kept at a time")
+    train.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: autocast on both sides")
     train.add_argument("--steps", type=_count, default=2, help="steps of each, in turns, each in a fresh process")
 
     memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")

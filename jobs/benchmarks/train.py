@@ -21,12 +21,12 @@ from infocse_ray.train.loop import freeze_unused, make_optimizer, train_step
 WARM_UP_PAIRS = 64
 
 
-def ours_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int) -> dict[str, float]:
+def ours_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int, precision: str) -> dict[str, float]:
     """One step of this library's training."""
     settings = Settings(
         name="benchmark",
         corpus=Corpus(source="unused"),
-        encoder=Encoder(model=model, max_length=MAX_LENGTH, precision="fp32"),
+        encoder=Encoder.model_validate({"model": model, "max_length": MAX_LENGTH, "precision": precision}),
         train=Train(batch_size=len(pairs), chunk_tokens=chunk_tokens),
     )
     encoder = encoder_in(model).load().to(default_device())
@@ -45,7 +45,7 @@ def ours_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int) 
     return timed_step(step, batch_of(pairs[:WARM_UP_PAIRS]), batch_of(pairs))
 
 
-def theirs_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int) -> dict[str, float]:
+def theirs_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int, precision: str) -> dict[str, float]:
     """The same step with sentence-transformers' loss."""
     from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
     from sentence_transformers.util import batch_to_device, dot_score
@@ -68,8 +68,10 @@ def theirs_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int
 
     def step(batch: list[dict[str, torch.Tensor]]) -> float:
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(batch, labels)
-        loss.backward()
+        # Around backward as well, which encodes again.
+        with torch.autocast(baseline.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            loss = loss_of(batch, labels)
+            loss.backward()
         optimizer.step()
         return loss.item()
 
@@ -91,7 +93,9 @@ def run(arguments: argparse.Namespace) -> None:
     runs: dict[str, list[dict[str, float]]] = {"infocse_ray": [], "sentence-transformers": []}
     for _ in range(arguments.steps):
         for name, work in zip(runs, (ours_once, theirs_once), strict=True):
-            runs[name].append(in_fresh_process(work, arguments.model, pairs, arguments.chunk_tokens))
+            runs[name].append(
+                in_fresh_process(work, arguments.model, pairs, arguments.chunk_tokens, arguments.precision)
+            )
     rates = {name: [len(pairs) / run["seconds"] for run in found] for name, found in runs.items()}
     rows = []
     for name, found in runs.items():
@@ -104,8 +108,8 @@ def run(arguments: argparse.Namespace) -> None:
     table(head, rows)
     notes(
         f"A step: {len(pairs):,} pairs of neighbouring sentences of at most {MAX_LENGTH} tokens, gradient caching, "
-        "dropout on, fp32, Adam included, tokenising and moving to the device left out. Every step in a fresh process, "
-        f"in turns, after one of {WARM_UP_PAIRS} pairs.",
+        f"dropout on, {arguments.precision}, Adam included, tokenising and moving to the device left out. Every step "
+        f"in a fresh process, in turns, after one of {WARM_UP_PAIRS} pairs.",
         f"Chunks: {arguments.chunk_tokens} tokens with padding here, mini_batch_size = {arguments.chunk_tokens} // "
         f"{MAX_LENGTH} = {arguments.chunk_tokens // MAX_LENGTH} sentences there, as large where sentences are longest. "
         "CachedMultipleNegativesRankingLoss has the directions query_to_doc and query_to_query, which is Eq. 1 without "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
+from infocse_ray.command_line import dotted_names
 from infocse_ray.loop.identity import annotate_identity, run_identity, train_identity
 from infocse_ray.settings import Settings
 
@@ -64,14 +63,6 @@ CHANGES: dict[str, tuple[Any, str]] = {
 }
 
 
-def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from leaves(field.annotation, f"{prefix}{name}.")
-        else:
-            yield prefix + name
-
-
 def identities(settings: Settings) -> dict[str, str]:
     return {
         "run": run_identity(settings, "source", "encoder", "tokenizer"),
@@ -81,7 +72,7 @@ def identities(settings: Settings) -> dict[str, str]:
 
 
 def test_every_setting_is_spoken_of():
-    assert set(CHANGES) == set(leaves(Settings))
+    assert set(CHANGES) == set(dotted_names(Settings))
 
 
 @pytest.mark.parametrize("name", CHANGES)
