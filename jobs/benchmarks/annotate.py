@@ -19,7 +19,7 @@ from infocse_ray.annotate.annotations import COLUMNS, annotate, joined, shard_gr
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.cluster import placement
 from infocse_ray.corpus.schema import SPLITS
-from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
 from infocse_ray.corpus.tokens import bounded_ranges
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed, for_inference
 from infocse_ray.settings import Annotate
@@ -48,14 +48,14 @@ def annotate_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
         summary = annotate(stage, store, list(SPLITS), encoder_in(model), 1, "auto", where, "annotating")
         seconds = time.time() - begun
         sizes = [sum(len(documents_of(t).sentences) for t in store.read(i, SPLITS)) for i in range(store.shards)]
-        files = sorted(Path(out).glob("*.parquet"))
-        ends = sorted((file.stat().st_mtime, size) for file, size in zip(files, sizes, strict=True) if size)
-    first, last = ends[0][0], ends[-1][0]
-    # When the first shard is finished the other workers are in the middle of one; theirs are left out as well.
-    steady = sum(size for _, size in ends[where.workers :])
+        ended = [(Path(out) / shard_name(i)).stat().st_mtime for i in range(store.shards)]
+    # The shards of a group are finished together.
+    groups = [(max(ended[i] for i in group), sum(sizes[i] for i in group)) for group in shard_groups(store)]
+    ends = sorted(groups)
+    first, last = ends[where.workers - 1][0], ends[-1][0]
     return {
         "whole": sum(sizes) / seconds,
-        "steady": steady / (last - first),
+        "steady": sum(size for _, size in ends[where.workers :]) / (last - first),
         "start": first - begun,
         "workers": where.workers,
         "padding": 1 - summary["tokens"] / summary["padded_tokens"],
@@ -163,9 +163,8 @@ def run(arguments: argparse.Namespace) -> None:
         f"{len(sentences):,} sentences ({100 * distinct:.1f} % distinct) of {len(documents):,} documents, cut at "
         f"{MAX_LENGTH} tokens, K = 1, {store.shards} shards; {ours[0]['workers']:.0f} annotate workers, "
         f"padding {100 * ours[0]['padding']:.1f} %.",
-        "The whole stage is the call of `annotate` on a running Ray, with its actors' imports and loading; the first "
-        f"shard was finished after {start:.1f} s (median). The steady state runs from the end of the first shard to "
-        "the end of the last; the shards that the workers had in hand at its beginning are not counted in it.",
+        "The whole stage is the call of `annotate` on a running Ray, with its actors' imports and loading; each actor "
+        f"had finished its first group of shards after {start:.1f} s (median). The steady state is what came after.",
         f"encode has all cores in one process, after loading and one small call; the best of "
         f"{len(CANDIDATES)} settings was found on {SAMPLE:,} sentences. It tokenises, which takes {tokenising:.1f} s "
         f"of it; here that was done once by the prepare stage ({store.summary['seconds']:.1f} s, Ray's tasks and "

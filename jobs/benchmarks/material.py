@@ -64,13 +64,13 @@ def pairs_of(documents: list[list[str]], count: int) -> list[tuple[int, str, str
     return found
 
 
-def make_store(work: str, model: str, documents: Iterable[list[str]]) -> TokenStore:
+def make_store(work: str, model: str, documents: Iterable[list[str]], lanes: int = LANES) -> TokenStore:
     """Run the prepare stage on the documents."""
     file = Path(work) / "corpus.jsonl"
     with file.open("w", encoding="utf-8") as lines:
         for i, sentences in enumerate(documents):
             lines.write(json.dumps({"id": str(i), "sentences": sentences}) + "\n")
-    corpus = Corpus(source=str(file), lanes=LANES)
+    corpus = Corpus(source=str(file), lanes=lanes)
     tokenizer = tokenizer_json(AutoTokenizer.from_pretrained(model))
     return prepare(Storage.open(work), corpus, find_source(corpus), tokenizer)
 

@@ -17,12 +17,15 @@ from benchmarks.measure import in_fresh_process, local_ray
 from benchmarks.report import notes, table
 from infocse_ray.annotate.annotations import annotate
 from infocse_ray.cluster import placement
+from infocse_ray.corpus import prepare as prepare_module
+from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.settings import Annotate
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 
 TEXT = "the sea a ship of storm and judge in court bread oven star moon over planet old new great small"
+PART_BYTES = 2**18
 KINDS = ("start", "driver", "actor", "tasks")
 
 
@@ -53,6 +56,8 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
     """Prepare and annotate a synthetic corpus with a small random encoder, watched."""
     from transformers import AutoTokenizer, BertConfig, BertModel
 
+    # A corpus that fills shards and pieces of the usual 64 and 32 MiB takes hours; a larger one has more, not larger.
+    prepare_module._SHARD_TEXT_BYTES = source_module._PIECE_BYTES = PART_BYTES
     draw, words = random.Random(0), TEXT.split()
     body = ([" ".join(draw.choices(words, k=12)) for _ in range(draw.randint(5, 30))] for _ in range(documents))
     with tempfile.TemporaryDirectory() as work:
@@ -71,7 +76,7 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
             start = psutil.Process().memory_info().rss
             sampler = Sampler()
             sampler.start()
-            store = make_store(work, small, body)
+            store = make_store(work, small, body, lanes=4)
             stage = Stage("annotate", "benchmark", Storage.open(work) / "annotations")
             where = placement(Annotate())
             annotate(stage, store, list(SPLITS), encoder_in(small), 1, "auto", where, "annotating")
@@ -92,5 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
     table(("documents", "sentences", "driver before", "driver", "largest annotate actor", "largest other worker"), rows)
     notes(
         "Peaks of resident memory, sampled ten times a second over the prepare and annotate stages, shared pages of "
-        "the object store included. Synthetic documents of 5 to 30 sentences; a random BERT of 2 layers, 64 wide."
+        "the object store included. Synthetic documents of 5 to 30 sentences; a random BERT of 2 layers, 64 wide. "
+        f"Files are read in pieces, and shards are, of about {PART_BYTES // 2**10} KiB, so that the larger corpus has "
+        "ten times as many."
     )
