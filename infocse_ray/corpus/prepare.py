@@ -33,6 +33,7 @@ from infocse_ray.storage import Storage
 _FORMAT = 1
 _SHARD_TEXT_BYTES = 64 * 2**20
 _BATCH_CHARACTERS = 4 * 2**20
+_SHUFFLED_BYTES = 256 * 2**20
 
 
 def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> TokenStore:
@@ -75,6 +76,8 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     shards = shards_for(source, corpus.lanes)
     token = token_type(Tokenizer.from_str(tokenizer).get_vocab_size())
     quiet_data()
+    # What a task of the shuffle takes in at once, and so its memory; Ray Data's own is 1 GiB.
+    DataContext.get_current().shuffle_input_batch_bytes = _SHUFFLED_BYTES
     totals: dict[str, Any] = {
         "shards": shards,
         "lanes": corpus.lanes,
