@@ -89,7 +89,7 @@ def test_metrics_say_what_was_done(finished: tuple[Path, dict]) -> None:
     folder, metrics = finished
     assert metrics == json.loads((folder / "runs" / "run" / "metrics.json").read_text())
     assert metrics["validate_on"] == "counterpart"
-    assert metrics["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(metrics["versions"]["torch"])
     first = metrics["iterations"][1]
     assert [entry["step"] for entry in first["history"]] == [0, 3, 6]
     assert first["annotations"]["documents"] == 150
