@@ -246,3 +246,22 @@ def test_no_row_at_all_is_an_error(tmp_path, tokenizer):
         prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
     # Also a shard that no row fell into is there to be read.
     assert sorted(f.name for f in tmp_path.rglob("shard-*")) == [shard_name(0), shard_name(1)]
+
+
+def test_a_task_of_the_shuffle_takes_in_a_bounded_part_of_the_corpus(
+    corpus: Corpus, tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.data._internal.execution.operators.shuffle_operators.shuffle_map_operator import ShuffleMapOp
+
+    taken: list[int] = []
+    submit = ShuffleMapOp._submit_shuffle_map_task
+
+    def counted(self: ShuffleMapOp, blocks: list, *arguments: object, **named: object) -> None:
+        taken.append(len(blocks))
+        submit(self, blocks, *arguments, **named)
+
+    monkeypatch.setattr(ShuffleMapOp, "_submit_shuffle_map_task", counted)
+    monkeypatch.setattr(source_module, "_PACK_BYTES", 0)  # a block for each of the two files
+    monkeypatch.setattr(prepare_module, "_SHUFFLED_BYTES", 1)
+    prepare(Storage.open(str(tmp_path)), corpus, find_source(corpus), tokenizer)
+    assert taken == [1, 1]

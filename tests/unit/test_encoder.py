@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.fs import FileInfo
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
@@ -27,6 +29,7 @@ from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
+from infocse_ray.storage import Storage
 from tests.conftest import make_documents
 
 SENTENCES = [s for d in make_documents(30, seed=3) for s in d["sentences"]]
@@ -338,3 +341,27 @@ def test_a_hub_name_without_the_hub(monkeypatch):
 
 def test_a_folder_is_taken_as_it_is(tiny_encoder):
     assert resolve_encoder(str(tiny_encoder)) == tiny_encoder
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_weights_that_were_replaced_by_others_of_their_size_are_fetched_again(tmp_path, monkeypatch, timed):
+    """With times of change a copy is kept until one is newer, without them none is."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    remote, times = Storage.open(f"memory://{uuid.uuid4().hex}/model"), [1]
+    listed = Storage.files
+
+    def files(self: Storage) -> dict[str, FileInfo]:
+        return {
+            name: FileInfo(info.path, info.type, size=info.size, mtime_ns=times[-1])
+            for name, info in listed(self).items()
+        }
+
+    if timed:
+        monkeypatch.setattr(Storage, "files", files)
+    (remote / "model.safetensors").write_bytes(b"old")
+    first = resolve_encoder(str(remote))
+    assert (resolve_encoder(str(remote)) == first) == timed
+    (remote / "model.safetensors").write_bytes(b"new")
+    times.append(2)
+    assert (resolve_encoder(str(remote)) / "model.safetensors").read_bytes() == b"new"
+    assert (first / "model.safetensors").read_bytes() == b"old"

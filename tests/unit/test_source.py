@@ -318,6 +318,15 @@ def test_small_pieces_are_read_together(sizes: list[int]):
     assert [len(pack) for pack in packs_of(many)] == [1_000, 1_000, 500]
 
 
+def test_a_storage_that_does_not_answer_is_named(monkeypatch):
+    def unreachable(*_: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(source_module, "_listed", unreachable)
+    with pytest.raises(ValueError, match=r"^corpus\.source = 'a/\*\.jsonl': can't be reached: no route to host"):
+        found("a/*.jsonl")
+
+
 def test_only_plain_json_lines_larger_than_a_piece_are_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(source_module, "_PIECE_BYTES", 50)
     (tmp_path / "a.jsonl").write_bytes(LINE * 3)
