@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -256,7 +257,7 @@ def test_a_task_of_the_shuffle_takes_in_a_bounded_part_of_the_corpus(
     taken: list[int] = []
     submit = ShuffleMapOp._submit_shuffle_map_task
 
-    def counted(self: ShuffleMapOp, blocks: list, *arguments: object, **named: object) -> None:
+    def counted(self: ShuffleMapOp, blocks: list, *arguments: Any, **named: Any) -> None:
         taken.append(len(blocks))
         submit(self, blocks, *arguments, **named)
 
