@@ -19,6 +19,8 @@ Workers = int | Literal["auto"]
 OnGpu = bool | Literal["auto"]
 Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "none"]
+StrategyName = Literal["idc", Baseline]
 
 
 class Section(BaseModel):
@@ -138,12 +140,34 @@ class Annotate(Section):
 
 
 class Train(Section):
-    """train: contrastive training on the annotated pairs (Eq. 1)."""
+    """train: contrastive training, on the annotated pairs (Eq. 1) or as another method has it."""
 
-    batch_size: int = Field(default=3200, ge=2, description="Pairs in a global batch, over all workers.")
+    strategy: StrategyName = Field(
+        default="idc",
+        description="Where positives come from. `idc`: InfoCSE, pairs of one cluster. The others are the methods "
+        "the paper compares it with, each with a section of its own; they train once, without annotation. "
+        "`none`: no training, the encoder as it is.",
+    )
+    positive: Literal["sentence", "cluster", "self_and_partner"] = Field(
+        default="sentence",
+        description="Of idc: what an anchor is pulled to. `sentence`: the other sentence of the pair, as in the "
+        "paper. `cluster`: the mean of the vectors of the rest of its cluster. `self_and_partner`: the mean of the "
+        "other sentence's vector and of the anchor's own under other dropout.",
+    )
+    batch_size: int = Field(
+        default=3200, ge=2, description="Pairs (or a method's other examples) in a global batch, over all workers."
+    )
     learning_rate: float = Field(default=2e-5, gt=0.0, description="Adam's learning rate, constant.")
     max_steps: int = Field(default=200_000, ge=1, description="Most optimiser steps in one iteration.")
-    temperature: float = Field(default=1.0, gt=0.0, description="Similarities are divided by it.")
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="An iteration's training ends with the step that has encoded so many tokens in all, padding not "
+        "counted. Default: no limit.",
+    )
+    temperature: float = Field(
+        default=1.0, gt=0.0, description="Similarities are divided by it; methods with one of their own use theirs."
+    )
     similarity: Literal["dot", "cosine"] = Field(
         default="dot",
         description="`dot`: inner product, as in the paper. `cosine`: sentence vectors are normalised, "
@@ -170,6 +194,12 @@ class Validate(Section):
     """validate: when training looks at the validation documents, and at what."""
 
     every: int = Field(default=1000, ge=1, description="Steps between validations.")
+    every_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens encoded between validations, instead of steps: methods that differ in tokens a step are "
+        "then looked at equally often. Default: by steps.",
+    )
     patience: int = Field(default=20_000, ge=1, description="Steps without a better score after which training stops.")
     metric: Metric = Field(default="recall@5", description="The score that chooses checkpoints and stops iterations.")
     on: Literal["auto", "counterpart", "halves"] = Field(
@@ -191,6 +221,117 @@ class Loop(Section):
     max_iterations: int = Field(
         default=5, ge=1, description="Most iterations; the loop ends sooner when one brings no growth."
     )
+    early_stop: bool = Field(
+        default=True, description="End the loop when an iteration brings no growth; false: do all max_iterations."
+    )
+    initialization: Baseline | None = Field(
+        default=None,
+        description="What the encoder is trained with before the first annotation (Alg. 1, line 2), as iteration 0; "
+        "`none`: it is taken as it stands. Default: conpono, as in the paper, where train.strategy is idc, and none "
+        "where it is not.",
+    )
+    initialization_steps: int | None = Field(
+        default=None, ge=1, description="Most steps of that training. Default: train.max_steps."
+    )
+    initialization_tokens: int | None = Field(
+        default=None, ge=1, description="Most tokens of that training. Default: train.max_tokens."
+    )
+
+
+Temperature = Annotated[float, Field(gt=0.0)]
+Shared = Annotated[
+    float | None, Field(default=None, gt=0.0, description="Similarities are divided by it. Default: train.temperature.")
+]
+
+
+class SimCSE(Section):
+    """simcse: a sentence and itself under other dropout (Gao et al. 2021, unsupervised)."""
+
+    temperature: Temperature = Field(default=0.05, description="Cosines are divided by it.")
+    dropout: Fraction = Field(default=0.1, gt=0.0, description="The encoder's dropout in training.")
+
+
+class ConSERT(Section):
+    """consert: a sentence and itself, cut off and shuffled at the embedding layer (Yan et al. 2021)."""
+
+    first: Literal["feature_cutoff", "token_cutoff", "shuffle", "dropout", "none"] = Field(
+        default="feature_cutoff", description="What changes the first view."
+    )
+    second: Literal["feature_cutoff", "token_cutoff", "shuffle", "dropout", "none"] = Field(
+        default="shuffle", description="What changes the second view."
+    )
+    cutoff: Fraction = Field(
+        default=0.2, description="Share of dimensions, tokens or (dropout) elements that a view sets to 0."
+    )
+    temperature: Temperature = Field(default=0.1, description="Cosines are divided by it.")
+
+
+class MirrorBERT(Section):
+    """mirror_bert: a sentence and itself with a span masked, under other dropout (Liu et al. 2021)."""
+
+    span: int = Field(default=5, ge=0, description="Characters masked.")
+    shortest: int = Field(default=30, ge=1, description="Sentences of fewer characters are not masked.")
+    temperature: Temperature = Field(default=0.04, description="Cosines are divided by it.")
+    dropout: Fraction = Field(default=0.1, description="The encoder's dropout in training.")
+
+
+class ICT(Section):
+    """ict: a sentence and the text around it (Inverse Cloze Task, Lee et al. 2019)."""
+
+    block: Literal["text", "sentences"] = Field(
+        default="text",
+        description="`text`: the block is encoded as one text, as published. `sentences`: it is the mean of its "
+        "sentences' vectors, which is what a document's vector is when it is searched for.",
+    )
+    query_tokens: int = Field(default=64, ge=1, description="Tokens the sentence is cut to.")
+    block_tokens: int = Field(default=288, ge=2, description="Tokens of a block at most.")
+    keep_query: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+        default=0.1, description="How often the sentence stays in its block."
+    )
+    projection: int = Field(
+        default=128,
+        ge=0,
+        description="Dimensions that vectors are projected to in training (a linear layer and layer norm); 0: none.",
+    )
+    temperature: Shared = None
+
+
+class CPC(Section):
+    """cpc: the sentences before and those to come (Contrastive Predictive Coding, van den Oord et al. 2018)."""
+
+    context: int = Field(default=3, ge=1, description="Sentences a prediction is made from.")
+    ahead: int = Field(default=3, ge=1, description="Sentences predicted after them.")
+    temperature: Shared = None
+
+
+class DeCLUTR(Section):
+    """declutr: spans of a document near each other, and masked-language modelling (Giorgi et al. 2021)."""
+
+    anchors: int = Field(default=2, ge=1, description="Anchor spans of a document.")
+    positives: int = Field(default=2, ge=1, description="Spans near an anchor, whose mean is its positive.")
+    min_tokens: int = Field(default=32, ge=1, description="Tokens of the shortest span.")
+    max_tokens: int = Field(default=512, ge=1, description="Tokens of the longest span.")
+    mask: Fraction = Field(default=0.15, description="Share of an anchor's tokens that are to be guessed.")
+    temperature: Temperature = Field(default=0.05, description="Cosines are divided by it.")
+
+    @model_validator(mode="after")
+    def _lengths(self) -> DeCLUTR:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"declutr.min_tokens = {self.min_tokens}: is more than declutr.max_tokens = {self.max_tokens}; lower it"
+            )
+        return self
+
+
+class CONPONO(Section):
+    """conpono: a passage and the sentences near it, by distance (Iter et al. 2020)."""
+
+    context: int = Field(default=4, ge=1, description="Sentences of the passage, encoded as one text.")
+    offsets: int = Field(default=4, ge=1, description="How far before and after it a sentence may be.")
+    targets: int = Field(default=4, ge=1, description="Such sentences an example has, drawn from those there are.")
+    form: Literal["softmax", "margin"] = Field(default="softmax", description="The loss.")
+    margin: float = Field(default=1.0, gt=0.0, description="How far a positive must be ahead, in the margin form.")
+    temperature: Shared = None
 
 
 with warnings.catch_warnings():
@@ -213,6 +354,13 @@ with warnings.catch_warnings():
         train: Train = Field(default_factory=Train)
         validate: Validate = Field(default_factory=Validate)  # pyright: ignore
         loop: Loop = Field(default_factory=Loop)
+        simcse: SimCSE = Field(default_factory=SimCSE)
+        consert: ConSERT = Field(default_factory=ConSERT)
+        mirror_bert: MirrorBERT = Field(default_factory=MirrorBERT)
+        ict: ICT = Field(default_factory=ICT)
+        cpc: CPC = Field(default_factory=CPC)
+        declutr: DeCLUTR = Field(default_factory=DeCLUTR)
+        conpono: CONPONO = Field(default_factory=CONPONO)
 
         @field_validator("name")
         @classmethod

@@ -63,7 +63,25 @@ class SentenceEncoder(nn.Module):
         Returns:
             float32 [b, d], whatever the precision of the backbone.
         """
-        hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state.float()
+        return self.pool(self.hidden(input_ids, attention_mask), attention_mask)
+
+    def hidden(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The backbone's token vectors, float32 [b, length, d].
+
+        Args:
+            input_ids: int64 [b, length].
+            attention_mask: int64 [b, length].
+            position_ids: int64 [b, length], each token's place, from 0; None: as they stand.
+        """
+        places = {}
+        if position_ids is not None:
+            places["position_ids"] = position_ids + _first_position(self.backbone.config)
+        return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **places).last_hidden_state.float()
+
+    def pool(self, hidden: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Sentence vectors of token vectors: float32 [b, length, d] to [b, d]."""
         if self.pooling == "cls":
             pooled = hidden[:, 0]
         else:
@@ -73,18 +91,23 @@ class SentenceEncoder(nn.Module):
                 pooled = torch.einsum("bld,bl->bd", hidden, weight) / weight.sum(1, keepdim=True).clamp_min(1.0)
         return nn.functional.normalize(pooled, dim=-1) if self.normalize else pooled
 
-    def lengths(self, tokens: Tokens) -> np.ndarray:
-        """int64 [n]: tokens each row takes once cut, special tokens included."""
+    def lengths(self, tokens: Tokens, longest: int | None = None) -> np.ndarray:
+        """int64 [n]: tokens each row takes once cut to `longest` (default: `max_length`), special tokens included."""
         extra = len(self.prefix) + len(self.suffix)
-        return np.minimum(tokens.lengths, self.max_length - extra) + extra
+        return np.minimum(tokens.lengths, (longest or self.max_length) - extra) + extra
 
-    def pad(self, tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
+    def pad(self, tokens: Tokens, longest: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows of token ids as `input_ids` and `attention_mask`, cut, with special tokens, padded on the right.
 
+        Args:
+            tokens: b rows.
+            longest: tokens a row is cut to, special tokens included; `max_length` by default.
+
         Returns:
-            Two int64 [b, longest], on the CPU.
+            Two int64 [b, length of the longest row], on the CPU.
         """
-        lengths = self.lengths(tokens)
+        longest = longest or self.max_length
+        lengths = self.lengths(tokens, longest)
         before, after = len(self.prefix), len(self.suffix)
         width = int(lengths.max(initial=0))
         column = np.arange(width)
@@ -92,7 +115,7 @@ class SentenceEncoder(nn.Module):
         inside = (column >= before) & (column < (before + body)[:, None])
         ids = np.full((len(tokens), width), self.pad_id, dtype=np.int64)
         ids[:, :before] = self.prefix
-        ids[inside] = tokens.cut(self.max_length - before - after).values
+        ids[inside] = tokens.cut(longest - before - after).values
         row = np.arange(len(tokens))[:, None]
         ids[row, (before + body)[:, None] + np.arange(after)] = self.suffix
         return torch.from_numpy(ids), torch.from_numpy((column < lengths[:, None]).astype(np.int64))
@@ -115,13 +138,14 @@ class SentenceEncoder(nn.Module):
         return digest.hexdigest()
 
 
-def load_encoder(folder: Path, settings: Encoder, cosine: bool) -> SentenceEncoder:
+def load_encoder(folder: Path, settings: Encoder, cosine: bool, pooling: Pooling = "mean") -> SentenceEncoder:
     """Load an encoder from a local folder, in fp32, in evaluation mode, on the CPU.
 
     Args:
         folder: a Hugging Face or sentence-transformers folder.
         settings: pooling and length; `settings.model` is what error messages name.
         cosine: normalise even if the folder doesn't say so.
+        pooling: where neither the settings nor the folder say one.
 
     Raises:
         ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
@@ -140,15 +164,12 @@ def load_encoder(folder: Path, settings: Encoder, cosine: bool) -> SentenceEncod
             f"{where}: a {config.model_type} model is no encoder; use BERT, RoBERTa, MPNet, ModernBERT, ..."
         )
     layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling)
-    pooling = layout.pooling or "mean"
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions:
-        # RoBERTa and its kin count positions from pad_token_id + 1.
-        room = positions - (config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0)
-        if settings.max_length > room:
-            raise ValueError(
-                f"encoder.max_length = {settings.max_length}: {settings.model} has {room} positions; use at most that"
-            )
+    pooling = layout.pooling or pooling
+    room = position_room(config)
+    if room and settings.max_length > room:
+        raise ValueError(
+            f"encoder.max_length = {settings.max_length}: {settings.model} has {room} positions; use at most that"
+        )
     try:
         backbone, found = AutoModel.from_pretrained(
             folder,
@@ -181,6 +202,17 @@ _OFFSET_POSITIONS = {
     "data2vec-text",
     "xlm-roberta-xl",
 }
+
+
+def position_room(config: Any) -> int | None:
+    """Tokens, special ones included, that an encoder of this configuration has positions for; None: no limit."""
+    positions = getattr(config, "max_position_embeddings", None)
+    return positions - _first_position(config) if positions else None
+
+
+def _first_position(config: Any) -> int:
+    """The position of the first token: RoBERTa and its kin count from pad_token_id + 1."""
+    return config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
 
 
 def load_tokenizer(folder: Path, name: str) -> Any:

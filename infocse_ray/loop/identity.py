@@ -5,18 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from infocse_ray.positives.strategy import Strategy
 from infocse_ray.retrieval.validation import On
-from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.settings import Settings, StrategyName, fingerprint
+from infocse_ray.train.loop import Budget
 
 _HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
 """Training settings that say how to compute, not what: they don't name another result."""
+
+_OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"}
+"""Training settings that a train stage's strategy and budget stand for."""
+
+_STRATEGIES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
+
+
+def initialization_of(settings: Settings) -> StrategyName:
+    """What the encoder is trained with before the first annotation."""
+    if settings.loop.initialization is not None:
+        return settings.loop.initialization
+    return "conpono" if settings.train.strategy == "idc" else "none"
 
 
 def run_identity(settings: Settings, source: str, encoder: str, tokenizer: str) -> str:
     """Of a whole run; `source` and `encoder` are the fingerprints of what the paths in the settings lead to."""
     content = settings.model_dump(mode="json", exclude={"name", "storage"})
     del content["corpus"]["source"], content["encoder"]["model"]
-    content["train"] = _training(settings)
+    content["train"] = _training(settings, _HOW_NOT_WHAT)
+    used = {settings.train.strategy, initialization_of(settings)}
+    for name in _STRATEGIES:  # a method that the run doesn't use can't change it
+        if name not in used:
+            del content[name]
     content["annotate"] = {"k": settings.annotate.k}
     return fingerprint("run", source, encoder, content, tokenizer)
 
@@ -26,14 +44,23 @@ def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequ
     return fingerprint("annotate", store, encoder, list(splits), settings.annotate.k, settings.encoder.precision)
 
 
-def train_identity(settings: Settings, annotations: str, encoder: str, on: On, t: int) -> str:
+def examples_identity(source: str, splits: Sequence[str], strategy: Strategy) -> str:
+    """Of the count of a strategy's examples in documents of this fingerprint."""
+    return fingerprint("examples", source, list(splits), strategy.identity(), strategy.longest)
+
+
+def train_identity(
+    settings: Settings, strategy: Strategy, examples: str, encoder: str, on: On, t: int, budget: Budget
+) -> str:
     """Of the train stage of iteration t."""
     validation = settings.validate.model_dump(mode="json")  # pyright: ignore
     return fingerprint(
         "train",
-        annotations,
+        examples,
         encoder,
-        _training(settings),
+        strategy.identity(),
+        _training(settings, _HOW_NOT_WHAT | _OF_STRATEGY),
+        budget,
         validation,
         on,
         settings.seed,
@@ -42,5 +69,5 @@ def train_identity(settings: Settings, annotations: str, encoder: str, on: On, t
     )
 
 
-def _training(settings: Settings) -> dict[str, Any]:
-    return settings.train.model_dump(mode="json", exclude=_HOW_NOT_WHAT)
+def _training(settings: Settings, without: set[str]) -> dict[str, Any]:
+    return settings.train.model_dump(mode="json", exclude=without)

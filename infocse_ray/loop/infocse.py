@@ -1,14 +1,13 @@
 """The outer loop (Alg. 1): annotate with the encoder there is, train on the pairs, validate, repeat.
 
-1. f is the starting encoder, iteration 0.
+1. f is the starting encoder, trained with another strategy first (`loop.initialization`): iteration 0.
 2. Iteration t annotates every document with f (Eq. 4) and trains f on the pairs (Eq. 5).
 3. The loop ends when an iteration's validation score doesn't grow; the best encoder comes back.
-Every step is a stage: killed anywhere, the same command goes on from there.
+A strategy that needs no annotation trains once. Every step is a stage: killed anywhere, the same command goes on.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import platform
 import tempfile
@@ -16,30 +15,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray import __version__
-from infocse_ray.annotate.annotations import Annotations, annotate
 from infocse_ray.cluster import connect, placement
 from infocse_ray.corpus.prepare import prepare, show_rejected
-from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
-from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_json
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.card import model_card
+from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.evaluate import evaluate
-from infocse_ray.loop.identity import annotate_identity, run_identity, train_identity
+from infocse_ray.loop.identity import initialization_of, run_identity
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.positives.document import mix
+from infocse_ray.loop.rounds import Rounds, round_report
+from infocse_ray.positives.registry import pooling_of, strategy_of
+from infocse_ray.positives.strategy import Strategy
 from infocse_ray.progress import say
-from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
-from infocse_ray.train.loop import Training
-from infocse_ray.train.trainer import train
+from infocse_ray.train.loop import Budget
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
-_FEW_DOCUMENTS = 100
 
 
 class Inputs(NamedTuple):
@@ -50,6 +47,10 @@ class Inputs(NamedTuple):
     tokenizer: str
     fingerprint: str
     """Of the encoder."""
+    first: Strategy | None
+    """What the encoder is initialised with."""
+    strategy: Strategy | None
+    """What it is trained with."""
 
 
 def check(settings: Settings) -> Inputs:
@@ -63,8 +64,17 @@ def check(settings: Settings) -> Inputs:
         resolve_encoder(settings.encoder.model),
         settings.encoder,
         cosine=settings.train.similarity == "cosine",
+        pooling=pooling_of(settings.train.strategy),
     )
-    return Inputs(source, encoder, tokenizer_json(encoder.tokenizer), encoder.fingerprint())
+    lexicon = Lexicon.of(encoder)
+    return Inputs(
+        source,
+        encoder,
+        tokenizer_json(encoder.tokenizer),
+        encoder.fingerprint(),
+        strategy_of(initialization_of(settings), settings, lexicon),
+        strategy_of(settings.train.strategy, settings, lexicon),
+    )
 
 
 def pretrain(settings: Settings) -> dict[str, Any]:
@@ -72,7 +82,8 @@ def pretrain(settings: Settings) -> dict[str, Any]:
 
     Returns:
         The content of `metrics.json`: per iteration the validation and test metrics, counts and seconds per
-        stage; `best_iteration`; the settings and versions.
+        stage (iteration 0 is the encoder as it starts or as it is initialised); `best_iteration`; the settings and
+        versions.
 
     Raises:
         ValueError: a setting doesn't fit the corpus, the encoder or the cluster; nothing was trained.
@@ -110,50 +121,37 @@ def pretrain(settings: Settings) -> dict[str, Any]:
         lambda stage: {"max_length": EncoderFolder.save(inputs.encoder, stage.folder / "model").max_length},
     )
     manifest.add("iteration_0/encoder", start)
+    rounds = Rounds(root, run, settings, store, splits, on, where)
     encoders = [EncoderFolder(start.folder / "model", inputs.fingerprint, settings.encoder.max_length)]
-    metric = settings.validate.metric
     iterations: list[dict[str, Any]] = [{"iteration": 0}]
-    best, best_score = 0, 0.0
-    for t in range(1, settings.loop.max_iterations + 1):
+    metric = settings.validate.metric
+    loop, most = settings.loop, settings.train
+    if inputs.first is not None:
+        say(f"iteration 0: {initialization_of(settings)}")
+        budget = Budget(loop.initialization_steps or most.max_steps, loop.initialization_tokens or most.max_tokens)
+        stages, encoders[0] = _round(rounds, manifest, inputs.first, encoders[0], budget, 0)
+        iterations[0] = round_report(0, stages)
+    best = 0
+    for t in range(1, _rounds(settings, inputs.strategy) + 1):
+        assert inputs.strategy is not None
         say(f"iteration {t}")
-        folder = run / f"iteration_{t}"
-        annotated = _annotate(root, folder / "annotations", settings, store, splits, encoders[-1], where["annotate"], t)
-        manifest.add(f"iteration_{t}/annotations", annotated)
-        annotations = Annotations.of(annotated)
-        counts = annotations.summary
-        say(
-            f"  annotated: {counts['documents']:,} documents, {counts['clusters']:,} clusters, "
-            f"{counts['pairs']:,} pairs "
-            f"({annotated.seconds:.0f} s)"
-        )
-        trained = _train(root, folder / "train", settings, store, annotations, encoders[-1], where["train"], on, t)
-        manifest.add(f"iteration_{t}/train", trained)
-        summary = trained.summary or {}
-        history = {entry["step"]: entry for entry in summary["history"]}
-        if t == 1:
-            iterations[0]["validation"] = history[0]
-            best_score = history[0][metric]
-        model = trained.folder / "models" / f"step-{summary['best_step']:08d}"
-        encoders.append(EncoderFolder(model, fingerprint("encoder", trained.fingerprint), settings.encoder.max_length))
-        iterations.append(
-            {
-                "iteration": t,
-                "validation": history[summary["best_step"]],
-                "annotations": {k: v for k, v in counts.items() if k != "pairs_by_lane"},
-                "train": {k: v for k, v in summary.items() if k != "history"},
-                "history": summary["history"],
-                "seconds": {"annotate": annotated.seconds, "train": trained.seconds},
-            }
-        )
-        grew = summary["best"] > best_score
-        say(
-            f"  trained: {summary['steps']:,} steps, best {metric} {summary['best']:.4f} at step "
-            f"{summary['best_step']:,} ({trained.seconds:.0f} s); "
-            f"{'better than' if grew else 'no growth over'} {best_score:.4f}"
-        )
-        if not grew:
+        budget = Budget(most.max_steps, most.max_tokens)
+        stages, encoder = _round(rounds, manifest, inputs.strategy, encoders[-1], budget, t)
+        encoders.append(encoder)
+        iterations.append(round_report(t, stages))
+        iterations[0].setdefault("validation", iterations[t]["history"][0])
+        before, now = iterations[best]["validation"][metric], iterations[t]["validation"][metric]
+        say(f"  {metric}: {now:.4f}, {'better than' if now > before else 'no growth over'} {before:.4f}")
+        if now > before:
+            best = t
+        elif loop.early_stop:
             break
-        best, best_score = t, summary["best"]
+    if "validation" not in iterations[0]:  # nothing was trained
+        [validated] = evaluate(
+            root, run / "valid", store, encoders, "valid", on, settings.encoder.precision, where["train"]
+        )
+        manifest.add("iteration_0/valid", validated)
+        iterations[0]["validation"] = (validated.summary or {})["metrics"]
     if store.summary["labelled"]["test"]:
         tested = evaluate(
             root,
@@ -189,94 +187,37 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     return metrics
 
 
-def validation_of(settings: Settings, store: TokenStore) -> On:
-    """What validation documents must find.
-
-    Raises:
-        ValueError: counterparts are asked for and no validation document has one.
-    """
-    asked = settings.validate.on
-    labelled = store.summary["labelled"]["valid"]
-    if asked == "counterpart" and not labelled:
-        raise ValueError(
-            "validate.on = counterpart: no validation document has a counterpart; name the column with "
-            "corpus.counterpart, raise corpus.valid_fraction, or set validate.on to halves"
-        )
-    return asked if asked != "auto" else "counterpart" if labelled else "halves"
+def _rounds(settings: Settings, strategy: Strategy | None) -> int:
+    """How often to train: what annotates nothing has nothing to repeat."""
+    if strategy is None:
+        return 0
+    return settings.loop.max_iterations if strategy.annotated else 1
 
 
-def training_splits(settings: Settings, on: On) -> list[str]:
-    """The splits whose sentences are trained on; documents that validate without labels must stay unseen."""
-    if settings.corpus.unlabelled == "train":
-        return ["train"]
-    return [split for split in SPLITS if on == "counterpart" or split != "valid"]
+def _round(
+    rounds: Rounds, manifest: Manifest, strategy: Strategy, encoder: EncoderFolder, budget: Budget, t: int
+) -> tuple[dict[str, Stage], EncoderFolder]:
+    """One round's finished stages and the encoder that comes out of it."""
+    stages: dict[str, Stage] = {}
 
+    def done(name: str, stage: Stage) -> Stage:
+        stages[name] = stage
+        manifest.add(f"iteration_{t}/{name}", stage)
+        return stage
 
-def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On, workers: int) -> None:
-    """Refuse, before any GPU time is spent, what the corpus is too small for; warn of a noisy validation.
-
-    Raises:
-        ValueError: fewer training documents than pairs in a batch, fewer lanes than workers, no validation.
-    """
-    training = store.documents(splits)
-    if settings.train.batch_size > training:
-        raise ValueError(
-            f"train.batch_size = {settings.train.batch_size}: the corpus has {training} training documents and a batch "
-            f"takes one pair from each; set it to {training} or less"
-        )
-    if workers > store.summary["lanes"]:
-        raise ValueError(
-            f"train.num_workers = {workers}: corpus.lanes = {store.summary['lanes']} is the most; raise corpus.lanes"
-        )
-    held_out = store.summary["labelled" if on == "counterpart" else "documents"]["valid"]
-    if held_out < 2:
-        raise ValueError(
-            f"corpus.valid_fraction = {settings.corpus.valid_fraction}: {held_out} documents to validate on; raise it "
-            "or mark more documents valid in the split column"
-        )
-    if held_out < _FEW_DOCUMENTS:
-        say(f"warning: only {held_out} validation documents: recall is known to about {0.5 / held_out**0.5:.2f}")
-
-
-def _annotate(
-    root: Storage,
-    folder: Storage,
-    settings: Settings,
-    store: TokenStore,
-    splits: list[str],
-    encoder: EncoderFolder,
-    where: Any,
-    t: int,
-) -> Stage:
-    identity = annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits)
-    work = functools.partial(
-        annotate,
-        store=store,
-        splits=splits,
-        encoder=encoder,
-        k=settings.annotate.k,
-        precision=settings.encoder.precision,
-        placement=where,
-        title=f"iteration {t}: annotating",
+    source = rounds.documents
+    if strategy.annotated:
+        annotated = done("annotations", rounds.annotate(encoder, t))
+        source = rounds.shards(annotated.folder, annotated.fingerprint)
+    counted, examples = rounds.count(source, strategy, t)
+    done("examples", counted)
+    trained = done("train", rounds.train(examples, strategy, encoder, budget, t))
+    summary = trained.summary or {}
+    say(
+        f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, best at step {summary['best_step']:,} "
+        f"({trained.seconds:.0f} s)"
     )
-    return run_stage(root, folder, "annotate", identity, work)
-
-
-def _train(
-    root: Storage,
-    folder: Storage,
-    settings: Settings,
-    store: TokenStore,
-    annotations: Annotations,
-    encoder: EncoderFolder,
-    where: Any,
-    on: On,
-    t: int,
-) -> Stage:
-    identity = train_identity(settings, annotations.fingerprint, encoder.fingerprint, on, t)
-    training = Training(settings, store, annotations, encoder, mix(settings.seed, t), folder, on)
-    work = functools.partial(train, training=training, placement=where, title=f"iteration {t}: training")
-    return run_stage(root, folder, "train", identity, work)
+    return stages, rounds.trained_encoder(trained)
 
 
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:

@@ -1,4 +1,4 @@
-"""Deal the next batch while the current one trains: on a GPU, dealing thousands of pairs takes as long as a forward."""
+"""Deal the next batch while the current one trains: on a GPU, making thousands of views takes as long as a forward."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from infocse_ray.positives.stream import Pairs, PairStream
+from infocse_ray.positives.stream import Batch, ExampleStream
 
 
 class Ahead:
-    """A pair stream that is one batch ahead, in a thread of its own."""
+    """An example stream that is one batch ahead, in a thread of its own."""
 
-    def __init__(self, stream: PairStream) -> None:
+    def __init__(self, stream: ExampleStream) -> None:
         self._stream = stream
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pairs")
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="examples")
         self._next = self._pool.submit(stream.next_batch)
         self._state: dict[str, np.ndarray] | None = None
 
-    def next_batch(self, last: bool, keep_state: bool) -> Pairs:
-        """The next global batch's rows of this worker.
+    def next_batch(self) -> Batch:
+        """The next global batch's rows of this worker; `deal_next` must follow, or it was the last."""
+        return self._next.result()
+
+    def deal_next(self, keep_state: bool) -> None:
+        """Begin to deal the batch after the one that was taken last.
 
         Args:
-            last: none will be asked for after it.
-            keep_state: remember the stream's state after this batch, for `state`.
+            keep_state: remember the stream's state before it, for `state`.
         """
-        batch = self._next.result()
         self._state = self._stream.state() if keep_state else None
-        if not last:
-            self._next = self._pool.submit(self._stream.next_batch)
-        return batch
+        self._next = self._pool.submit(self._stream.next_batch)
 
     def state(self) -> dict[str, np.ndarray]:
         """The stream's state after the batch that was taken last.
@@ -38,7 +38,7 @@ class Ahead:
             RuntimeError: it was not kept.
         """
         if self._state is None:
-            raise RuntimeError("take the batch with keep_state=True before asking for the state after it")
+            raise RuntimeError("deal on with keep_state=True before asking for the state")
         return self._state
 
     def close(self) -> None:

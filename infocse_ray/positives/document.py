@@ -1,57 +1,38 @@
-"""The positive pairs of one document, counted and dealt out one by one without listing them.
+"""A document whose examples are dealt one by one, each once a pass, without listing them.
 
-1. Sentences sorted by cluster; a cluster of c sentences has c(c-1)/2 unordered pairs (Eq. 4), numbered in a row.
-2. A number is turned back into its pair by arithmetic.
-3. The i-th pair dealt is number (a*i + b) mod m, a coprime to m: a permutation of all m that needs no memory.
+The i-th example dealt is number (a*i + b) mod m, a coprime to m: a permutation of all m that needs no memory.
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.positives.strategy import Opened
 
 _WORD = (1 << 64) - 1
 
 
-class PairedDocument:
-    """A document whose in-cluster pairs are dealt out in a seeded order, each once."""
+class Dealt:
+    """An opened document and how many of its examples have been dealt."""
 
-    def __init__(
-        self, doc_id: str, key: int, sentences: Tokens, clusters: np.ndarray, seed: int, used: int = 0
-    ) -> None:
-        self.doc_id, self.key, self.sentences = doc_id, key, sentences
-        self._order = np.argsort(clusters, kind="stable")
-        sizes = np.bincount(clusters)
-        self._starts = offsets_of(sizes)
-        self._pairs_before = offsets_of(sizes * (sizes - 1) // 2)
-        self.pairs = int(self._pairs_before[-1])
+    def __init__(self, doc_id: str, key: int, opened: Opened, seed: int, used: int = 0) -> None:
+        self.doc_id, self.key, self.opened = doc_id, key, opened
+        self.examples = opened.examples
         self.used = used
-        if self.pairs:
-            self._step, self._shift = _affine(self.pairs, seed, key)
+        self._seed = seed
+        if self.examples:
+            self._step, self._shift = _affine(self.examples, seed, key)
 
     @property
     def left(self) -> int:
-        """Pairs not dealt yet."""
-        return self.pairs - self.used
+        """Examples not dealt yet."""
+        return self.examples - self.used
 
     def deal(self) -> tuple[int, int]:
-        """The next pair, as two sentence numbers of the document."""
-        number = (self._step * self.used + self._shift) % self.pairs
+        """The next example: its number, and a 64-bit seed of its own for whatever chance it needs."""
+        number = (self._step * self.used + self._shift) % self.examples
         self.used += 1
-        return self.pair(number)
-
-    def pair(self, number: int) -> tuple[int, int]:
-        """Pair `number`, 0 <= number < pairs."""
-        cluster = int(np.searchsorted(self._pairs_before, number, side="right")) - 1
-        rest = number - int(self._pairs_before[cluster])
-        # Within a cluster the pairs are (0,1), (0,2), (1,2), (0,3), ...: pair (i, j) is number j(j-1)/2 + i.
-        j = (1 + math.isqrt(1 + 8 * rest)) // 2
-        i = rest - j * (j - 1) // 2
-        start = int(self._starts[cluster])
-        return int(self._order[start + i]), int(self._order[start + j])
+        return number, mix(self._seed, self.key, number, 3)
 
 
 def mix(*numbers: int) -> int:

@@ -1,9 +1,9 @@
-"""A lane: one of the independent streams that a batch's pairs come from.
+"""A lane: one of the independent streams that a batch's examples come from.
 
 1. Its shards, their row groups and their documents are visited in a seeded order, once a pass.
-2. A pool of documents is open at a time; a draw takes pairs from different documents, the likelier the more
-   pairs a document has left.
-3. A document whose pairs are dealt out leaves, and the next one enters: a pass deals every pair once.
+2. A pool of documents is open at a time; a draw takes examples from different documents, the likelier the more
+   examples a document has left.
+3. A document whose examples are dealt out leaves, and the next one enters: a pass deals every example once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from infocse_ray.annotate.annotations import Annotations
-from infocse_ray.corpus.store import Documents, documents_of
-from infocse_ray.positives.document import PairedDocument, mix
+from infocse_ray.corpus.store import Documents
+from infocse_ray.positives.document import Dealt, mix
+from infocse_ray.positives.examples import Shards
+from infocse_ray.positives.strategy import Document, Strategy
 
 _POOL = 256
 _DRAWS_IN_POOL = 4
@@ -31,17 +32,17 @@ class Place(NamedTuple):
 
 
 class Lane:
-    """Deals out the pairs of one lane, pass after pass."""
+    """Deals out the examples of one lane, pass after pass."""
 
-    def __init__(self, annotations: Annotations, shards: Sequence[int], number: int, seed: int) -> None:
-        self._annotations, self._shards, self._number = annotations, list(shards), number
+    def __init__(self, source: Shards, strategy: Strategy, shards: Sequence[int], number: int, seed: int) -> None:
+        self._source, self._strategy, self._shards, self._number = source, strategy, list(shards), number
         self._seed = mix(seed, number)
         self._files: dict[int, pq.ParquetFile] = {}
         self._begin(0)
 
     def _begin(self, passes: int) -> None:
         self.passes, self.draws, self._visited = passes, 0, 0
-        self._pool: list[tuple[Place, PairedDocument]] = []
+        self._pool: list[tuple[Place, Dealt]] = []
         self._queue = self._documents()
 
     def _random(self, purpose: int, number: int) -> np.random.Generator:
@@ -50,12 +51,12 @@ class Lane:
         counter = np.array([0, number, 0, 0], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
-    def _documents(self, skip: int = 0) -> Iterator[tuple[Place, PairedDocument]]:
+    def _documents(self, skip: int = 0) -> Iterator[tuple[Place, Dealt]]:
         """The documents of the pass in its order, without the first `skip` of them."""
         visited = 0
         for shard in self._random(1, 0).permutation(self._shards).tolist():
             file = self._file(shard)
-            for group in self._random(2, shard).permutation(file.num_row_groups).tolist():
+            for group in self._random(2, shard).permutation(self._source.groups(file)).tolist():
                 rows = file.metadata.row_group(group).num_rows
                 if visited + rows <= skip:
                     visited += rows
@@ -69,30 +70,26 @@ class Lane:
 
     def _file(self, shard: int) -> pq.ParquetFile:
         if shard not in self._files:
-            self._files[shard] = self._annotations.shard(shard).parquet()
+            self._files[shard] = self._source.shard(shard).parquet()
         return self._files[shard]
 
     def _read(self, shard: int, group: int) -> Documents:
-        return documents_of(self._file(shard).read_row_group(group, columns=["doc_id", "key", "sentences", "cluster"]))
+        return self._source.read(self._file(shard), group)
 
-    def _document(self, documents: Documents, row: int, used: int = 0) -> PairedDocument:
+    def _document(self, documents: Documents, row: int, used: int = 0) -> Dealt:
         begin, end = documents.offsets[row], documents.offsets[row + 1]
-        assert documents.clusters is not None
-        return PairedDocument(
-            documents.doc_ids[row].as_py(),
-            int(documents.keys[row]),
-            # A copy: the pool must not keep whole row groups alive.
-            documents.sentences.take(np.arange(begin, end)),
-            documents.clusters[begin:end],
-            mix(self._seed, self.passes),
-            used,
-        )
+        doc_id, key = documents.doc_ids[row].as_py(), int(documents.keys[row])
+        # A copy: the pool must not keep whole row groups alive.
+        sentences = documents.sentences.take(np.arange(begin, end))
+        clusters = None if documents.clusters is None else documents.clusters[begin:end].copy()
+        opened = self._strategy.open(Document(doc_id, key, sentences, clusters))
+        return Dealt(doc_id, key, opened, mix(self._seed, self.passes), used)
 
-    def draw(self, count: int, batches: int, avoid: set[int]) -> list[tuple[PairedDocument, int, int]]:
-        """The lane's pairs for one batch, as (document, anchor's sentence, positive's sentence).
+    def draw(self, count: int, batches: int, avoid: set[int]) -> list[tuple[Dealt, int, int]]:
+        """The lane's examples for one batch, as (document, number of the example, its seed).
 
         Args:
-            count: pairs wanted, at most those the lane has left in this pass.
+            count: examples wanted, at most those the lane has left in this pass.
             batches: full ones that what is left of this pass makes.
             avoid: keys of documents not to use while others will do.
         """
@@ -101,26 +98,24 @@ class Lane:
         self._fill(max(_POOL, _DRAWS_IN_POOL * count))
         random = self._random(4, self.draws)
         self.draws += 1
-        drawn: list[tuple[PairedDocument, int, int]] = []
-        while len(drawn) < count:  # once, unless the pass ends with fewer documents than pairs wanted
+        drawn: list[tuple[Dealt, int, int]] = []
+        while len(drawn) < count:  # once, unless the pass ends with fewer documents than examples wanted
             if not self._pool:
                 raise RuntimeError(
-                    f"{self._annotations.folder}: lane {self._number} has fewer pairs than its summary says; files "
+                    f"{self._source.folder}: lane {self._number} has fewer examples than were counted; files "
                     "were changed: delete the folder and run again"
                 )
             remaining = np.array([d.left for _, d in self._pool])
             # Weighted sampling without replacement (Efraimidis and Spirakis 2006).
             score = np.log(random.random(len(remaining))) / remaining
-            # A document with as many pairs left as there are batches must be in each, or it would be twice in one.
+            # A document with as many examples left as there are batches must be in each, or it would be twice in one.
             must = remaining >= batches
             score[must] = remaining[must]
             score[[d.key in avoid for _, d in self._pool]] = -np.inf
             wanted = min(count - len(drawn), len(remaining))
             for place in np.sort(np.argsort(-score, kind="stable")[:wanted]):
                 document = self._pool[place][1]
-                pair = document.deal()
-                # Which of the two is the anchor is chance: the pair is unordered.
-                drawn.append((document, *(pair if random.random() < 0.5 else pair[::-1])))
+                drawn.append((document, *document.deal()))
             self._pool = [entry for entry in self._pool if entry[1].left]
             if len(drawn) < count:
                 self._fill(count)

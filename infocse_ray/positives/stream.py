@@ -1,7 +1,7 @@
-"""The pair stream: global batches of positive pairs, the same for any number of workers, exactly resumable.
+"""The example stream: global batches of examples, the same for any number of workers, exactly resumable.
 
 1. The corpus is cut into lanes that share no document; a worker owns every W-th lane.
-2. Every batch takes from each lane in proportion to the pairs it has left, so all lanes end their pass together.
+2. Every batch takes from each lane in proportion to the examples it has left, so all lanes end their pass together.
 3. What is left of a pass starts the batch that the next pass fills up: every batch is full.
 """
 
@@ -11,33 +11,41 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infocse_ray.annotate.annotations import Annotations
-from infocse_ray.corpus.tokens import Tokens, concatenate
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.positives.document import Dealt, mix
+from infocse_ray.positives.examples import Examples
 from infocse_ray.positives.lane import Lane
+from infocse_ray.positives.strategy import Strategy, generator
 
 
-class Pairs(NamedTuple):
-    """A worker's part of a global batch."""
+class Batch(NamedTuple):
+    """A worker's part of a global batch: examples, each of a few texts that stand together."""
 
     doc_ids: list[str]
-    """[n], the document of each pair."""
+    """[examples], the document of each."""
     keys: np.ndarray
-    """int64 [n], hashes of the ids: pairs of one document have one key."""
-    anchors: Tokens
-    """n sentences."""
-    positives: Tokens
-    """n sentences; row i belongs to row i of the anchors."""
+    """int64 [examples], hashes of the ids: examples of one document have one key."""
+    owner: np.ndarray
+    """int64 [texts], the example each text is of, from 0."""
+    labels: np.ndarray
+    """int64 [texts], which view each text is, numbered by the strategy."""
+    texts: Tokens
+    """The views, altered as the strategy has it."""
+    text_ids: np.ndarray
+    """int64 [texts], equal for texts that were equal before that."""
+    seeds: np.ndarray
+    """uint64 [texts], what chance in each text may come from."""
     counts: list[int]
-    """[workers], how many pairs each worker has of this global batch."""
+    """[workers], how many examples each worker has of this global batch."""
 
 
-class PairStream:
+class ExampleStream:
     """Deals out global batches; this object only the rows of one worker."""
 
     def __init__(
         self,
-        annotations: Annotations,
-        shards: int,
+        examples: Examples,
+        strategy: Strategy,
         batch_size: int,
         seed: int,
         rank: int = 0,
@@ -46,48 +54,45 @@ class PairStream:
         """Open the stream at its beginning.
 
         Args:
-            annotations: where the pairs are.
-            shards: of the annotations, a multiple of the number of lanes.
-            batch_size: pairs in a global batch.
+            examples: where they are, and how many each lane has.
+            strategy: makes them.
+            batch_size: examples in a global batch.
             seed: of the order of everything.
             rank: this worker, 0 <= rank < workers.
             workers: at most the number of lanes.
 
         Raises:
-            ValueError: more workers than lanes, or not a pair to train on.
+            ValueError: more workers than lanes, or not an example to train on.
         """
-        self._pairs = annotations.pairs_by_lane
-        lanes = len(self._pairs)
+        self._examples = examples.by_lane
+        lanes = len(self._examples)
         if workers > lanes:
             raise ValueError(
                 f"train.num_workers = {workers}: the corpus was prepared with corpus.lanes = {lanes}; ask for at most "
                 "as many workers or prepare it with more lanes"
             )
-        if not self._pairs.sum():
-            raise ValueError(
-                "corpus.source: no document has two sentences in one cluster; there is nothing to train on"
-            )
+        if not self._examples.sum():
+            raise ValueError(f"corpus.source: there is nothing to train on: {examples.none}")
+        self._strategy = strategy
         self.batch_size, self._rank, self._workers = batch_size, rank, workers
-        self._left = self._pairs.copy()
+        self._left = self._examples.copy()
         self.passes = 0
         self._lanes = {
-            lane: Lane(annotations, range(lane, shards, lanes), lane, seed) for lane in range(rank, lanes, workers)
+            lane: Lane(examples.source, strategy, range(lane, examples.source.shards, lanes), lane, seed)
+            for lane in range(rank, lanes, workers)
         }
 
-    def next_batch(self) -> Pairs:
+    def next_batch(self) -> Batch:
         """This worker's rows of the next global batch."""
-        owner = np.arange(len(self._pairs)) % self._workers
+        whose = np.arange(len(self._examples)) % self._workers
         counts = np.zeros(self._workers, dtype=np.int64)
-        doc_ids: list[str] = []
-        keys: list[int] = []
-        anchors: list[Tokens] = []
-        positives: list[Tokens] = []
+        drawn: list[tuple[Dealt, int, int]] = []
         missing = self.batch_size
         avoid: set[int] = set()
         while missing:
             if not self._left.any():
                 self.passes += 1
-                self._left = self._pairs.copy()
+                self._left = self._examples.copy()
                 for lane in self._lanes.values():
                     lane.next_pass()
             left = int(self._left.sum())
@@ -95,22 +100,37 @@ class PairStream:
             quota = apportion(self._left, taken)
             batches = left // self.batch_size
             for number, lane in self._lanes.items():
-                for document, anchor, positive in lane.draw(int(quota[number]), batches, avoid):
-                    doc_ids.append(document.doc_id)
-                    keys.append(document.key)
-                    anchors.append(document.sentences.take(np.array([anchor])))
-                    positives.append(document.sentences.take(np.array([positive])))
-            avoid = set(keys)
+                drawn += lane.draw(int(quota[number]), batches, avoid)
+            avoid = {document.key for document, _, _ in drawn}
             self._left -= quota
             missing -= taken
-            counts += np.bincount(owner, weights=quota, minlength=self._workers).astype(np.int64)
-        empty = Tokens(np.zeros(0, np.uint16), np.zeros(1, np.int64))
-        return Pairs(
-            doc_ids,
-            np.array(keys, dtype=np.int64),
-            concatenate(anchors or [empty]),
-            concatenate(positives or [empty]),
-            counts.tolist(),
+            counts += np.bincount(whose, weights=quota, minlength=self._workers).astype(np.int64)
+        return self._batch(drawn, counts.tolist())
+
+    def _batch(self, drawn: list[tuple[Dealt, int, int]], counts: list[int]) -> Batch:
+        rows: list[np.ndarray] = []
+        labels: list[int] = []
+        seeds: list[int] = []
+        sizes: list[int] = []
+        for document, number, seed in drawn:
+            views = document.opened.views(number, generator(seed))
+            sizes.append(len(views))
+            for place, view in enumerate(views):
+                rows.append(view.tokens)
+                labels.append(view.label)
+                seeds.append(mix(seed, place))
+        values = np.concatenate(rows) if rows else np.zeros(0, np.uint16)
+        texts = Tokens(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
+        label_of, seed_of = np.array(labels, dtype=np.int64), np.array(seeds, dtype=np.uint64)
+        return Batch(
+            doc_ids=[document.doc_id for document, _, _ in drawn],
+            keys=np.array([document.key for document, _, _ in drawn], dtype=np.int64),
+            owner=np.repeat(np.arange(len(sizes)), np.array(sizes, dtype=np.int64)),
+            labels=label_of,
+            texts=self._strategy.alter(texts, label_of, seed_of),
+            text_ids=texts.hashes(),
+            seeds=seed_of,
+            counts=counts,
         )
 
     def state(self) -> dict[str, np.ndarray]:

@@ -3,6 +3,8 @@
 1. Encode the batch chunk by chunk without keeping activations; remember the random state before each chunk.
 2. Compute the loss on all vectors, and its gradient with respect to each vector.
 3. Encode each chunk again from its random state and send its vectors' gradients back through the encoder.
+
+A loss on token vectors (guessing masked tokens) is a sum over texts: it is added chunk by chunk, in step 3.
 """
 
 from __future__ import annotations
@@ -15,27 +17,15 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.collective import largest
-from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.encoder.embed import length_buckets
-from infocse_ray.encoder.model import SentenceEncoder
 
 
 class Chunk(NamedTuple):
-    """Some of a batch's sentences, padded to one length."""
+    """Some of a batch's texts, padded to one length."""
 
     rows: torch.Tensor
-    """int64 [b], which sentences of the batch."""
-    input_ids: torch.Tensor
-    attention_mask: torch.Tensor
-
-
-def chunks_of(encoder: SentenceEncoder, tokens: Tokens, chunk_tokens: int) -> list[Chunk]:
-    """Cut sentences, sorted by length, into chunks of at most `chunk_tokens` tokens with padding."""
-    device = encoder.device
-    return [
-        Chunk(torch.from_numpy(rows).to(device), *(t.to(device) for t in encoder.pad(tokens.take(rows))))
-        for rows in length_buckets(encoder.lengths(tokens), chunk_tokens)
-    ]
+    """int64 [b], which texts of the batch."""
+    inputs: dict[str, torch.Tensor]
+    """What the model is called with; `input_ids` int64 [b, length] among it."""
 
 
 def backward(
@@ -45,17 +35,19 @@ def backward(
     loss_of: Callable[[torch.Tensor], torch.Tensor],
     autocast: Callable[[], Any] = contextlib.nullcontext,
     kept_tokens: int = 0,
+    loss_of_tokens: Callable[[torch.Tensor, Chunk], torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Add the gradients of `loss_of(vectors)` to the model's parameters.
+    """Add the gradients of `loss_of(vectors)` to the model's parameters, and to those that the loss itself has.
 
     Args:
-        model: maps `input_ids`, `attention_mask` to vectors [b, d]; may be wrapped in DDP, whose all-reduce then
-            happens once, in the last chunk's backward.
-        chunks: of a batch of `count` sentences; every sentence is in one.
-        count: sentences.
+        model: maps a chunk's inputs to vectors [b, d] and, where there are tokens to guess, their states [m, d]; may
+            be wrapped in DDP, whose all-reduce then happens once, in the last chunk's backward.
+        chunks: of a batch of `count` texts; every text is in one.
+        count: texts.
         loss_of: the loss on vectors [count, d], differentiable; may talk to other workers.
         autocast: makes the context that the encoder's forward runs in, in both passes.
         kept_tokens: a batch of at most so many tokens, padding included, is encoded once, activations kept.
+        loss_of_tokens: a loss on the states of a chunk's tokens to guess, to be added; talks to nobody.
 
     Returns:
         The loss and the vectors, detached.
@@ -63,46 +55,60 @@ def backward(
     device = next(model.parameters()).device
     chunks = chunks or [_no_rows(device)]
     inverse = _inverse(torch.cat([chunk.rows for chunk in chunks]))
-    many = len(chunks) > 1 and sum(chunk.input_ids.numel() for chunk in chunks) > kept_tokens
+    many = len(chunks) > 1 and sum(chunk.inputs["input_ids"].numel() for chunk in chunks) > kept_tokens
+
+    def with_guesses(loss: torch.Tensor, states: torch.Tensor, chunk: Chunk) -> torch.Tensor:
+        if loss_of_tokens is None or not len(states):
+            return loss
+        with autocast():
+            return loss + loss_of_tokens(states, chunk)
+
     # Workers must agree, for DDP's forward may exchange something: here before the loss does, below after it.
     if not largest(int(many), device):
         with autocast():
-            out = torch.cat([_encode(model, chunk) for chunk in chunks])
-        vectors = out[inverse]
+            encoded = [_encode(model, chunk) for chunk in chunks]
+        vectors = torch.cat([out for out, _ in encoded])[inverse]
         loss = loss_of(vectors)
+        for (_, states), chunk in zip(encoded, chunks, strict=True):
+            loss = with_guesses(loss, states, chunk)
         loss.backward()
         return loss.detach(), vectors.detach()
     plain = model.module if isinstance(model, DistributedDataParallel) else model
-    states, parts = [], []
+    states_before, parts = [], []
     with torch.no_grad(), autocast():
         for chunk in chunks:
-            states.append(_RandomState(chunk.input_ids.device))
-            parts.append(_encode(plain, chunk))
+            states_before.append(_RandomState(device))
+            parts.append(_encode(plain, chunk)[0])
     vectors = torch.cat(parts)[inverse].requires_grad_()
     loss = loss_of(vectors)
     loss.backward()
     gradient = vectors.grad
     assert gradient is not None
-    after = _RandomState(vectors.device)
-    for i, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
+    loss = loss.detach()
+    after = _RandomState(device)
+    for i, (chunk, state) in enumerate(zip(chunks, states_before, strict=True)):
         wait = isinstance(model, DistributedDataParallel) and i < len(chunks) - 1
         with model.no_sync() if wait else contextlib.nullcontext():  # pyright: ignore[reportCallIssue]
             state.restore()
             with autocast():
-                out = _encode(model, chunk)
-            out.backward(gradient[chunk.rows])
+                out, states = _encode(model, chunk)
+            extra = with_guesses(loss.new_zeros(()), states, chunk)
+            loss = loss + extra.detach()
+            # Its gradient is that of the loss and that of the guesses.
+            ((out * gradient[chunk.rows]).sum() + extra).backward()
     after.restore()
-    return loss.detach(), vectors.detach()
+    return loss, vectors.detach()
 
 
 def _no_rows(device: torch.device) -> Chunk:
     """What a worker without a row of the batch encodes, to take part in every exchange."""
     ids = torch.zeros(1, 4, dtype=torch.int64, device=device)
-    return Chunk(ids[0, :0], ids, torch.ones_like(ids))
+    return Chunk(ids[0, :0], {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
 
 
-def _encode(model: torch.nn.Module, chunk: Chunk) -> torch.Tensor:
-    return model(chunk.input_ids, chunk.attention_mask)[: len(chunk.rows)]
+def _encode(model: torch.nn.Module, chunk: Chunk) -> tuple[torch.Tensor, torch.Tensor]:
+    vectors, states = model(**chunk.inputs)
+    return vectors[: len(chunk.rows)], states
 
 
 def _inverse(permutation: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A training checkpoint: weights, optimiser, position in the pair stream, early stopping; data, never pickles.
+"""A training checkpoint: weights, optimiser, position in the stream, early stopping; data, never pickles.
 
 Worker 0 writes what all workers share; every worker writes the state of its own lanes.
 """
@@ -13,33 +13,32 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.positives.stream import PairStream
+from infocse_ray.positives.stream import ExampleStream
+from infocse_ray.train.trainee import Trainee
 
 
 def save_checkpoint(
     folder: Path,
     rank: int,
-    encoder: SentenceEncoder,
-    optimizer: torch.optim.Optimizer,
+    trainee: Trainee,
     stream_state: dict[str, np.ndarray],
     progress: dict[str, Any],
 ) -> None:
     """Write this worker's files of a checkpoint into `folder`."""
     np.savez(folder / f"lanes-{rank:05d}.npz", allow_pickle=False, **stream_state)  # pyright: ignore
     if rank == 0:
-        weights = {name: tensor.detach().cpu().clone() for name, tensor in encoder.backbone.state_dict().items()}
-        save_file(weights, folder / "encoder.safetensors")
-        torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+        for module, name in ((trainee.encoder.backbone, "encoder"), (trainee.head, "head")):
+            weights = {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+            save_file(weights, folder / f"{name}.safetensors")
+        torch.save(trainee.optimizer.state_dict(), folder / "optimizer.pt")
         (folder / "progress.json").write_text(json.dumps(progress))
 
 
-def load_checkpoint(
-    folder: Path, encoder: SentenceEncoder, optimizer: torch.optim.Optimizer, stream: PairStream
-) -> dict[str, Any]:
+def load_checkpoint(folder: Path, trainee: Trainee, stream: ExampleStream) -> dict[str, Any]:
     """Restore everything from a checkpoint that any number of workers wrote; returns `progress`."""
-    encoder.backbone.load_state_dict(load_file(folder / "encoder.safetensors"))
-    optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
+    trainee.encoder.backbone.load_state_dict(load_file(folder / "encoder.safetensors"))
+    trainee.head.load_state_dict(load_file(folder / "head.safetensors"))
+    trainee.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
     state: dict[str, np.ndarray] = {}
     for file in sorted(folder.glob("lanes-*.npz")):
         with np.load(file, allow_pickle=False) as part:

@@ -1,74 +1,63 @@
-"""The contrastive loss of Eq. 1 over the negatives of every worker.
+"""The contrastive losses over the columns of every worker: Eq. 1's form, and every other strategy's.
 
-1. Rows are this worker's anchors, columns the sentences of the whole global batch: positives and anchors.
-2. A column is no negative if it is the anchor, of its document, or has the text of the anchor or its positive.
-3. The loss is the cross entropy of the own positive among what is left (Eq. 1 sums over all n != a).
+1. Rows are this worker's, columns those of the whole global batch.
+2. A column is no negative if it has the text of the row or of its positive, or is of its document where that is asked.
+3. The loss is the cross entropy of the own positive among what is left, or a margin to each of it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from infocse_ray.collective import gather, gather_rows, rank, workers
+from infocse_ray.collective import gather, gather_rows, rank, row_counts, total, workers
+from infocse_ray.positives.contrast import Contrast
 
 _BLOCK_ELEMENTS = 2**24
 
 
-class Ids(NamedTuple):
-    """What the masks compare: never embeddings, which differ under dropout."""
-
-    document: torch.Tensor
-    """int64 [n], equal for pairs of one document."""
-    anchor: torch.Tensor
-    """int64 [n], equal for equal texts."""
-    positive: torch.Tensor
-    """int64 [n]."""
-
-
-def contrastive_loss(
-    anchors: torch.Tensor, positives: torch.Tensor, ids: Ids, temperature: float, counts: list[int]
-) -> torch.Tensor:
+def contrastive_loss(contrast: Contrast) -> torch.Tensor:
     """This worker's part of the loss of the global batch.
 
     Args:
-        anchors: [n, d] vectors of this worker's anchors, with gradient.
-        positives: [n, d] vectors of their positives.
-        ids: of these n pairs.
-        temperature: similarities are divided by it.
-        counts: pairs of every worker; counts[rank] = n.
+        contrast: of this worker's part of the batch; every worker must call, with or without rows.
 
     Returns:
-        A scalar. Averaged over workers (as DDP averages gradients) it is the mean of Eq. 1's negative logarithm
-        over the whole batch. With equal counts it is the mean over the local rows.
+        A scalar. Averaged over workers (as DDP averages gradients) it is the mean over all rows of the batch: for
+        `Idc`, of Eq. 1's negative logarithm.
     """
-    total = sum(counts)
-    columns = torch.cat([gather(positives, counts), gather(anchors, counts)])
-    document, anchor, positive = (gather_rows(column, counts) for column in ids)
-    start = sum(counts[: rank()])
-    own = torch.arange(start, start + len(anchors), device=anchors.device)
-    column_documents = torch.cat([document, document])
-    column_texts = torch.cat([positive, anchor])
+    rows, local = contrast.rows, contrast.columns
+    counts = row_counts(local.texts)
+    columns = gather(local.vectors, counts)
+    documents, texts = gather_rows(local.documents, counts), gather_rows(local.texts, counts)
+    all_rows = int(total(torch.tensor(len(rows.texts), device=columns.device)))
+    own = contrast.positive + sum(counts[: rank()])
+    positive_texts = local.texts[contrast.positive]
 
     def block(first: int, last: int) -> torch.Tensor:
-        scores = anchors[first:last] @ columns.mT / temperature
-        masked = ids.document[first:last, None] == column_documents
-        masked |= ids.positive[first:last, None] == column_texts
-        masked |= ids.anchor[first:last, None] == column_texts
-        masked[torch.arange(last - first, device=own.device), own[first:last]] = False
+        scores = rows.vectors[first:last] @ columns.mT / contrast.temperature
+        masked = rows.texts[first:last, None] == texts
+        masked |= positive_texts[first:last, None] == texts
+        if not contrast.same_document:
+            masked |= rows.documents[first:last, None] == documents
+        place = torch.arange(last - first, device=own.device)
+        if contrast.form == "margin":
+            masked[place, own[first:last]] = True
+            behind = (contrast.margin + scores - scores[place, own[first:last], None]).clamp_min(0.0)
+            return (behind.masked_fill(masked, 0.0).sum(1) / (~masked).sum(1).clamp_min(1)).sum()
+        masked[place, own[first:last]] = False
         scores = scores.masked_fill(masked, -torch.inf)
         return torch.nn.functional.cross_entropy(scores, own[first:last], reduction="sum")
 
+    count = len(rows.texts)
     step = max(1, _BLOCK_ELEMENTS // max(1, len(columns)))
-    loss = anchors.new_zeros(())
-    for first in range(0, len(anchors), step):
-        last = min(first + step, len(anchors))
-        if step >= len(anchors):
+    loss = rows.vectors.new_zeros(())
+    for first in range(0, count, step):
+        last = min(first + step, count)
+        if step >= count:
             loss = loss + block(first, last)
         else:  # recomputed in backward: the score matrix is never there as a whole
             loss = loss + checkpoint(block, first, last, use_reentrant=False)
-    if not len(anchors):  # the collectives above have a backward that the other workers wait for
-        loss = loss + 0.0 * columns.sum()
-    return loss * (workers() / total)
+    if not count:  # the collectives above have a backward that the other workers wait for
+        loss = loss + 0.0 * columns.sum() + 0.0 * rows.vectors.sum()
+    return loss * (workers() / all_rows)

@@ -67,18 +67,19 @@ def run_workers(
 
 
 def train(stage: Stage, training: Training, placement: Placement, title: str) -> dict[str, Any]:
-    """Train on annotated pairs until validation stops growing.
+    """Train on a strategy's examples until validation stops growing.
 
     Returns:
-        The stage's summary: `best_step` (whose encoder is in `models/step-...`), `best` score, `steps`,
-        `history`, one entry a validation, and `resumed_at`, the steps that training went on from after a crash.
+        The stage's summary: `best_step` (whose encoder is in `models/step-...`), `best` score, `steps`, `tokens`
+        encoded, `history`, one entry a validation, and `resumed_at`, the steps that training went on from after a
+        crash.
 
     Raises:
         TrainingStopped: the loss became non-finite, or workers failed too often.
     """
     result = stage.folder / "result.json"
     if not result.exists():
-        with Board(title, unit="steps", total=training.settings.train.max_steps) as board:
+        with Board(title, unit="steps", total=training.budget.steps) as board:
             run_workers(
                 train_worker,
                 training._replace(board=board.handle),
@@ -93,6 +94,7 @@ def train(stage: Stage, training: Training, placement: Placement, title: str) ->
         raise TrainingStopped(found["error"])
     return {
         "steps": found["step"],
+        "tokens": found["tokens"],
         "best": found["stopping"]["best"],
         "best_step": found["stopping"]["best_step"],
         "history": found["history"],

@@ -1,0 +1,66 @@
+"""What making training views needs to know of an encoder, without the encoder: small, and sent to every worker."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from infocse_ray.encoder.model import SentenceEncoder, position_room
+
+
+class Lexicon(NamedTuple):
+    """An encoder's vocabulary and shape."""
+
+    sentence_tokens: int
+    """Tokens a sentence is cut to, without special tokens."""
+    longest: int
+    """Tokens the longest text can have, without special tokens: what the encoder has positions for."""
+    dimension: int
+    """d, the length of a sentence vector."""
+    embedding: int
+    """Length of a word embedding, and of what the embedding layer puts out."""
+    kind: str
+    """Of the backbone, such as bert."""
+    can_cut: bool
+    """Whether it has an embedding layer whose output can be cut off."""
+    can_drop: bool
+    """Whether it has dropout layers."""
+    vocabulary: int
+    """Number of token ids."""
+    special: tuple[int, ...]
+    """Ids of special tokens."""
+    mask: int | None
+    """Id of the mask token; None where there is none."""
+    characters: np.ndarray
+    """int16 [vocabulary]: characters of each token as text, the space before a word included."""
+
+    @classmethod
+    def of(cls, encoder: SentenceEncoder) -> Lexicon:
+        """The lexicon of an encoder."""
+        tokenizer = encoder.tokenizer
+        extra = len(encoder.prefix) + len(encoder.suffix)
+        return cls(
+            sentence_tokens=encoder.max_length - extra,
+            longest=(position_room(encoder.backbone.config) or 2**15) - extra,
+            dimension=encoder.dimension,
+            embedding=encoder.backbone.get_input_embeddings().weight.shape[1],
+            kind=encoder.backbone.config.model_type,
+            can_cut=hasattr(encoder.backbone, "embeddings"),
+            can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
+            vocabulary=len(tokenizer),
+            special=tuple(sorted(tokenizer.all_special_ids)),
+            mask=tokenizer.mask_token_id,
+            characters=_characters(tokenizer),
+        )
+
+
+def _characters(tokenizer: Any) -> np.ndarray:
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    pieces = any(token and token.startswith("##") for token in tokens)
+    if pieces:  # word pieces: a token begins a word unless it is marked
+        lengths = [len(t) - 2 if t and t.startswith("##") else len(t or "") + 1 for t in tokens]
+    else:  # others mark the space itself, as a letter of the token
+        lengths = [len(t or "") for t in tokens]
+    return np.minimum(lengths, np.iinfo(np.int16).max).astype(np.int16)

@@ -1,0 +1,60 @@
+"""What a run asks of its corpus, settled before anything is trained."""
+
+from __future__ import annotations
+
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.progress import say
+from infocse_ray.retrieval.validation import On
+from infocse_ray.settings import Settings
+
+_FEW_DOCUMENTS = 100
+
+
+def validation_of(settings: Settings, store: TokenStore) -> On:
+    """What validation documents must find.
+
+    Raises:
+        ValueError: counterparts are asked for and no validation document has one.
+    """
+    asked = settings.validate.on
+    labelled = store.summary["labelled"]["valid"]
+    if asked == "counterpart" and not labelled:
+        raise ValueError(
+            "validate.on = counterpart: no validation document has a counterpart; name the column with "
+            "corpus.counterpart, raise corpus.valid_fraction, or set validate.on to halves"
+        )
+    return asked if asked != "auto" else "counterpart" if labelled else "halves"
+
+
+def training_splits(settings: Settings, on: On) -> list[str]:
+    """The splits whose sentences are trained on; documents that validate without labels must stay unseen."""
+    if settings.corpus.unlabelled == "train":
+        return ["train"]
+    return [split for split in SPLITS if on == "counterpart" or split != "valid"]
+
+
+def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On, workers: int) -> None:
+    """Refuse, before any GPU time is spent, what the corpus is too small for; warn of a noisy validation.
+
+    Raises:
+        ValueError: fewer training documents than pairs in a batch, fewer lanes than workers, no validation.
+    """
+    training = store.documents(splits)
+    if settings.train.batch_size > training:
+        raise ValueError(
+            f"train.batch_size = {settings.train.batch_size}: the corpus has {training} training documents and a batch "
+            f"takes one pair from each; set it to {training} or less"
+        )
+    if workers > store.summary["lanes"]:
+        raise ValueError(
+            f"train.num_workers = {workers}: corpus.lanes = {store.summary['lanes']} is the most; raise corpus.lanes"
+        )
+    held_out = store.summary["labelled" if on == "counterpart" else "documents"]["valid"]
+    if held_out < 2:
+        raise ValueError(
+            f"corpus.valid_fraction = {settings.corpus.valid_fraction}: {held_out} documents to validate on; raise it "
+            "or mark more documents valid in the split column"
+        )
+    if held_out < _FEW_DOCUMENTS:
+        say(f"warning: only {held_out} validation documents: recall is known to about {0.5 / held_out**0.5:.2f}")

@@ -1,0 +1,129 @@
+"""The stages of one round: annotate, count the examples, train; each done once and found again."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from infocse_ray.annotate.annotations import annotate
+from infocse_ray.cluster import Placement
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop.identity import annotate_identity, examples_identity, train_identity
+from infocse_ray.positives.document import mix
+from infocse_ray.positives.examples import Examples, Shards, count_examples
+from infocse_ray.positives.strategy import Strategy
+from infocse_ray.progress import say
+from infocse_ray.retrieval.validation import On
+from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.stage import Stage, run_stage
+from infocse_ray.storage import Storage
+from infocse_ray.train.loop import Budget, Training
+from infocse_ray.train.trainer import train
+
+
+class Rounds(NamedTuple):
+    """What all rounds of a run have in common."""
+
+    root: Storage
+    """The storage that runs share."""
+    run: Storage
+    settings: Settings
+    store: TokenStore
+    splits: list[str]
+    """Whose sentences are trained on."""
+    on: On
+    """What a validation document must find."""
+    where: dict[str, Placement]
+    """Of `annotate` and `train`."""
+
+    @property
+    def documents(self) -> Shards:
+        """The documents as they are, for strategies that need no clusters."""
+        return self.shards(self.store.folder / "documents", self.store.fingerprint)
+
+    def shards(self, folder: Storage, name: str) -> Shards:
+        """The shards of a folder of the store's documents."""
+        return Shards(folder, name, self.store.shards, self.store.summary["lanes"], self.splits)
+
+    def folder(self, t: int) -> Storage:
+        """Where round t puts its stages."""
+        return self.run / f"iteration_{t}"
+
+    def annotate(self, encoder: EncoderFolder, t: int) -> Stage:
+        """Cluster the sentences of every document with the encoder there is (Eq. 4)."""
+        settings = self.settings
+        identity = annotate_identity(settings, self.store.fingerprint, encoder.fingerprint, self.splits)
+        work = functools.partial(
+            annotate,
+            store=self.store,
+            splits=self.splits,
+            encoder=encoder,
+            k=settings.annotate.k,
+            precision=settings.encoder.precision,
+            placement=self.where["annotate"],
+            title=f"iteration {t}: annotating",
+        )
+        stage = run_stage(self.root, self.folder(t) / "annotations", "annotate", identity, work)
+        counts = stage.summary or {}
+        say(
+            f"  annotated: {counts['documents']:,} documents, {counts['clusters']:,} clusters, "
+            f"{counts['pairs']:,} pairs ({stage.seconds:.0f} s)"
+        )
+        return stage
+
+    def count(self, source: Shards, strategy: Strategy, t: int) -> tuple[Stage, Examples]:
+        """Count the examples that a strategy makes of documents."""
+        identity = examples_identity(source.fingerprint, self.splits, strategy)
+        stage = run_stage(
+            self.root,
+            self.folder(t) / "examples",
+            "examples",
+            identity,
+            lambda _: count_examples(source, strategy),
+        )
+        counts = stage.summary or {}
+        notes = [f"{counts['none']:,} documents give none"] if counts["none"] else []
+        notes += [f"{counts['short']:,} have {strategy.short}"] if counts["short"] else []
+        say(
+            f"  examples: {counts['examples']:,} of {counts['documents']:,} documents"
+            + (f"; {'; '.join(notes)}" if notes else "")
+        )
+        return stage, Examples.of(stage, source, strategy)
+
+    def train(self, examples: Examples, strategy: Strategy, encoder: EncoderFolder, budget: Budget, t: int) -> Stage:
+        """Train the encoder on the examples (Eq. 5, or the strategy's own loss)."""
+        settings, on = self.settings, self.on
+        identity = train_identity(settings, strategy, examples.fingerprint, encoder.fingerprint, on, t, budget)
+        folder = self.folder(t) / "train"
+        training = Training(
+            settings, self.store, examples, strategy, budget, encoder, mix(settings.seed, t), folder, on
+        )
+        work = functools.partial(
+            train, training=training, placement=self.where["train"], title=f"iteration {t}: training"
+        )
+        return run_stage(self.root, folder, "train", identity, work)
+
+    def trained_encoder(self, trained: Stage) -> EncoderFolder:
+        """The best encoder of a train stage."""
+        assert trained.summary is not None
+        model = trained.folder / "models" / f"step-{trained.summary['best_step']:08d}"
+        return EncoderFolder(model, fingerprint("encoder", trained.fingerprint), self.settings.encoder.max_length)
+
+
+def round_report(t: int, stages: dict[str, Stage]) -> dict[str, Any]:
+    """What `metrics.json` says of a round: its validation, counts and seconds."""
+    summary = stages["train"].summary or {}
+    history = {entry["step"]: entry for entry in summary["history"]}
+    by_lane = ("pairs_by_lane", "examples_by_lane")
+    return {
+        "iteration": t,
+        "validation": history[summary["best_step"]],
+        "train": {k: v for k, v in summary.items() if k != "history"},
+        "history": summary["history"],
+        "seconds": {name: stage.seconds for name, stage in stages.items()},
+    } | {
+        name: {k: v for k, v in (stage.summary or {}).items() if k not in by_lane}
+        for name, stage in stages.items()
+        if name != "train"
+    }

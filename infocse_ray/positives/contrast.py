@@ -1,0 +1,126 @@
+"""What a strategy contrasts: rows, columns, and which column is each row's positive; the trainer does the rest."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+
+
+class Side(NamedTuple):
+    """Rows or columns of a contrast, with what the masks compare: never vectors, which differ under dropout."""
+
+    vectors: torch.Tensor
+    """float [n, d]."""
+    documents: torch.Tensor
+    """int64 [n], equal for views of one document."""
+    texts: torch.Tensor
+    """int64 [n], equal for equal texts."""
+
+    def and_(self, other: Side) -> Side:
+        """This side's entries, then the other's."""
+        return Side(*(torch.cat(pair) for pair in zip(self, other, strict=True)))
+
+
+class Contrast(NamedTuple):
+    """Every row is to score its own positive above all other columns, those of all workers.
+
+    A column is no negative of a row if it has the row's own text (so a row that is a column too is not compared
+    with itself) or that of its positive, or, unless `same_document`, if it is of the row's document.
+    """
+
+    rows: Side
+    columns: Side
+    positive: torch.Tensor
+    """int64 [rows], which of this worker's columns."""
+    temperature: float
+    """Inner products are divided by it."""
+    same_document: bool = False
+    """Whether columns of the row's document stay as negatives."""
+    form: Literal["softmax", "margin"] = "softmax"
+    """`softmax`: cross entropy of the positive. `margin`: mean over negatives of max(0, margin - (positive's score -
+    negative's))."""
+    margin: float = 0.0
+
+
+class Encoded(NamedTuple):
+    """A worker's part of a batch, its texts encoded."""
+
+    vectors: torch.Tensor
+    """float [texts, d], with gradient; texts of one example stand together, examples in order."""
+    documents: torch.Tensor
+    """int64 [texts]."""
+    owner: torch.Tensor
+    """int64 [texts], the example each text is of, from 0."""
+    labels: torch.Tensor
+    """int64 [texts], which view of its example each text is, numbered by the strategy."""
+    texts: torch.Tensor
+    """int64 [texts], equal for texts that were equal before they were altered."""
+
+    def where(self, *labels: int) -> torch.Tensor:
+        """int64: the texts with these labels, in order."""
+        found = torch.zeros_like(self.labels, dtype=torch.bool)
+        for label in labels:
+            found |= self.labels == label
+        return found.nonzero()[:, 0]
+
+    def side(self, rows: torch.Tensor) -> Side:
+        """These texts as rows or columns."""
+        return Side(self.vectors[rows], self.documents[rows], self.texts[rows])
+
+    def means(self, rows: torch.Tensor, groups: torch.Tensor, count: int, normalize: bool) -> Side:
+        """Means of groups of texts.
+
+        Args:
+            rows: int64 [m], texts; each group has at least one.
+            groups: int64 [m], the group of each, 0 <= group < count; all of one document.
+            count: groups.
+            normalize: scale the means to length 1.
+
+        Returns:
+            `count` entries; those made of the same texts, in whatever order, have the same text.
+        """
+        zeros = self.vectors.new_zeros(count, self.vectors.shape[1])
+        sizes = torch.bincount(groups, minlength=count)
+        means = zeros.index_add(0, groups, self.vectors[rows]) / sizes[:, None]
+        if normalize:
+            means = torch.nn.functional.normalize(means, dim=-1)
+        documents = self.documents.new_zeros(count).scatter(0, groups, self.documents[rows])
+        # A sum of hashes; the group's size keeps a mean of one text apart from nothing: it is that text.
+        texts = self.texts.new_zeros(count).index_add(0, groups, self.texts[rows])
+        return Side(means, documents, texts)
+
+
+def two_sided(first: Side, second: Side, temperature: float, same_document: bool = False) -> Contrast:
+    """NT-Xent (Chen et al. 2020): each view is to find its other among the 2n - 1 other views of the batch.
+
+    Args:
+        first: n views.
+        second: their others, in the same order.
+        temperature: cosines are divided by it.
+        same_document: as in `Contrast`.
+    """
+    both = unit(first).and_(unit(second))
+    count = len(first.texts)
+    place = torch.arange(2 * count, device=both.texts.device)
+    return Contrast(both, both, (place + count) % max(2 * count, 1), temperature, same_document)
+
+
+def unit(side: Side) -> Side:
+    """The side with vectors of length 1, so that inner products are cosines."""
+    return side._replace(vectors=torch.nn.functional.normalize(side.vectors, dim=-1))
+
+
+def own(count: int, device: torch.device) -> torch.Tensor:
+    """int64 [count]: row i's positive is column i."""
+    return torch.arange(count, device=device)
+
+
+class View(NamedTuple):
+    """One text of an example."""
+
+    tokens: np.ndarray
+    """Token ids, without special tokens."""
+    label: int = 0
+    """Which view of its example it is."""

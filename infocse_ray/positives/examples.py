@@ -1,0 +1,112 @@
+"""Where a strategy's examples are, and how many each lane has: counted by Ray Data tasks before training begins."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+
+from infocse_ray.cluster import quiet_data
+from infocse_ray.corpus.store import Documents, documents_of, row_groups, shard_name
+from infocse_ray.positives.strategy import Strategy
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+
+_COLUMNS = ("doc_id", "key", "sentences", "cluster")
+
+
+class Shards(NamedTuple):
+    """Documents to make examples of: a token store's, or annotated ones."""
+
+    folder: Storage
+    """Holds the shards."""
+    fingerprint: str
+    shards: int
+    lanes: int
+    splits: list[str]
+    """Whose documents are used."""
+
+    def shard(self, number: int) -> Storage:
+        """The Parquet file of one shard."""
+        return self.folder / shard_name(number)
+
+    def groups(self, file: pq.ParquetFile) -> list[int]:
+        """The row groups whose documents are used."""
+        return row_groups(file, self.splits)
+
+    def read(self, file: pq.ParquetFile, group: int) -> Documents:
+        """A row group as documents."""
+        columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
+        return documents_of(file.read_row_group(group, columns=columns))
+
+
+class Examples(NamedTuple):
+    """Counted examples."""
+
+    source: Shards
+    fingerprint: str
+    summary: dict[str, Any]
+    none: str
+    """What documents without examples lack, for people."""
+
+    @property
+    def by_lane(self) -> np.ndarray:
+        """int64 [lanes]: examples of each."""
+        return np.asarray(self.summary["examples_by_lane"], dtype=np.int64)
+
+    @classmethod
+    def of(cls, stage: Stage, source: Shards, strategy: Strategy) -> Examples:
+        """The output of a finished stage of `count_examples`."""
+        assert stage.summary is not None
+        return cls(source, stage.fingerprint, stage.summary, strategy.short or "no document has a sentence")
+
+
+def count_examples(source: Shards, strategy: Strategy) -> dict[str, Any]:
+    """Count every document's examples.
+
+    Returns:
+        `examples_by_lane`, `examples`, `documents` that give some, `none` that give none, and `short`, how many are
+        shorter than the method's published window.
+    """
+    quiet_data()
+    by_lane = np.zeros(source.lanes, dtype=np.int64)
+    totals: Counter[str] = Counter({"examples": 0, "documents": 0, "none": 0, "short": 0})
+    together = max(1, source.shards // 256)
+    packs = [{"shards": list(range(i, min(i + together, source.shards)))} for i in range(0, source.shards, together)]
+    # A task for each of many small shards would cost more than reading them.
+    dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), 16))
+    counted = dataset.map_batches(
+        _count,  # pyright: ignore[reportArgumentType]
+        batch_size=None,
+        batch_format="pyarrow",
+        fn_kwargs={"source": source, "strategy": strategy},
+    )
+    for row in counted.iter_rows():
+        counts = json.loads(row["counts"])
+        for shard, examples in counts.pop("shards"):
+            by_lane[shard % source.lanes] += examples
+        totals.update(counts)
+    return dict(totals) | {"examples_by_lane": by_lane.tolist()}
+
+
+def _count(packs: pa.Table, source: Shards, strategy: Strategy) -> pa.Table:
+    rows = []
+    for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
+        counts: Counter[str] = Counter()
+        with source.shard(shard).parquet() as file:
+            for group in source.groups(file):
+                found = strategy.count(source.read(file, group))
+                given = found.examples > 0
+                counts.update(
+                    examples=int(found.examples.sum()),
+                    documents=int(given.sum()),
+                    none=int((~given).sum()),
+                    short=int(found.short.sum()),
+                )
+        rows.append(json.dumps({"shards": [(shard, counts["examples"])], **counts}))
+    return pa.table({"counts": pa.array(rows, pa.string())})

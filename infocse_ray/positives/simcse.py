@@ -1,0 +1,56 @@
+"""Unsupervised SimCSE (Gao, Yao and Chen 2021): the same sentence twice, only dropout differs.
+
+1. Both views are encoded with dropout on.
+2. In training a linear layer and tanh follow the pooled vector, as BERT's pooler; it is dropped afterwards.
+3. View 1 is to find view 2 among those of the batch, one way, by cosine at temperature 0.05.
+
+Published: CLS pooling, dropout 0.1, batch 64, learning rate 3e-5 (base), 32 tokens, one epoch. Deviations: batch,
+learning rate, steps and length are the run's (`train.*`, `encoder.max_length`), for one harness trains all; an encoder
+that comes with a pooling keeps it; views of the anchor's own document are no negatives, as nowhere in this project
+unless a method asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from infocse_ray.corpus.store import Documents
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.positives.contrast import Contrast, Encoded, own, unit
+from infocse_ray.positives.strategy import Counted, Document, Plain, Sentences, dropout_of, each_sentence
+from infocse_ray.settings import SimCSE as Section
+
+
+class SimCSE(Plain):
+    """A sentence and itself under other dropout."""
+
+    pooling = "cls"
+
+    def __init__(self, section: Section, lexicon: Lexicon) -> None:
+        self.section, self.dimension = section, lexicon.dimension
+        self.dropout = dropout_of(section.dropout, "simcse", lexicon)
+        self.longest = lexicon.sentence_tokens
+
+    def identity(self) -> tuple[Any, ...]:
+        """Name and settings."""
+        return ("simcse", self.section)
+
+    def count(self, documents: Documents) -> Counted:
+        """One a sentence."""
+        return each_sentence(documents)
+
+    def open(self, document: Document) -> Sentences:
+        """Each sentence twice."""
+        return Sentences(document, self.longest)
+
+    def head(self) -> torch.nn.Module:
+        """Linear and tanh, on every vector."""
+        return torch.nn.Sequential(torch.nn.Linear(self.dimension, self.dimension), torch.nn.Tanh())
+
+    def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
+        """Rows are the first views, columns the second."""
+        projected = encoded._replace(vectors=head(encoded.vectors))
+        first, second = (unit(projected.side(projected.where(label))) for label in (0, 1))
+        return Contrast(first, second, own(len(first.texts), first.texts.device), self.section.temperature)
