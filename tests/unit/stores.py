@@ -8,10 +8,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.annotations import Annotations
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.store import TokenStore, shard_name
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.positives.examples import Examples, Shards
+from infocse_ray.positives.idc import Idc
+from infocse_ray.positives.strategy import Strategy
 from infocse_ray.storage import Storage
+
+LEXICON = Lexicon(
+    sentence_tokens=14,
+    longest=62,
+    dimension=32,
+    embedding=32,
+    kind="bert",
+    can_cut=True,
+    can_drop=True,
+    vocabulary=200,
+    special=(0, 1, 2, 3, 4),
+    mask=4,
+    characters=np.full(200, 5, dtype=np.int16),
+)
+"""Of an encoder like the tiny one."""
 
 
 class Written(NamedTuple):
@@ -24,15 +42,30 @@ class Written(NamedTuple):
     split: str = "train"
 
 
-def write_annotations(
-    folder: Storage, documents: list[Written], lanes: int, shards: int, group: int = 3
-) -> Annotations:
+def idc(positive: Any = "sentence", temperature: float = 1.0, cosine: bool = False, sentence_tokens: int = 14) -> Idc:
+    """InfoCSE's strategy."""
+    return Idc(positive, temperature, cosine, LEXICON._replace(sentence_tokens=sentence_tokens))
+
+
+def numbered(labels: np.ndarray) -> list[int]:
+    """Cluster ids from 0 without gaps, as annotations have them."""
+    return np.unique(labels, return_inverse=True)[1].tolist()
+
+
+def counted(source: Shards, strategy: Strategy) -> Examples:
+    """The examples that a strategy makes of documents, counted one document at a time."""
+    by_lane = [0] * source.lanes
+    for shard in range(source.shards):
+        with source.shard(shard).parquet() as file:
+            for group in source.groups(file):
+                by_lane[shard % source.lanes] += int(strategy.count(source.read(file, group)).examples.sum())
+    return Examples(source, "f", {"examples_by_lane": by_lane}, strategy.short)
+
+
+def write_annotations(folder: Storage, documents: list[Written], lanes: int, shards: int, group: int = 3) -> Shards:
     """Documents dealt to shards in turn, in row groups of `group`."""
-    pairs = [0] * lanes
     for shard in range(shards):
         mine = documents[shard::shards]
-        for document in mine:
-            pairs[shard % lanes] += sum(c * (c - 1) // 2 for c in np.bincount(document.clusters).tolist())
         table = pa.table(
             {
                 "doc_id": pa.array([d.doc_id for d in mine], pa.string()),
@@ -45,7 +78,7 @@ def write_annotations(
         (folder / shard_name(shard)).write_parquet(
             table, [len(table[i : i + group]) for i in range(0, len(mine), group)]
         )
-    return Annotations(folder, "f", {"pairs_by_lane": pairs})
+    return Shards(folder, "f", shards, lanes, ["train"])
 
 
 def write_store(folder: Storage, documents: list[Written], shards: int, group: int = 3) -> TokenStore:

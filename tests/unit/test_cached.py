@@ -25,16 +25,21 @@ class Toy(torch.nn.Module):
         self.watch: Callable[[], object] = lambda: None
         self.seen: list[object] = []
 
-    def forward(self, input_ids, attention_mask):
+    def forward(self, input_ids, attention_mask, guess=None):
         self.seen.append(self.watch())
         hidden = torch.tanh(self.hidden(self.dropout(self.embedding(input_ids))))
         weight = attention_mask.to(hidden.dtype)[:, :, None]
-        return self.out(self.dropout((hidden * weight).sum(1) / weight.sum(1))) * self.scale
+        vectors = self.out(self.dropout((hidden * weight).sum(1) / weight.sum(1))) * self.scale
+        return vectors, hidden[guess >= 0] if guess is not None else hidden[:0, 0]
 
 
 def toy(dropout: float) -> Toy:
     torch.manual_seed(3)
     return Toy(dropout).double()
+
+
+def chunk(rows, ids, mask):
+    return Chunk(rows, {"input_ids": ids, "attention_mask": mask})
 
 
 def chunks(sizes, seed=0):
@@ -46,19 +51,19 @@ def chunks(sizes, seed=0):
         width = int(draw.integers(3, 9))
         lengths = draw.integers(1, width + 1, len(part))
         ids = torch.from_numpy(draw.integers(0, 50, (len(part), width)))
-        found.append(Chunk(torch.from_numpy(part), ids, torch.from_numpy(np.arange(width) < lengths[:, None]).long()))
+        found.append(chunk(torch.from_numpy(part), ids, torch.from_numpy(np.arange(width) < lengths[:, None]).long()))
     return found
 
 
 def one_chunk(parts):
     """The same sentences as one chunk."""
-    width = max(c.input_ids.shape[1] for c in parts)
+    width = max(c.inputs["input_ids"].shape[1] for c in parts)
 
     def joined(tensors):
         return torch.cat([torch.nn.functional.pad(t, (0, width - t.shape[1])) for t in tensors])
 
-    ids, masks = joined([c.input_ids for c in parts]), joined([c.attention_mask for c in parts])
-    return [Chunk(torch.cat([c.rows for c in parts]), ids, masks)]
+    ids, masks = (joined([c.inputs[name] for c in parts]) for name in ("input_ids", "attention_mask"))
+    return [chunk(torch.cat([c.rows for c in parts]), ids, masks)]
 
 
 def loss_of(vectors):
@@ -75,7 +80,7 @@ def plain(model, parts):
     """All activations kept."""
     vectors = torch.empty(sum(len(c.rows) for c in parts), 6, dtype=torch.float64)
     for chunk in parts:
-        vectors = vectors.index_copy(0, chunk.rows, model(chunk.input_ids, chunk.attention_mask))
+        vectors = vectors.index_copy(0, chunk.rows, model(**chunk.inputs)[0])
     loss = loss_of(vectors)
     loss.backward()
     return loss.detach(), vectors.detach()
@@ -129,7 +134,7 @@ def test_activations_of_one_chunk_at_a_time():
 
 def test_a_batch_of_few_tokens_is_encoded_once():
     model, parts = toy(0.0), chunks([3, 2, 4])
-    tokens = sum(c.input_ids.numel() for c in parts)
+    tokens = sum(c.inputs["input_ids"].numel() for c in parts)
     model.watch = torch.is_grad_enabled
     backward(model, parts, 9, loss_of, kept_tokens=tokens)
     assert model.seen == [True] * 3
@@ -161,7 +166,7 @@ def test_autocast_changes_both_passes_alike():
     with bf16():
         vectors = torch.zeros(9, 6)
         for chunk in parts:
-            vectors = vectors.index_copy(0, chunk.rows, other(chunk.input_ids, chunk.attention_mask).float())
+            vectors = vectors.index_copy(0, chunk.rows, other(**chunk.inputs)[0].float())
     loss_of(vectors).backward()
     # A weight is cast once here and once a chunk there, so sums over chunks round differently.
     torch.testing.assert_close(gradients(model), gradients(other), rtol=2e-2, atol=2e-3)

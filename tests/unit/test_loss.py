@@ -1,14 +1,32 @@
 """The contrastive loss against Eq. 1 in loops, and its gradients across workers against one worker's."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray import collective
+from infocse_ray.positives.contrast import Contrast, Side, own
 from infocse_ray.train import loss as loss_module
-from infocse_ray.train.loss import Ids, contrastive_loss
+from infocse_ray.train.loss import contrastive_loss
 from tests.unit.group import on_workers
+
+
+class Ids(NamedTuple):
+    """Of pairs."""
+
+    document: torch.Tensor
+    anchor: torch.Tensor
+    positive: torch.Tensor
+
+
+def loss_of_pairs(anchors, positives, ids, temperature):
+    """The loss of pairs as InfoCSE contrasts them: against all positives and all anchors."""
+    rows = Side(anchors, ids.document, ids.anchor)
+    columns = Side(positives, ids.document, ids.positive).and_(rows)
+    return contrastive_loss(Contrast(rows, columns, own(len(anchors), anchors.device), temperature))
 
 
 def eq_1(anchors, positives, ids, temperature):
@@ -64,7 +82,7 @@ def test_loss_and_gradients_are_those_of_eq_1(case, block_elements, monkeypatch)
     for temperature in (1.0, 0.05):
         (anchors, positives), (other_anchors, other_positives) = vectors(6), vectors(6)
         expected = eq_1(anchors, positives, ids, temperature)
-        found = contrastive_loss(other_anchors, other_positives, ids, temperature, [6])
+        found = loss_of_pairs(other_anchors, other_positives, ids, temperature)
         expected.backward()
         found.backward()
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
@@ -77,7 +95,7 @@ def test_loss_and_gradients_are_those_of_eq_1(case, block_elements, monkeypatch)
 @pytest.mark.parametrize("case", [case for case in MASKS if case != "none"])
 def test_each_mask_changes_the_loss(case):
     anchors, positives = vectors(6)
-    masked, whole = (contrastive_loss(anchors, positives, ids, 1.0, [6]) for ids in (MASKS[case], MASKS["none"]))
+    masked, whole = (loss_of_pairs(anchors, positives, ids, 1.0) for ids in (MASKS[case], MASKS["none"]))
     if case == "an anchor equal to its positive":
         assert masked == whole  # the anchor was left out anyway and the own positive stays
     else:
@@ -87,7 +105,7 @@ def test_each_mask_changes_the_loss(case):
 def test_masks_go_by_id_not_by_value():
     row = torch.ones(4, 5, dtype=torch.float64)
     # Four equal pairs of different documents and texts: the positive among 7 equals.
-    assert contrastive_loss(row, row, distinct(4), 1.0, [4]).item() == pytest.approx(np.log(7))
+    assert loss_of_pairs(row, row, distinct(4), 1.0).item() == pytest.approx(np.log(7))
 
 
 def test_row_blocks_are_not_all_kept(monkeypatch):
@@ -101,7 +119,7 @@ def test_row_blocks_are_not_all_kept(monkeypatch):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        contrastive_loss(anchors, positives, distinct(32), 1.0, [32])
+        loss_of_pairs(anchors, positives, distinct(32), 1.0)
     assert largest < 32 * 64
 
 
@@ -131,7 +149,7 @@ def flat_gradient(net):
 def whole_batch(dtype):
     net = encoder(dtype)
     anchors, positives = (net(x) for x in inputs(dtype))
-    loss = contrastive_loss(anchors, positives, IDS, 0.3, [BATCH])
+    loss = loss_of_pairs(anchors, positives, IDS, 0.3)
     loss.backward()
     return loss.item(), flat_gradient(net)
 
@@ -147,7 +165,7 @@ def share_of_batch(counts, dtype, block_elements, mistake=None):
             patch.setattr(loss_module, "gather", own_slot_gather)
         both = model(torch.cat([x[mine] for x in inputs(dtype)]))
         n = counts[rank]
-        loss = contrastive_loss(both[:n], both[n:], Ids(*(c[mine] for c in IDS)), 0.3, list(counts))
+        loss = loss_of_pairs(both[:n], both[n:], Ids(*(c[mine] for c in IDS)), 0.3)
         if mistake == "times the workers":
             loss = loss * collective.workers()
         loss.backward()

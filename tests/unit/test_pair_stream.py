@@ -1,4 +1,4 @@
-"""The pair stream against brute force: every pair once a pass, whatever the workers, wherever it resumes."""
+"""The example stream against brute force: every pair once a pass, whatever the workers, wherever it resumes."""
 
 import tracemalloc
 from collections import Counter
@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infocse_ray.annotate.annotations import Annotations
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.positives import lane
-from infocse_ray.positives.document import PairedDocument, mix
-from infocse_ray.positives.stream import PairStream, apportion
+from infocse_ray.positives.document import Dealt, mix
+from infocse_ray.positives.examples import Examples, Shards
+from infocse_ray.positives.idc import PairedDocument
+from infocse_ray.positives.strategy import Document
+from infocse_ray.positives.stream import ExampleStream, apportion
 from infocse_ray.storage import Storage
-from tests.unit.stores import Written, write_annotations
+from tests.unit.stores import Written, counted, idc, numbered, write_annotations
 
 LANES, SHARDS = 5, 10
 
@@ -26,9 +28,9 @@ def document(number, clusters):
     return Written(f"d{number}", [[number, j] for j in range(len(clusters))], clusters)
 
 
-def corpus(folder, count, seed=0, lanes=LANES, shards=SHARDS, most=9) -> tuple[Annotations, list[Written]]:
+def corpus(folder, count, seed=0, lanes=LANES, shards=SHARDS, most=9) -> tuple[Shards, list[Written]]:
     draw = np.random.default_rng(seed)
-    documents = [document(i, draw.integers(0, 3, draw.integers(2, most)).tolist()) for i in range(count)]
+    documents = [document(i, numbered(draw.integers(0, 3, draw.integers(2, most)))) for i in range(count)]
     return write_annotations(Storage.open(str(folder)), documents, lanes, shards), documents
 
 
@@ -48,7 +50,10 @@ def all_pairs(documents):
 
 def rows_of(batch):
     """(document, anchor's sentence, positive's sentence) of each row."""
-    anchors, positives = (t.values.reshape(-1, 2) for t in (batch.anchors, batch.positives))
+    views = batch.texts.values.reshape(-1, 2, 2)
+    anchors, positives = views[:, 0], views[:, 1]
+    assert batch.labels.tolist() == [0, 1] * len(views)
+    assert batch.owner.tolist() == np.repeat(np.arange(len(views)), 2).tolist()
     for doc_id, key, a, p in zip(batch.doc_ids, batch.keys, anchors, positives, strict=True):
         assert doc_id == f"d{a[0]}" == f"d{p[0]}"
         assert key == stable_hash(doc_id)
@@ -59,8 +64,9 @@ def unordered(rows):
     return [(d, min(i, j), max(i, j)) for d, i, j in rows]
 
 
-def streams(annotations, size, workers=1, seed=7, shards=SHARDS):
-    return [PairStream(annotations, shards, size, seed, rank, workers) for rank in range(workers)]
+def streams(annotations, size, workers=1, seed=7):
+    examples = counted(annotations, idc())
+    return [ExampleStream(examples, idc(), size, seed, rank, workers) for rank in range(workers)]
 
 
 def global_batch(workers):
@@ -121,8 +127,8 @@ def test_a_document_is_at_most_once_in_a_batch(tmp_path, seed):
     lanes, size = int(draw.integers(2, 9)), int(draw.integers(4, 20))
     documents = [document(i, [0] * int(draw.integers(2, 7))) for i in range(20 * lanes)]
     annotations = write_annotations(Storage.open(str(tmp_path)), documents, lanes, lanes)
-    [stream] = streams(annotations, size, seed=seed, shards=lanes)
-    whole = int(annotations.pairs_by_lane.sum()) // size
+    [stream] = streams(annotations, size, seed=seed)
+    whole = all_pairs(documents).total() // size
     for _ in range(whole):
         batch = stream.next_batch()
         assert len(set(batch.doc_ids)) == size
@@ -135,7 +141,7 @@ def test_a_batch_across_the_end_of_a_pass_repeats_no_document_it_need_not(tmp_pa
     documents = [document(i, [0, 0]) for i in range(13)]
     annotations = write_annotations(Storage.open(str(tmp_path)), documents, 1, 1)
     for seed in range(10):
-        [stream] = streams(annotations, 5, seed=seed, shards=1)
+        [stream] = streams(annotations, 5, seed=seed)
         for _ in range(8):
             assert len(set(stream.next_batch().doc_ids)) == 5
 
@@ -144,9 +150,9 @@ def test_batches_larger_than_the_corpus_are_full(tmp_path):
     documents = [document(0, [0, 0, 0]), document(1, [0, 1, 1, 2])]
     annotations = write_annotations(Storage.open(str(tmp_path)), documents, 2, 2)
     for workers in (1, 2):
-        rows = [row for _ in range(3) for row in global_batch(streams(annotations, 11, workers, shards=2))]
+        rows = [row for _ in range(3) for row in global_batch(streams(annotations, 11, workers))]
         assert len(rows) == 33
-    rows = global_batch(streams(annotations, 12, shards=2))
+    rows = global_batch(streams(annotations, 12))
     assert set(Counter(unordered(rows)).values()) == {3}
 
 
@@ -182,52 +188,58 @@ def paired(sizes, seed=0, key=1):
     """A document with the given clusters, its sentences in a shuffled order."""
     clusters = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes)).astype(np.int32)
     sentences = Tokens(np.arange(len(clusters), dtype=np.uint16), offsets_of(np.ones(len(clusters), np.int64)))
-    return PairedDocument("d", key, sentences, clusters, seed), clusters
+    opened = PairedDocument(Document("d", key, sentences, clusters), 14)
+    return opened, Dealt("d", key, opened, seed), clusters
+
+
+def deal(opened, dealt):
+    """The next pair."""
+    return opened.pair(dealt.deal()[0])
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_numbers_and_the_deal_are_permutations_of_the_pairs(sizes, seed):
-    found, clusters = paired(sizes, seed)
+    opened, dealt, clusters = paired(sizes, seed)
     expected = {(i, j) for i, j in combinations(range(len(clusters)), 2) if clusters[i] == clusters[j]}
-    by_number = [found.pair(number) for number in range(found.pairs)]
-    dealt = [found.deal() for _ in range(found.pairs)]
-    for pairs in (by_number, dealt):
+    by_number = [opened.pair(number) for number in range(opened.examples)]
+    in_turn = [deal(opened, dealt) for _ in range(dealt.examples)]
+    for pairs in (by_number, in_turn):
         assert len(pairs) == len(expected)
         assert {(min(pair), max(pair)) for pair in pairs} == expected
-    assert found.left == 0
+    assert dealt.left == 0
 
 
 def test_documents_of_one_shape_are_dealt_in_different_orders():
-    deals = {tuple(paired([6], key=key)[0].deal() for _ in range(1)) for key in range(30)}
+    deals = {deal(*paired([6], key=key)[:2]) for key in range(30)}
     assert len(deals) > 5
 
 
 @given(st.integers(2, 10_000), st.data())
 @settings(max_examples=60, deadline=None)
 def test_pair_numbers_of_large_clusters(size, data):
-    found, clusters = paired([3, size])
-    number = data.draw(st.integers(0, found.pairs - 1))
+    found, _, clusters = paired([3, size])
+    number = data.draw(st.integers(0, found.examples - 1))
     i, j = found.pair(number)
     assert clusters[i] == clusters[j]
     assert i != j
     if number >= 3:
         places = sorted(np.flatnonzero(clusters == 1).tolist().index(s) for s in (i, j))
         assert 3 + places[1] * (places[1] - 1) // 2 + places[0] == number
-    assert found.pairs == 3 + size * (size - 1) // 2
+    assert found.examples == 3 + size * (size - 1) // 2
 
 
 def test_fifty_million_pairs_are_not_listed():
-    found, _ = paired([10_000])
+    paired([10_000])
     tracemalloc.start()
     try:
-        found, _ = paired([10_000])
-        dealt = {frozenset(found.deal()) for _ in range(1000)}
+        opened, dealt, _ = paired([10_000])
+        pairs = {frozenset(deal(opened, dealt)) for _ in range(1000)}
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert found.pairs == 49_995_000
-    assert len(dealt) == 1000
+    assert dealt.examples == 49_995_000
+    assert len(pairs) == 1000
     assert peak < 4_000_000
 
 
@@ -256,7 +268,7 @@ def test_apportion_gives_the_rest_to_the_largest_remainders_then_the_first():
 
 def test_purposes_that_differ_in_a_low_bit_are_drawn_apart():
     """Numbers above 2^53 must not be rounded on their way into the generator."""
-    owner = lane.Lane(Annotations(Storage("nowhere"), "f", {}), [0], 0, 1)
+    owner = lane.Lane(Shards(Storage("nowhere"), "f", 1, 1, []), idc(), [0], 0, 1)
     numbers = [2**63 + 12345, 2**63 + 12346, 2**64 - 1]
     assert len({owner._random(3, number).integers(2**62) for number in numbers}) == 3
     assert mix(1, 2) != mix(2, 1)
@@ -264,18 +276,19 @@ def test_purposes_that_differ_in_a_low_bit_are_drawn_apart():
 
 def test_more_workers_than_lanes(small):
     with pytest.raises(ValueError, match=r"train\.num_workers = 6.*corpus\.lanes = 5"):
-        PairStream(small[0], SHARDS, 4, 0, 0, 6)
+        ExampleStream(counted(small[0], idc()), idc(), 4, 0, 0, 6)
 
 
 def test_no_pairs(tmp_path):
     annotations = write_annotations(Storage.open(str(tmp_path)), [document(0, [0, 1, 2])], 2, 2)
-    with pytest.raises(ValueError, match=r"corpus\.source.*no document has two sentences in one cluster"):
-        PairStream(annotations, 2, 4, 0)
+    with pytest.raises(
+        ValueError, match=r"corpus\.source: there is nothing to train on: no two sentences in one cluster"
+    ):
+        ExampleStream(counted(annotations, idc()), idc(), 4, 0)
 
 
-def test_fewer_pairs_than_the_summary_says(tmp_path):
+def test_fewer_pairs_than_were_counted(tmp_path):
     annotations = write_annotations(Storage.open(str(tmp_path)), [document(0, [0, 0, 0])], 1, 1)
-    annotations.summary["pairs_by_lane"] = [9]
-    stream = PairStream(annotations, 1, 4, 0)
-    with pytest.raises(RuntimeError, match=r"lane 0 has fewer pairs than its summary says.*delete the folder"):
+    stream = ExampleStream(Examples(annotations, "f", {"examples_by_lane": [9]}, ""), idc(), 4, 0)
+    with pytest.raises(RuntimeError, match=r"lane 0 has fewer examples than were counted.*delete the folder"):
         stream.next_batch()

@@ -6,22 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoTokenizer
 
 from infocse_ray import collective
 from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.positives.stream import Pairs, PairStream
+from infocse_ray.positives.idc import Idc
+from infocse_ray.positives.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
-from infocse_ray.train.loop import NonFinite, freeze_unused, make_optimizer, train_step
-from infocse_ray.train.loss import Ids
+from infocse_ray.train.loop import NonFinite, train_step
+from infocse_ray.train.trainee import Trainee
 from tests.conftest import make_documents
 from tests.unit.group import on_workers
-from tests.unit.stores import Written, write_annotations
-from tests.unit.test_loss import eq_1
+from tests.unit.stores import Written, counted, numbered, write_annotations
+from tests.unit.test_loss import Ids, eq_1
 
 LANES = SHARDS = 4
 
@@ -33,7 +34,7 @@ def annotations(tiny_encoder, tmp_path_factory):
     documents = []
     for row in make_documents(40):
         ids = tokenizer(row["sentences"], add_special_tokens=False)["input_ids"]
-        documents.append(Written(row["id"], ids, draw.integers(0, 2, len(ids)).tolist()))
+        documents.append(Written(row["id"], ids, numbered(draw.integers(0, 2, len(ids)))))
     return write_annotations(Storage.open(str(tmp_path_factory.mktemp("annotations"))), documents, LANES, SHARDS)
 
 
@@ -54,19 +55,18 @@ class Run:
             for module in self.encoder.modules():
                 if isinstance(module, torch.nn.Dropout):
                     module.p = 0.0
-        freeze_unused(self.encoder)
-        self.model: Any = self.encoder
-        if collective.workers() > 1:
-            self.model = DistributedDataParallel(self.encoder, broadcast_buffers=False)
-        self.optimizer = make_optimizer(self.encoder, self.settings)
+        strategy = Idc("sentence", self.settings.train.temperature, False, Lexicon.of(self.encoder))
+        self.trainee = Trainee(self.encoder, strategy, self.settings, seed)
         size, rank, workers = self.settings.train.batch_size, collective.rank(), collective.workers()
-        self.stream = PairStream(annotations, SHARDS, size, seed, rank, workers)
+        self.stream = ExampleStream(counted(annotations, strategy), strategy, size, seed, rank, workers)
         self.seed, self.step = seed, 0
 
     def next(self):
         self.step += 1
-        batch = self.stream.next_batch()
-        return train_step(self.encoder, self.model, self.optimizer, batch, self.settings, self.seed, self.step)
+        return self.take(self.stream.next_batch(), self.step)
+
+    def take(self, batch, step, seed=None):
+        return train_step(self.trainee, batch, self.seed if seed is None else seed, step)
 
     def losses(self, steps):
         return [self.next().loss for _ in range(steps)]
@@ -126,19 +126,20 @@ def test_the_loss_of_a_step_is_eq_1_of_its_batch(tiny_encoder, annotations):
         expected = eq_1(vectors(anchors), vectors(positives), ids, 1.0)
         unmasked = Ids(*map(torch.tensor, (list(range(6)), list(range(6)), list(range(6, 12)))))
         assert abs(eq_1(vectors(anchors), vectors(positives), unmasked, 1.0) - expected) > 1e-2
-    batch = Pairs([f"d{i}" for i in documents], np.array(documents), ragged(anchors), ragged(positives), [6])
+    texts = ragged([row for pair in zip(anchors, positives, strict=True) for row in pair]).cut(14)
+    owner, labels = np.repeat(np.arange(6), 2), np.tile([0, 1], 6)
+    names, keys = [f"d{i}" for i in documents], np.array(documents)
+    batch = Batch(names, keys, owner, labels, texts, texts.hashes(), np.zeros(12, np.uint64), [6])
     for chunk_tokens in (64, 8192):
         fresh = Run(tiny_encoder, annotations, dropout=False, chunk_tokens=chunk_tokens)
-        report = train_step(fresh.encoder, fresh.model, fresh.optimizer, batch, fresh.settings, 1, 1)
+        report = fresh.take(batch, 1)
         assert report.loss == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_steps_on_one_batch_lower_its_loss(tiny_encoder, annotations):
     run = Run(tiny_encoder, annotations, dropout=False, temperature=10.0)
     batch = run.stream.next_batch()
-    losses = [
-        train_step(run.encoder, run.model, run.optimizer, batch, run.settings, 1, step).loss for step in range(1, 9)
-    ]
+    losses = [run.take(batch, step).loss for step in range(1, 9)]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.1
 
@@ -150,7 +151,7 @@ def test_dropout_is_on_and_seeded_by_step(tiny_encoder, annotations):
         run = Run(tiny_encoder, annotations, dropout)
         run.encoder.eval()  # the step itself must turn dropout on, and seed it
         torch.seed()
-        return train_step(run.encoder, run.model, run.optimizer, batch, run.settings, seed, step).loss
+        return run.take(batch, step, seed).loss
 
     assert loss(1, 1) == loss(1, 1)
     assert loss(1, 1) != loss(2, 1)
@@ -176,14 +177,14 @@ def fail(folder, annotations):
     victim = len(batch.doc_ids) - 1
     if collective.rank() == collective.workers() - 1:
         mask = 4  # a token that no sentence has
-        values = batch.anchors.values.copy()
-        values[batch.anchors.offsets[victim]] = mask
-        batch = batch._replace(anchors=Tokens(values, batch.anchors.offsets))
+        values = batch.texts.values.copy()
+        values[batch.texts.offsets[2 * victim]] = mask
+        batch = batch._replace(texts=Tokens(values, batch.texts.offsets))
         with torch.no_grad():
             run.encoder.backbone.embeddings.word_embeddings.weight[mask] = torch.nan
     before = run.weights()
     with pytest.raises(NonFinite) as error:
-        train_step(run.encoder, run.model, run.optimizer, batch, run.settings, 1, 17)
+        run.take(batch, 17)
     for name, tensor in run.weights().items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0, equal_nan=True)
     return batch.doc_ids[victim], str(error.value)
@@ -202,23 +203,24 @@ def test_finite_vectors_without_finite_loss_name_the_batch(tiny_encoder, annotat
     run = Run(tiny_encoder, annotations, temperature=1e-40, batch_size=30)
     batch = run.stream.next_batch()
     with pytest.raises(NonFinite, match=rf"step 1: .*documents of the batch: {batch.doc_ids[0]}, .* and \d+ more\. "):
-        train_step(run.encoder, run.model, run.optimizer, batch, run.settings, 1, 1)
+        run.take(batch, 1)
 
 
 def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
     uninterrupted = Run(tiny_encoder, annotations)
     first = uninterrupted.losses(3)
     # Another's lanes: two workers wrote the checkpoint that one worker reads.
-    second = PairStream(annotations, SHARDS, 14, 5, 1, 2)
-    owner = PairStream(annotations, SHARDS, 14, 5, 0, 2)
+    strategy = uninterrupted.trainee.strategy
+    owner, second = (ExampleStream(counted(annotations, strategy), strategy, 14, 5, rank, 2) for rank in (0, 1))
     for stream in (owner, second):
         for _ in range(3):
             stream.next_batch()
     progress = {"step": 3, "history": [{"mrr": 0.5}], "stopping": {"best": None}}
     for rank, stream in enumerate((owner, second)):
-        save_checkpoint(tmp_path, rank, uninterrupted.encoder, uninterrupted.optimizer, stream.state(), progress)
+        save_checkpoint(tmp_path, rank, uninterrupted.trainee, stream.state(), progress)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "encoder.safetensors",
+        "head.safetensors",
         "lanes-00000.npz",
         "lanes-00001.npz",
         "optimizer.pt",
@@ -227,7 +229,7 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
     expected = uninterrupted.losses(4)
     resumed = Run(tiny_encoder, annotations)
     resumed.losses(1)  # loading must replace everything
-    assert load_checkpoint(tmp_path, resumed.encoder, resumed.optimizer, resumed.stream) == progress
+    assert load_checkpoint(tmp_path, resumed.trainee, resumed.stream) == progress
     resumed.step = 3
     assert resumed.losses(4) == expected
     for name, tensor in resumed.weights().items():
