@@ -1,7 +1,6 @@
 """Training steps on a tiny encoder: workers, dropout, bad numbers, checkpoints."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
