@@ -57,7 +57,8 @@ class _Help(argparse.RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormat
         return text
 
 
-_WORDS = {
+_WORDS: dict[str, Any] = {
+    r"Optional\[Literal\[([^]]*)\]\]": lambda found: "null | " + found[1].replace("'", "").replace(", ", " | "),
     r"Optional\[Annotated\[(\w+) \| null, (.*?)\]\]": r"null | \1, \2",
     r"Annotated\[(\w+), (.*?)\](?=, default|\))": r"\1, \2",
     r"G[et]\(g([et])=([\d.]+)\), L[et]\(l([et])=([\d.]+)\)": r"G\1(g\1=\2) and L\3(l\3=\4)",

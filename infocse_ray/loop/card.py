@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infocse_ray import __version__
+from infocse_ray.loop.identity import initialization_of
 from infocse_ray.settings import Settings
 
 
@@ -18,6 +19,7 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
         + " |"
         for entry in metrics["iterations"]
     )
+    first = initialization_of(settings)
     similarity = "cosine" if settings.train.similarity == "cosine" else "inner product"
     return f"""---
 library_name: sentence-transformers
@@ -31,9 +33,9 @@ tags:
 # {settings.name}
 
 A sentence encoder adapted without labels to a corpus of {metrics["corpus"]["documents"]:,} documents
-({metrics["corpus"]["sentences"]:,} sentences) with InfoCSE (Yang et al., arXiv 2202.13802) by
+({metrics["corpus"]["sentences"]:,} sentences) with {_METHODS[settings.train.strategy]} by
 infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
-started from.
+{"started from" if first == "none" else "was initialised to with " + _METHODS[first]}.
 
 - sentences are cut to {settings.encoder.max_length} tokens; similarity: {similarity}
 - a document's vector is the mean of its sentences' vectors
@@ -52,6 +54,19 @@ vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Ano
 K = {settings.annotate.k}, batch {settings.train.batch_size}, learning rate {settings.train.learning_rate:g},
 temperature {settings.train.temperature:g}, seed {settings.seed}.
 """
+
+
+_METHODS = {
+    "idc": "InfoCSE (Yang et al., arXiv 2202.13802)",
+    "simcse": "SimCSE (Gao et al. 2021)",
+    "consert": "ConSERT (Yan et al. 2021)",
+    "mirror_bert": "Mirror-BERT (Liu et al. 2021)",
+    "ict": "the Inverse Cloze Task (Lee et al. 2019)",
+    "cpc": "Contrastive Predictive Coding (van den Oord et al. 2018)",
+    "declutr": "DeCLUTR (Giorgi et al. 2021)",
+    "conpono": "CONPONO (Iter et al. 2020)",
+    "none": "no training",
+}
 
 
 def _name(iteration: int) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of
 from infocse_ray.positives.document import Dealt, mix
 from infocse_ray.positives.examples import Examples
 from infocse_ray.positives.lane import Lane
@@ -37,6 +37,22 @@ class Batch(NamedTuple):
     """uint64 [texts], what chance in each text may come from."""
     counts: list[int]
     """[workers], how many examples each worker has of this global batch."""
+
+    @classmethod
+    def of_pairs(cls, doc_ids: list[str], keys: np.ndarray, anchors: Tokens, positives: Tokens) -> Batch:
+        """A single worker's batch of pairs, labelled 0 and 1, as `Idc` makes them.
+
+        Args:
+            doc_ids: [n].
+            keys: int64 [n].
+            anchors: n texts.
+            positives: n texts; row i belongs to row i of the anchors.
+        """
+        count = len(doc_ids)
+        turns = np.arange(2 * count).reshape(2, count).T.reshape(-1)
+        texts = concatenate([anchors, positives]).take(turns)
+        owner, labels = np.repeat(np.arange(count), 2), np.tile([0, 1], count)
+        return cls(doc_ids, keys, owner, labels, texts, texts.hashes(), np.zeros(2 * count, np.uint64), [count])
 
 
 class ExampleStream:

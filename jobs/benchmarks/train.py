@@ -14,9 +14,12 @@ from benchmarks.material import MAX_LENGTH, encoder_in, load_baseline, pairs_of,
 from benchmarks.measure import default_device, in_fresh_process, memory_mib, now
 from benchmarks.report import notes, spread, table
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.positives.stream import Pairs
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.positives.registry import strategy_of
+from infocse_ray.positives.stream import Batch
 from infocse_ray.settings import Corpus, Encoder, Settings, Train
-from infocse_ray.train.loop import freeze_unused, make_optimizer, train_step
+from infocse_ray.train.loop import train_step
+from infocse_ray.train.trainee import Trainee
 
 WARM_UP_PAIRS = 64
 
@@ -30,17 +33,19 @@ def ours_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int, 
         train=Train(batch_size=len(pairs), chunk_tokens=chunk_tokens),
     )
     encoder = encoder_in(model).load().to(default_device())
-    freeze_unused(encoder)
-    optimizer = make_optimizer(encoder, settings)
+    strategy = strategy_of("idc", settings, Lexicon.of(encoder))
+    assert strategy is not None
+    trainee = Trainee(encoder, strategy, settings, 0)
 
-    def batch_of(part: list[tuple[int, str, str]]) -> Pairs:
+    def batch_of(part: list[tuple[int, str, str]]) -> Batch:
         documents, *sides = zip(*part, strict=True)
         ids = [encoder.tokenizer(list(side), add_special_tokens=False)["input_ids"] for side in sides]
         tokens = [Tokens(np.concatenate(i).astype(np.uint16), offsets_of(np.array([len(x) for x in i]))) for i in ids]
-        return Pairs([str(d) for d in documents], np.array(documents), tokens[0], tokens[1], [len(part)])
+        tokens = [side.cut(strategy.longest) for side in tokens]
+        return Batch.of_pairs([str(d) for d in documents], np.array(documents), tokens[0], tokens[1])
 
-    def step(batch: Pairs) -> float:
-        return train_step(encoder, encoder, optimizer, batch, settings, 0, 1).loss
+    def step(batch: Batch) -> float:
+        return train_step(trainee, batch, 0, 1).loss
 
     return timed_step(step, batch_of(pairs[:WARM_UP_PAIRS]), batch_of(pairs))
 

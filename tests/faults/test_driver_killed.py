@@ -34,6 +34,7 @@ def start(folder: Path, name: str, encoder: Path) -> subprocess.Popen[bytes]:
         "--train.chunk_tokens": "128",
         "--validate.every": "10",
         "--train.checkpoint_every": "10",
+        "--loop.initialization": "none",
         "--loop.max_iterations": "1",
     }
     return subprocess.Popen(

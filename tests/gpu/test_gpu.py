@@ -13,11 +13,14 @@ import torch
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
+from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
-from infocse_ray.positives.stream import Pairs
+from infocse_ray.positives.registry import strategy_of
+from infocse_ray.positives.stream import Batch
 from infocse_ray.settings import Settings
-from infocse_ray.train.cached import backward, chunks_of
-from infocse_ray.train.loop import StepReport, freeze_unused, make_optimizer, train_step
+from infocse_ray.train.cached import backward
+from infocse_ray.train.loop import StepReport, train_step
+from infocse_ray.train.trainee import Trainee
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -47,8 +50,19 @@ def encoder_on(device: torch.device, folder: Path, dropout: bool) -> SentenceEnc
     for module in encoder.modules():
         if isinstance(module, torch.nn.Dropout) and not dropout:
             module.p = 0.0
-    freeze_unused(encoder)
     return encoder
+
+
+def trainee_on(device: torch.device, folder: Path, dropout: bool) -> Trainee:
+    encoder, settings = encoder_on(device, folder, dropout), settings_for(folder, chunk_tokens=64)
+    strategy = strategy_of("idc", settings, Lexicon.of(encoder))
+    assert strategy is not None
+    return Trainee(encoder, strategy, settings, 0)
+
+
+def pairs(count: int, seed: int) -> Batch:
+    keys = np.arange(count) % 20
+    return Batch.of_pairs([f"d{key}" for key in keys], keys, sentences(count, seed), sentences(count, 100 + seed))
 
 
 def test_clusters_are_those_of_the_cpu() -> None:
@@ -70,14 +84,8 @@ def test_vectors_are_those_of_the_cpu(tiny_encoder: Path, precision: Any, least:
 
 
 def steps(device: torch.device, folder: Path) -> list[StepReport]:
-    encoder, settings = encoder_on(device, folder, False), settings_for(folder, chunk_tokens=64)
-    optimizer = make_optimizer(encoder, settings)
-    found = []
-    for step in range(1, 6):
-        keys = np.arange(24) % 20
-        batch = Pairs([f"d{key}" for key in keys], keys, sentences(24, step), sentences(24, 100 + step), [24])
-        found.append(train_step(encoder, encoder, optimizer, batch, settings, 0, step))
-    return found
+    trainee = trainee_on(device, folder, False)
+    return [train_step(trainee, pairs(24, step), 0, step) for step in range(1, 6)]
 
 
 def test_steps_are_those_of_the_cpu(tiny_encoder: Path) -> None:
@@ -91,22 +99,23 @@ def test_steps_are_those_of_the_cpu(tiny_encoder: Path) -> None:
 def test_cached_gradients_are_those_of_the_plain_batch_dropout_included(
     tiny_encoder: Path, dtype: torch.dtype | None
 ) -> None:
-    batch = sentences(40, 3)
+    batch = pairs(20, 3)
 
     def gradients(kept_tokens: int) -> list[torch.Tensor]:
-        encoder = encoder_on(GPU, tiny_encoder, True).train()
-        chunks = chunks_of(encoder, batch, 64)
+        trainee = trainee_on(GPU, tiny_encoder, True)
+        trainee.encoder.train()
+        chunks = trainee.chunks(batch)
         assert len(chunks) > 3
         torch.manual_seed(7)
         backward(
-            encoder,
+            trainee.model,
             chunks,
             40,
             lambda vectors: (vectors @ vectors.mT).logsumexp(1).mean(),
             lambda: torch.autocast("cuda", dtype) if dtype else contextlib.nullcontext(),
             kept_tokens,
         )
-        return [p.grad for p in encoder.parameters() if p.grad is not None]
+        return [p.grad for p in trainee.parameters() if p.grad is not None]
 
     for cached, plain in zip(gradients(0), gradients(10**9), strict=True):
         # In bf16 the plain batch sums its chunks' gradients in bf16; other noise would change them by their size.

@@ -13,23 +13,28 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from infocse_ray.annotate.annotations import Annotations, annotate
+from infocse_ray.annotate.annotations import annotate
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.cluster import Placement, placement
 from infocse_ray.corpus.prepare import prepare
+from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.encoder.model import load_encoder
 from infocse_ray.loop import evaluate as evaluate_module
 from infocse_ray.loop import infocse
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.positives.document import mix
+from infocse_ray.positives.examples import Examples, Shards
+from infocse_ray.positives.registry import strategy_of
 from infocse_ray.settings import Annotate, Corpus, Settings
 from infocse_ray.stage import Stage, read_stage
 from infocse_ray.storage import Storage
-from infocse_ray.train.loop import Training
+from infocse_ray.train.loop import Budget, Training
 from infocse_ray.train.trainer import train
 from tests.conftest import make_documents, write_jsonl
 
@@ -44,7 +49,7 @@ def settings_for(folder: Path, model: Path, /, **sections: Any) -> Settings:
         "encoder": {"model": str(model), "max_length": 16, "precision": "fp32"},
         "train": {"batch_size": 16, "max_steps": 6, "learning_rate": 1e-3, "chunk_tokens": 128, "similarity": "cosine"},
         "validate": {"every": 3},
-        "loop": {"max_iterations": 1},
+        "loop": {"max_iterations": 1, "initialization": "none"},
     }
     content["train"] |= {"temperature": 0.05}
     for section, values in sections.items():
@@ -231,10 +236,17 @@ def test_two_workers_train_the_encoder_that_one_worker_trains(
     folder, metrics = finished
     run = Storage.open(str(folder / "runs" / "run"))
     settings = settings_for(folder, still_encoder)
+    store = TokenStore.open(Storage.open(str(next((folder / "runs" / "corpora").iterdir()))))
+    encoder = load_encoder(still_encoder, settings.encoder, cosine=True)
+    strategy = strategy_of("idc", settings, Lexicon.of(encoder))
+    assert strategy is not None
+    source = Shards(run / "iteration_1" / "annotations", "f", store.shards, store.summary["lanes"], list(SPLITS))
     training = Training(
         settings,
-        TokenStore.open(Storage.open(str(next((folder / "runs" / "corpora").iterdir())))),
-        Annotations.of(read_stage(run / "iteration_1" / "annotations")),
+        store,
+        Examples.of(read_stage(run / "iteration_1" / "examples"), source, strategy),
+        strategy,
+        Budget(settings.train.max_steps, None),
         EncoderFolder(run / "iteration_0" / "encoder" / "model", "x", 16),
         mix(settings.seed, 1),
         Storage.open(str(tmp_path)),

@@ -7,12 +7,23 @@ from typing import Any
 import pytest
 
 from infocse_ray.command_line import dotted_names
-from infocse_ray.loop.identity import annotate_identity, run_identity, train_identity
+from infocse_ray.loop.identity import (
+    annotate_identity,
+    examples_identity,
+    initialization_of,
+    run_identity,
+    train_identity,
+)
+from infocse_ray.positives.registry import strategy_of
 from infocse_ray.settings import Settings
+from infocse_ray.train.loop import Budget
+from tests.unit.stores import LEXICON
 
 BASE = {"name": "run", "corpus": {"source": "a"}, "encoder": {"model": "m"}}
 
-ALL, RUN, TRAIN, NONE = "run annotate train", "run", "run train", ""
+ALL, RUN, TRAIN, NONE = "run annotate train first", "run", "run train first", ""
+PAIRS, FIRST = "run examples train", "run first_examples first"
+"""Of what is trained on the pairs, and of what the encoder is initialised with: here conpono."""
 # The token store's fingerprint has the corpus settings, the encoder's has pooling and length, and the paths' contents
 # have fingerprints of their own; stages get these.
 CHANGES: dict[str, tuple[Any, str]] = {
@@ -41,11 +52,14 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.k": (2, "run annotate"),
     "annotate.num_workers": (3, NONE),
     "annotate.use_gpu": (False, NONE),
+    "train.strategy": ("simcse", "run examples train first_examples first"),
+    "train.positive": ("cluster", PAIRS),
     "train.batch_size": (64, TRAIN),
     "train.learning_rate": (1e-3, TRAIN),
     "train.max_steps": (7, TRAIN),
-    "train.temperature": (0.5, TRAIN),
-    "train.similarity": ("cosine", TRAIN),
+    "train.max_tokens": (7, TRAIN),
+    "train.temperature": (0.5, "run examples train first_examples first"),
+    "train.similarity": ("cosine", "run examples train first"),
     "train.chunk_tokens": (128, NONE),
     "train.num_workers": (3, NONE),
     "train.use_gpu": (False, NONE),
@@ -55,20 +69,77 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "train.checkpoint_every": (9, NONE),
     "train.max_failures": (9, NONE),
     "validate.every": (9, TRAIN),
+    "validate.every_tokens": (9, TRAIN),
     "validate.patience": (9, TRAIN),
     "validate.metric": ("mrr", TRAIN),
     "validate.on": ("halves", TRAIN),
     "validate.max_documents": (999, TRAIN),
     "loop.max_iterations": (9, RUN),
+    "loop.early_stop": (False, RUN),
+    "loop.initialization": ("ict", FIRST),
+    "loop.initialization_steps": (9, "run first"),
+    "loop.initialization_tokens": (9, "run first"),
+    "conpono.context": (1, FIRST),
+    "conpono.offsets": (1, FIRST),
+    "conpono.targets": (1, FIRST),
+    "conpono.form": ("margin", FIRST),
+    "conpono.margin": (0.5, FIRST),
+    "conpono.temperature": (0.5, FIRST),
+} | {
+    # Methods that the run doesn't use.
+    name: (value, NONE)
+    for name, value in {
+        "simcse.temperature": 0.5,
+        "simcse.dropout": 0.2,
+        "consert.first": "none",
+        "consert.second": "none",
+        "consert.cutoff": 0.1,
+        "consert.temperature": 0.5,
+        "mirror_bert.span": 3,
+        "mirror_bert.shortest": 3,
+        "mirror_bert.temperature": 0.5,
+        "mirror_bert.dropout": 0.2,
+        "ict.block": "sentences",
+        "ict.query_tokens": 3,
+        "ict.block_tokens": 30,
+        "ict.keep_query": 0.5,
+        "ict.projection": 0,
+        "ict.temperature": 0.5,
+        "cpc.context": 1,
+        "cpc.ahead": 1,
+        "cpc.temperature": 0.5,
+        "declutr.anchors": 1,
+        "declutr.positives": 1,
+        "declutr.min_tokens": 3,
+        "declutr.max_tokens": 99,
+        "declutr.mask": 0.1,
+        "declutr.temperature": 0.5,
+    }.items()
 }
 
 
 def identities(settings: Settings) -> dict[str, str]:
-    return {
+    main, first = settings.train, settings.loop
+    found = {
         "run": run_identity(settings, "source", "encoder", "tokenizer"),
         "annotate": annotate_identity(settings, "store", "encoder", ["train"]),
-        "train": train_identity(settings, "annotations", "encoder", "counterpart", 1),
     }
+    for prefix, name, budget in (
+        ("", main.strategy, Budget(main.max_steps, main.max_tokens)),
+        (
+            "first_",
+            initialization_of(settings),
+            Budget(first.initialization_steps or main.max_steps, first.initialization_tokens or main.max_tokens),
+        ),
+    ):
+        strategy = strategy_of(name, settings, LEXICON)
+        examples = train = ""
+        if strategy is not None:
+            examples = examples_identity("source", ["train"], strategy)
+            train = train_identity(settings, strategy, "examples", "encoder", "counterpart", 1, budget)
+        found[f"{prefix}examples"] = examples
+        found["first" if prefix else "train"] = train
+    return found
 
 
 def test_every_setting_is_spoken_of():
@@ -87,6 +158,13 @@ def test_a_setting_names_another_result_if_it_can_change_it(name: str):
 
 def test_inputs_name_another_result():
     settings = Settings.model_validate(BASE)
+    idc, none = strategy_of("idc", settings, LEXICON), strategy_of("none", settings, LEXICON)
+    assert idc is not None
+    assert none is None
+
+    def trained(examples="examples", encoder="encoder", on: Any = "counterpart", t=1, budget=Budget(9, None)):  # noqa: B008
+        return train_identity(settings, idc, examples, encoder, on, t, budget)
+
     found = [
         run_identity(settings, "source", "encoder", "tokenizer"),
         run_identity(settings, "other", "encoder", "tokenizer"),
@@ -96,10 +174,15 @@ def test_inputs_name_another_result():
         annotate_identity(settings, "other", "encoder", ["train"]),
         annotate_identity(settings, "store", "other", ["train"]),
         annotate_identity(settings, "store", "encoder", ["train", "test"]),
-        train_identity(settings, "annotations", "encoder", "counterpart", 1),
-        train_identity(settings, "other", "encoder", "counterpart", 1),
-        train_identity(settings, "annotations", "other", "counterpart", 1),
-        train_identity(settings, "annotations", "encoder", "halves", 1),
-        train_identity(settings, "annotations", "encoder", "counterpart", 2),
+        examples_identity("source", ["train"], idc),
+        examples_identity("other", ["train"], idc),
+        examples_identity("source", ["train", "test"], idc),
+        trained(),
+        trained(examples="other"),
+        trained(encoder="other"),
+        trained(on="halves"),
+        trained(t=2),
+        trained(budget=Budget(8, None)),
+        trained(budget=Budget(9, 8)),
     ]
     assert len(set(found)) == len(found)

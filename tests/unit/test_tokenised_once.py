@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -10,12 +10,15 @@ import torch
 from infocse_ray.annotate.annotations import Annotator
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.positives.stream import PairStream
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.positives.registry import strategy_of
+from infocse_ray.positives.stream import ExampleStream
 from infocse_ray.retrieval.validation import questions_for, score
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Baseline, Settings
 from infocse_ray.storage import Storage
-from infocse_ray.train.loop import freeze_unused, make_optimizer, train_step
-from tests.unit.stores import Written, write_annotations, write_store
+from infocse_ray.train.loop import train_step
+from infocse_ray.train.trainee import Trainee
+from tests.unit.stores import Written, counted, write_annotations, write_store
 
 DOCUMENTS = [
     Written(f"d{i}", [[7 + i, 20 + j, 30] for j in range(4)], [0, 0, 1, 1], [7 + i, 40], "valid") for i in range(12)
@@ -50,12 +53,17 @@ def test_validating(folder, tmp_path):
     assert score(encoder, questions_for(store, "valid", "counterpart")).metrics["queries"] == 12
 
 
-def test_training(folder, tmp_path):
+@pytest.mark.parametrize("name", [name for name in get_args(Baseline) if name != "none"] + ["idc"])
+def test_training(name, folder, tmp_path):
     encoder = folder.load()
+    lexicon = Lexicon.of(encoder)
     encoder.tokenizer = Unusable()
     settings = Settings.model_validate(
         {"name": "run", "corpus": {"source": "unused"}, "encoder": {"model": "unused"}, "train": {"batch_size": 8}}
     )
-    freeze_unused(encoder)
-    batch = PairStream(write_annotations(Storage.open(str(tmp_path)), DOCUMENTS, 1, 1), 1, 8, 0).next_batch()
-    assert train_step(encoder, encoder, make_optimizer(encoder, settings), batch, settings, 0, 1).tokens > 0
+    strategy = strategy_of(name, settings, lexicon)
+    assert strategy is not None
+    documents = [document._replace(split="train") for document in DOCUMENTS]
+    examples = counted(write_annotations(Storage.open(str(tmp_path)), documents, 1, 1), strategy)
+    batch = ExampleStream(examples, strategy, 8, 0).next_batch()
+    assert train_step(Trainee(encoder, strategy, settings, 0), batch, 0, 1).tokens > 0

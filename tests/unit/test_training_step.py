@@ -125,10 +125,8 @@ def test_the_loss_of_a_step_is_eq_1_of_its_batch(tiny_encoder, annotations):
         expected = eq_1(vectors(anchors), vectors(positives), ids, 1.0)
         unmasked = Ids(*map(torch.tensor, (list(range(6)), list(range(6)), list(range(6, 12)))))
         assert abs(eq_1(vectors(anchors), vectors(positives), unmasked, 1.0) - expected) > 1e-2
-    texts = ragged([row for pair in zip(anchors, positives, strict=True) for row in pair]).cut(14)
-    owner, labels = np.repeat(np.arange(6), 2), np.tile([0, 1], 6)
     names, keys = [f"d{i}" for i in documents], np.array(documents)
-    batch = Batch(names, keys, owner, labels, texts, texts.hashes(), np.zeros(12, np.uint64), [6])
+    batch = Batch.of_pairs(names, keys, ragged(anchors).cut(14), ragged(positives).cut(14))
     for chunk_tokens in (64, 8192):
         fresh = Run(tiny_encoder, annotations, dropout=False, chunk_tokens=chunk_tokens)
         report = fresh.take(batch, 1)
