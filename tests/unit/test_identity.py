@@ -15,7 +15,7 @@ from infocse_ray.loop.identity import (
     train_identity,
 )
 from infocse_ray.positives.registry import strategy_of
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Settings, StrategyName
 from infocse_ray.train.loop import Budget
 from tests.unit.stores import LEXICON
 
@@ -124,14 +124,15 @@ def identities(settings: Settings) -> dict[str, str]:
         "run": run_identity(settings, "source", "encoder", "tokenizer"),
         "annotate": annotate_identity(settings, "store", "encoder", ["train"]),
     }
-    for prefix, name, budget in (
+    trainings: list[tuple[str, StrategyName, Budget]] = [
         ("", main.strategy, Budget(main.max_steps, main.max_tokens)),
         (
             "first_",
             initialization_of(settings),
             Budget(first.initialization_steps or main.max_steps, first.initialization_tokens or main.max_tokens),
         ),
-    ):
+    ]
+    for prefix, name, budget in trainings:
         strategy = strategy_of(name, settings, LEXICON)
         examples = train = ""
         if strategy is not None:
