@@ -181,7 +181,8 @@ class Validate(Section):
     max_documents: int = Field(
         default=10_000,
         ge=100,
-        description="About how many validation documents are used as queries at most, the first by hash of the id.",
+        description="About how many validation questions are asked at most (a document asks for each of its "
+        "counterparts): those of the first documents by hash of the id.",
     )
 
 

@@ -30,7 +30,7 @@ from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
 
-_FORMAT = 1
+_FORMAT = 2
 _SHARD_TEXT_BYTES = 64 * 2**20
 _BATCH_CHARACTERS = 4 * 2**20
 _SHUFFLED_BYTES = 256 * 2**20
@@ -181,8 +181,10 @@ def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
     )
     split_of = good["split"].to_pylist()
     counts = {split: split_of.count(split) for split in SPLITS}
-    labelled = good.filter(good["counterpart"].is_valid())["split"].to_pylist()
-    schema = store_schema(rows.schema.field("counterpart").type.value_type)
+    labelled: Counter[str] = Counter()
+    for split, keys in zip(split_of, good["counterpart_keys"].to_pylist(), strict=True):
+        labelled[split] += len(keys)
+    schema = store_schema(rows.schema.field("counterparts").type.value_type.value_type)
     table = good.select(schema.names).cast(schema)
     groups = [
         min(ROW_GROUP_DOCUMENTS, count - start)
@@ -200,7 +202,7 @@ def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
             "sentences": pa.array([len(sentences)], pa.int64()),
             "tokens": pa.array([len(sentences.values)], pa.int64()),
             "documents": [json.dumps(counts)],
-            "labelled": [json.dumps(Counter(labelled))],
+            "labelled": [json.dumps(labelled)],
             "rejected": [json.dumps(Counter(bad["reason"].to_pylist()))],
         }
     )

@@ -86,8 +86,8 @@ def test_every_good_row_is_there_once(store, documents, tokenizer):
         document = by_id[row["doc_id"]]
         # Also the two that come back later with other sentences: the first by file and row is kept.
         assert row["sentences"] == [ids(sentence) for sentence in document["sentences"]]
-        assert row["counterpart"] == ids(document["counterpart"])
-        assert row["counterpart_key"] == stable_hash(document["counterpart"])
+        assert row["counterparts"] == [ids(document["counterpart"])]
+        assert row["counterpart_keys"] == [stable_hash(document["counterpart"])]
         assert row["key"] == stable_hash(document["id"])
 
 
@@ -127,8 +127,8 @@ def test_row_groups_are_small(tmp_path, tokenizer, monkeypatch):
             "key": list(range(8)),
             "split": ["train"] * 7 + ["test"],
             "sentences": pa.array([[[1], [2]]] * 8, pa.list_(pa.list_(pa.uint8()))),
-            "counterpart": pa.nulls(8, pa.list_(pa.uint8())),
-            "counterpart_key": pa.nulls(8, pa.int64()),
+            "counterparts": pa.array([[]] * 8, pa.list_(pa.list_(pa.uint8()))),
+            "counterpart_keys": pa.array([[]] * 8, pa.list_(pa.int64())),
         }
     )
     prepare_module._write_shard(rows, Storage.open(str(tmp_path)))
