@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
+from infocse_ray.corpus.labels import Labels
 from infocse_ray.corpus.read import Row
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
 from infocse_ray.corpus.sentences import split_sentences
@@ -87,10 +88,13 @@ def _encodable(text: str) -> None:
 
 
 def tokenised_schema(token: pa.DataType) -> pa.Schema:
-    """Rows on their way to the store: the store's columns, where they go, where they came from, why not."""
+    """Rows on their way to the store: the store's columns, where they go, where they came from, why not.
+
+    `label` says that the row is a line of a label file; it is set aside if no document of its id is there.
+    """
     return pa.schema(
         [pa.field("shard", pa.int32()), pa.field("order", pa.int64()), pa.field("file", pa.string())]
-        + [pa.field("row", pa.int64()), pa.field("reason", pa.string())]
+        + [pa.field("row", pa.int64()), pa.field("reason", pa.string()), pa.field("label", pa.bool_())]
         + [field.with_nullable(True) for field in store_schema(token)]
     )
 
@@ -129,6 +133,7 @@ def tokenise_rows(
             ("file", file),
             ("row", row.number),
             ("reason", reason),
+            ("label", False),
             ("doc_id", doc_id),
             ("key", key),
             ("split", document.get("split")),
@@ -141,6 +146,19 @@ def tokenise_rows(
     columns["sentences"] = _tokenise_nested(bodies, tokenizer, token)
     columns["counterparts"] = _tokenise_nested(counterparts, tokenizer, token)
     return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def label_rows(labels: Labels, token: pa.DataType, shards: int) -> Iterator[pa.Table]:
+    """The lines of label files as tables of `tokenised_schema`, on their way to where their documents go."""
+    schema = tokenised_schema(token)
+    for lines in labels.lines.to_batches(max_chunksize=2**16):
+        columns = {name: lines[name].cast(schema.field(name).type) for name in lines.schema.names}
+        places = zip(lines["doc_id"].to_pylist(), lines["file"].to_pylist(), lines["row"].to_pylist(), strict=True)
+        keys = [stable_hash(doc_id if doc_id is not None else f"{file}\n{row}") for doc_id, file, row in places]
+        columns["key"] = pa.array(keys, pa.int64())
+        columns["shard"] = pa.array([shard_of(key, shards) for key in keys], pa.int32())
+        missing = {f.name: pa.nulls(len(lines), f.type) for f in schema if f.name not in columns}
+        yield pa.table([(columns | missing)[name] for name in schema.names], schema=schema)
 
 
 def _offsets(lengths: Sequence[int]) -> np.ndarray:

@@ -123,6 +123,7 @@ def test_row_groups_are_small(tmp_path, tokenizer, monkeypatch):
             "file": ["f"] * 8,
             "row": list(range(8)),
             "reason": pa.nulls(8, pa.string()),
+            "label": [False] * 8,
             "doc_id": [str(i) for i in range(8)],
             "key": list(range(8)),
             "split": ["train"] * 7 + ["test"],
