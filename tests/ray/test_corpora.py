@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
+from infocse_ray.corpus import prepare as prepare_module
 from infocse_ray.corpus.prepare import prepare, rejected_rows
 from infocse_ray.corpus.read import UnreadableFile
 from infocse_ray.corpus.schema import SPLITS, stable_hash
@@ -91,7 +92,7 @@ def test_a_document_of_several_queries_is_stored_once_and_asks_for_each(msmarco,
         assert content[row["row"] :].startswith(f"1000 0 {row['doc_id']} 1\n".encode())
 
 
-def test_news_get_their_headlines(tokenizer, tmp_path):
+def test_news_get_their_headlines(tokenizer, tmp_path, monkeypatch):
     news = [f"N{i}\tc\ts\tThe old ship {i}\tAbstract\thttps://m/mind/AA{i}.html\t[]\t[]\n" for i in range(30)]
     for folder in ("train", "dev"):
         (tmp_path / folder).mkdir()
@@ -106,6 +107,11 @@ def test_news_get_their_headlines(tokenizer, tmp_path):
     }
     assert store.summary["rejected"] == {"news without a crawled body": 15}
     assert {row["doc_id"] for row in rejected_rows(store)} == {f"N{i}" for i in range(1, 30, 2)}
+    monkeypatch.setattr(prepare_module, "_prepare", lambda *_, **__: pytest.fail("a job was started"))
+    prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+    (tmp_path / "dev" / "news.tsv").write_text("".join(news[1:]))
+    with pytest.raises(pytest.fail.Exception, match="a job was started"):
+        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
 
 
 def test_a_label_file_that_can_not_be_read_is_named(msmarco, tokenizer, tmp_path):

@@ -179,7 +179,7 @@ def test_second_call_does_nothing(store, root, corpus, tokenizer, monkeypatch):
     assert TokenStore.open(store.folder).summary == store.summary
     # What can't change the store does not make another; what can does.
     prepare(root, corpus.model_copy(update={"unlabelled": "train"}), find_source(corpus), tokenizer)
-    for changed in ({"max_sentence_chars": 99}, {"valid_fraction": 0.2}, {"lanes": 2}):
+    for changed in ({"max_sentence_chars": 99}, {"valid_fraction": 0.2}, {"lanes": 2}, {"kind": "browsing"}):
         with pytest.raises(AssertionError, match="a job was started"):
             prepare(root, corpus.model_copy(update=changed), find_source(corpus), tokenizer)
     with pytest.raises(AssertionError, match="a job was started"):
