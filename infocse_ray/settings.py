@@ -43,22 +43,29 @@ class Corpus(Section):
         description="Files, globs or folders, one or a list, local or s3://, gs://, ...: Parquet (.parquet), "
         "JSON Lines (.jsonl, .json, .ndjson; also .gz, .xz, .zst) or text (.txt; also compressed)."
     )
+    kind: Literal["auto", "mind", "msmarco", "browsing"] = Field(
+        default="auto",
+        description="What the files are. `auto`: a row, or a text file, is a document. `mind`: MIND's news.tsv and the "
+        "bodies its crawler wrote. `msmarco`: MS MARCO's documents with their queries and qrels. `browsing`: sequences "
+        "of page titles, JSON Lines or TSV. All as they are released, also .gz.",
+    )
     id: str | None = Field(
         default=None,
         description="Column with the document's unique id. Default: `id` if there is one, else a hash of the "
-        "document's content.",
+        "document's content; of `browsing` always that and its place, unless named.",
     )
     text: str | None = Field(
         default=None, description="Column with the document's text, to be split into sentences. Default: `text`."
     )
     sentences: str | None = Field(
         default=None,
-        description="Column with the document as a list of sentences; wins over `text`. Default: `sentences`.",
+        description="Column with the document as a list of sentences; wins over `text`. Default: `sentences`; "
+        "of `browsing`, the titles, `history`.",
     )
     counterpart: str | None = Field(
         default=None,
-        description="Column with the text that belongs to the document (headline, query, ...), used to "
-        "validate and test, never to train here. Default: `counterpart` if there is one.",
+        description="Column with the text, or list of texts, that belongs to the document (headline, query, ...), used "
+        "to validate and test, never to train here. Default: `counterpart` if there is one; of `browsing`, `target`.",
     )
     split: str | None = Field(
         default=None,
@@ -211,7 +218,8 @@ class Validate(Section):
     max_documents: int = Field(
         default=10_000,
         ge=100,
-        description="About how many validation documents are used as queries at most, the first by hash of the id.",
+        description="About how many validation questions are asked at most (a document asks for each of its "
+        "counterparts): those of the first documents by hash of the id.",
     )
 
 

@@ -104,12 +104,13 @@ def show_examples(corpus: Path, run: Storage, metrics: dict[str, Any], count: in
     stages = json.loads((run / "manifest.json").read_bytes())["stages"]
     last = len(metrics["iterations"]) - 1
     before, after = (ranks_of(read_stage(Storage.open(stages[f"iteration_{t}/test"]["folder"]))) for t in (0, last))
-    changed = [d for d in before if before[d][0] > 1 and after[d][0] == 1] or [
-        d for d in before if before[d] != after[d]
+    changed = [q for q in before if before[q][0] > 1 and after[q][0] == 1] or [
+        q for q in before if before[q] != after[q]
     ]
     say("\nWhat changed, for example:")
-    for doc_id in sorted(changed, key=lambda d: (-before[d][0], d))[:count]:
-        (rank, found), (rank_now, found_now) = before[doc_id], after[doc_id]
+    for question in sorted(changed, key=lambda q: (-before[q][0], q))[:count]:
+        (rank, found), (rank_now, found_now) = before[question], after[question]
+        doc_id, _ = question
         say(f"\n  {doc_id}: {' '.join(rows[doc_id]['sentences'])[:160]} ...")
         say(f"    before, rank {rank}; found first: {line_of.get(found, '?')[:110]}")
         say(f"    now, rank {rank_now}; found first: {line_of.get(found_now, '?')[:110]}")

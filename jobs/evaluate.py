@@ -1,7 +1,7 @@
-"""Score an encoder on a labelled corpus: every document must find its counterpart among all distinct counterparts.
+"""Score an encoder on a labelled corpus: every document must find its counterparts among all distinct ones.
 
 A document's vector is the mean of its sentences' vectors. Prints Recall@5/10/20 and MRR, and writes them and every
-document's rank below <storage>/evaluations. Without a counterpart column, one half of each document (alternating
+question's rank below <storage>/evaluations. Without a counterpart column, one half of each document (alternating
 sentences) must find the other half.
 
 Example:
@@ -92,7 +92,7 @@ def main(settings: Evaluate) -> None:
     folder = EncoderFolder(saved.folder / "model", name, settings.max_length)
     stage = evaluate(root, root / "evaluations", store, [folder], split, on, settings.precision, where)[0]
     say(json.dumps((stage.summary or {})["metrics"], indent=1))
-    say(f"every document's rank is in {stage.folder / 'ranks'}")
+    say(f"every question's rank is in {stage.folder / 'ranks'}")
 
 
 if __name__ == "__main__":

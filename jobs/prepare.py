@@ -42,7 +42,7 @@ def main(settings: Prepare) -> None:
     say(f"token store: {store.folder}")
     say(f"{summary['sentences']:,} sentences, {summary['tokens']:,} tokens of type {summary['token_type']}")
     for split, count in summary["documents"].items():
-        say(f"{split}: {count:,} documents, {summary['labelled'][split]:,} with a counterpart")
+        say(f"{split}: {count:,} documents, {summary['labelled'][split]:,} counterparts to find")
     say(show_rejected(store))
     if settings.list_rejected:
         for row in rejected_rows(store):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
+from infocse_ray.corpus.labels import Labels
 from infocse_ray.corpus.read import Row
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
 from infocse_ray.corpus.sentences import split_sentences
@@ -26,7 +27,7 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
     """Check one row and split it into sentences.
 
     Returns:
-        `doc_id`, `split`, `sentences` (list of str) and `counterpart` (str or None).
+        `doc_id`, `split`, `sentences` and `counterparts` (lists of str).
 
     Raises:
         Rejected: the row is null, empty, too short, beyond a cap, or of an unknown split.
@@ -66,13 +67,16 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
         split = draw_split(str(doc_id), corpus.valid_fraction, corpus.test_fraction)
     elif (split := _SPLIT_NAMES.get(str(split).strip().lower())) is None:
         raise Rejected("split is none of train, valid, test")
-    counterpart = values.get("counterpart")
-    if isinstance(counterpart, str) and counterpart.strip():
-        _encodable(counterpart)
-        counterpart = " ".join(counterpart.split())
-    else:
-        counterpart = None
-    return {"doc_id": str(doc_id), "split": split, "sentences": sentences, "counterpart": counterpart}
+    counterparts = _counterparts(values.get("counterpart"))
+    return {"doc_id": str(doc_id), "split": split, "sentences": sentences, "counterparts": counterparts}
+
+
+def _counterparts(value: Any) -> list[str]:
+    """The distinct texts of a text or a list of texts, in that order; what is no text is no counterpart."""
+    texts = [t for t in (value if isinstance(value, list) else [value]) if isinstance(t, str) and t.strip()]
+    for text in texts:
+        _encodable(text)
+    return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
 def _encodable(text: str) -> None:
@@ -84,10 +88,13 @@ def _encodable(text: str) -> None:
 
 
 def tokenised_schema(token: pa.DataType) -> pa.Schema:
-    """Rows on their way to the store: the store's columns, where they go, where they came from, why not."""
+    """Rows on their way to the store: the store's columns, where they go, where they came from, why not.
+
+    `label` says that the row is a line of a label file; it is set aside if no document of its id is there.
+    """
     return pa.schema(
         [pa.field("shard", pa.int32()), pa.field("order", pa.int64()), pa.field("file", pa.string())]
-        + [pa.field("row", pa.int64()), pa.field("reason", pa.string())]
+        + [pa.field("row", pa.int64()), pa.field("reason", pa.string()), pa.field("label", pa.bool_())]
         + [field.with_nullable(True) for field in store_schema(token)]
     )
 
@@ -103,9 +110,9 @@ def tokenise_rows(
 ) -> pa.Table:
     """Documents of `rows` as a table of `tokenised_schema`; a row set aside has its reason and no sentences."""
     schema = tokenised_schema(token)
-    out: dict[str, list[Any]] = {name: [] for name in schema.names if name not in ("sentences", "counterpart")}
+    out: dict[str, list[Any]] = {name: [] for name in schema.names if name not in ("sentences", "counterparts")}
     bodies: list[list[str] | None] = []
-    counterparts: list[str | None] = []
+    counterparts: list[list[str] | None] = []
     for row in rows:
         document: dict[str, Any] = {}
         reason = row.reason
@@ -119,41 +126,54 @@ def tokenise_rows(
                     document = {"doc_id": str(raw).encode("utf-8", "replace").decode()}
         doc_id = document.get("doc_id")
         key = stable_hash(doc_id if doc_id is not None else f"{file}\n{row.number}")
-        counterpart = document.get("counterpart")
+        texts = document.get("counterparts")
         for name, value in (
             ("shard", shard_of(key, shards)),
             ("order", order),
             ("file", file),
             ("row", row.number),
             ("reason", reason),
+            ("label", False),
             ("doc_id", doc_id),
             ("key", key),
             ("split", document.get("split")),
-            ("counterpart_key", None if counterpart is None else stable_hash(counterpart)),
+            ("counterpart_keys", None if texts is None else [stable_hash(text) for text in texts]),
         ):
             out[name].append(value)
         bodies.append(document.get("sentences"))
-        counterparts.append(counterpart)
+        counterparts.append(texts)
     columns = {name: pa.array(values, schema.field(name).type) for name, values in out.items()}
     columns["sentences"] = _tokenise_nested(bodies, tokenizer, token)
-    columns["counterpart"] = _tokenise(counterparts, tokenizer, token)
+    columns["counterparts"] = _tokenise_nested(counterparts, tokenizer, token)
     return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def label_rows(labels: Labels, token: pa.DataType, shards: int) -> Iterator[pa.Table]:
+    """The lines of label files as tables of `tokenised_schema`, on their way to where their documents go."""
+    schema = tokenised_schema(token)
+    for lines in labels.lines.to_batches(max_chunksize=2**16):
+        columns = {name: lines[name].cast(schema.field(name).type) for name in lines.schema.names}
+        places = zip(lines["doc_id"].to_pylist(), lines["file"].to_pylist(), lines["row"].to_pylist(), strict=True)
+        keys = [stable_hash(doc_id if doc_id is not None else f"{file}\n{row}") for doc_id, file, row in places]
+        columns["key"] = pa.array(keys, pa.int64())
+        columns["shard"] = pa.array([shard_of(key, shards) for key in keys], pa.int32())
+        missing = {f.name: pa.nulls(len(lines), f.type) for f in schema if f.name not in columns}
+        yield pa.table([(columns | missing)[name] for name in schema.names], schema=schema)
 
 
 def _offsets(lengths: Sequence[int]) -> np.ndarray:
     return offsets_of(np.asarray(lengths, dtype=np.int64)).astype(np.int32)
 
 
-def _tokenise(texts: Sequence[str | None], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:
-    """Token ids of each text, without special tokens; null for None."""
-    encoded = tokenizer.encode_batch_fast([t or "" for t in texts], add_special_tokens=False)
-    ids = [e.ids for e in encoded]
+def _tokenise(texts: Sequence[str], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:
+    """Token ids of each text, without special tokens."""
+    ids = [e.ids for e in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
     values = np.fromiter((i for sentence in ids for i in sentence), dtype=token.to_pandas_dtype())
-    mask = pa.array([t is None for t in texts], pa.bool_())
-    return pa.ListArray.from_arrays(pa.array(_offsets([len(i) for i in ids])), pa.array(values, token), mask=mask)
+    return pa.ListArray.from_arrays(pa.array(_offsets([len(i) for i in ids])), pa.array(values, token))
 
 
 def _tokenise_nested(bodies: Sequence[list[str] | None], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:
+    """Token ids of each text of each list; null for None."""
     sentences = _tokenise([s for body in bodies for s in body or ()], tokenizer, token)
     mask = pa.array([body is None for body in bodies], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(_offsets([len(b or ()) for b in bodies])), sentences, mask=mask)

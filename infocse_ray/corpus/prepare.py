@@ -1,8 +1,10 @@
 """The corpus stage: read, check, split and tokenise every row once, into the token store.
 
-1. Ray Data tasks read pieces of files and tokenise their rows; bad rows go on with a reason instead of tokens.
+1. Ray Data tasks read pieces of files and tokenise their rows; bad rows go on with a reason instead of tokens. Labels
+   in files of their own are first made a table in the object store, which these tasks look up.
 2. A shuffle brings together the rows of a shard (a range of the hash of the id), duplicates among them.
-3. One task a shard drops duplicates, orders by hash, and writes the shard and its rejected rows.
+3. One task a shard drops duplicates, orders by hash, and writes the shard and its rejected rows, among them the labels
+   of documents that are not there.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 import ray
+from ray import ObjectRef
 from ray.data import DataContext
 from ray.exceptions import RayError
 from tokenizers import Tokenizer
 
 from infocse_ray.cluster import quiet_data
-from infocse_ray.corpus.documents import batches_of, tokenise_rows
-from infocse_ray.corpus.read import Piece, UnreadableFile, read_rows
+from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
+from infocse_ray.corpus.labels import Labels
+from infocse_ray.corpus.read import Piece, UnreadableFile
+from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
 from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
@@ -30,7 +35,8 @@ from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
 
-_FORMAT = 1
+_FORMAT = 2
+_LABEL_LINES = "label lines"
 _SHARD_TEXT_BYTES = 64 * 2**20
 _BATCH_CHARACTERS = 4 * 2**20
 _SHUFFLED_BYTES = 256 * 2**20
@@ -87,7 +93,9 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     }
     documents, labelled, rejected = Counter(), Counter(), Counter()
     with Board("preparing", unit="rows") as board:
-        packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(source.pieces)]
+        labels = _labels(corpus, source)
+        pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
+        packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(pieces)]
         rows = ray.data.from_items(packs, override_num_blocks=len(packs)).map_batches(
             _read_and_tokenise,  # pyright: ignore[reportArgumentType]
             batch_size=1,
@@ -96,6 +104,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
             fn_kwargs={
                 "columns": source.columns,
                 "corpus": corpus,
+                "labels": labels,
                 "tokenizer": tokenizer,
                 "shards": shards,
                 "board": board.handle,
@@ -128,6 +137,19 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     }
 
 
+def _labels(corpus: Corpus, source: Source) -> list[ObjectRef]:
+    """The table of labels that come in files of their own, in the object store; none where there are no such files.
+
+    What kept the files from being read is raised by the tasks that get the table.
+    """
+    if (read := KINDS[corpus.kind].labels) is None or not source.companions:
+        return []
+    table = ray.remote(read).remote(source.companions)
+    # Else the reading tasks would start all at once, to wait.
+    ray.wait([table], fetch_local=False)
+    return [table]
+
+
 def _user_error(error: BaseException) -> BaseException:
     """The UnreadableFile that made the tasks fail, if one did."""
     cause: BaseException | None = error
@@ -150,15 +172,26 @@ def _tokenizer(text: str) -> Tokenizer:
 
 
 def _read_and_tokenise(
-    packs: pa.Table, columns: dict[str, str], corpus: Corpus, tokenizer: str, shards: int, board: Any
+    packs: pa.Table,
+    columns: dict[str, str],
+    corpus: Corpus,
+    labels: list[ObjectRef],
+    tokenizer: str,
+    shards: int,
+    board: Any,
 ) -> Iterator[pa.Table]:
     ready = _tokenizer(tokenizer)
     token = token_type(ready.get_vocab_size())
+    table: Labels | None = ray.get(labels[0]) if labels else None
     for row in [row for pack in packs["pieces"].to_pylist() for row in pack]:
         piece = Piece(**row)
         # The shuffle wants columns even where there is no row.
         yield tokenise_rows([], piece.uri, piece.order, corpus, ready, token, shards)
-        rows = read_rows(piece, columns, corpus.text_files == "line")
+        if piece.kind == _LABEL_LINES:
+            assert table is not None
+            yield from label_rows(table, token, shards)
+            continue
+        rows = KINDS[corpus.kind].rows(piece, columns, corpus, table)
         for batch in batches_of(rows, _BATCH_CHARACTERS):
             yield tokenise_rows(batch, piece.uri, piece.order, corpus, ready, token, shards)
             if board is not None:
@@ -169,7 +202,7 @@ def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
     """Write one shard and its rejected rows, and return what was written, counted."""
     shard = rows["shard"][0].as_py()
     rows = rows.sort_by([("key", "ascending"), ("doc_id", "ascending"), ("order", "ascending"), ("row", "ascending")])
-    rows = _mark_duplicates(rows)
+    rows = _mark_duplicates(_without_labels_of_documents(rows))
     accepted = rows["reason"].is_null()
     bad = rows.filter(rows["reason"].is_valid())
     # Within a split the order is that of the hash, as sorting is stable.
@@ -181,8 +214,10 @@ def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
     )
     split_of = good["split"].to_pylist()
     counts = {split: split_of.count(split) for split in SPLITS}
-    labelled = good.filter(good["counterpart"].is_valid())["split"].to_pylist()
-    schema = store_schema(rows.schema.field("counterpart").type.value_type)
+    labelled: Counter[str] = Counter()
+    for split, keys in zip(split_of, good["counterpart_keys"].to_pylist(), strict=True):
+        labelled[split] += len(keys)
+    schema = store_schema(rows.schema.field("counterparts").type.value_type.value_type)
     table = good.select(schema.names).cast(schema)
     groups = [
         min(ROW_GROUP_DOCUMENTS, count - start)
@@ -200,10 +235,18 @@ def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
             "sentences": pa.array([len(sentences)], pa.int64()),
             "tokens": pa.array([len(sentences.values)], pa.int64()),
             "documents": [json.dumps(counts)],
-            "labelled": [json.dumps(Counter(labelled))],
+            "labelled": [json.dumps(labelled)],
             "rejected": [json.dumps(Counter(bad["reason"].to_pylist()))],
         }
     )
+
+
+def _without_labels_of_documents(rows: pa.Table) -> pa.Table:
+    """Without the label lines whose document is there; if it is set aside, its labels go with it."""
+    ids, is_label = rows["doc_id"].to_pylist(), rows["label"].to_pylist()
+    there = {doc_id for doc_id, label in zip(ids, is_label, strict=True) if not label and doc_id is not None}
+    keep = [not (label and doc_id in there) for doc_id, label in zip(ids, is_label, strict=True)]
+    return rows.filter(pa.array(keep, pa.bool_()))
 
 
 def _mark_duplicates(rows: pa.Table) -> pa.Table:

@@ -8,6 +8,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 from infocse_ray.storage import open_filesystem, without_query
 
 READERS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".json", ".ndjson"), "text": (".txt",)}
+DOCUMENTS = frozenset({*READERS, "tsv"})
+"""The kinds of file that documents are read from; any other kind that a corpus has goes with the documents."""
 _COMPRESSIONS = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
 """What a file that can't be read makes the libraries raise."""
@@ -23,6 +26,15 @@ READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
 
 class UnreadableFile(ValueError):
     """A whole file of the corpus can't be read; the message names it."""
+
+
+@contextmanager
+def naming(uri: str) -> Iterator[None]:
+    """Make an error of reading `uri` an UnreadableFile that names it."""
+    try:
+        yield
+    except READ_ERRORS as error:
+        raise UnreadableFile(f"corpus.source: {uri}: can't be read: {error}") from error
 
 
 class Piece(NamedTuple):
@@ -33,7 +45,7 @@ class Piece(NamedTuple):
     order: int
     """The file's place among the corpus' files."""
     start: int
-    """First byte (JSON Lines, text) or row group (Parquet)."""
+    """First byte (JSON Lines, TSV, text) or row group (Parquet)."""
     end: int
     """Where it ends; a line belongs to the piece it begins in."""
     size: int = 0
@@ -56,14 +68,17 @@ def compression_of(path: str) -> str | None:
     return next((c for ending, c in _COMPRESSIONS.items() if without_query(path).endswith(ending)), None)
 
 
+def plain_name(path: str) -> str:
+    """A file's name without its folder and the ending that says how it is compressed."""
+    name = without_query(path).rpartition("/")[2]
+    return next((name.removesuffix(ending) for ending in _COMPRESSIONS if name.endswith(ending)), name)
+
+
 def reader_of(path: str) -> str:
     """The kind of a file by its ending, "" when it is none that can be read."""
-    path = without_query(path)
-    for ending in _COMPRESSIONS:
-        if path.endswith(ending):
-            path = path.removesuffix(ending)
-            return next((k for k, e in READERS.items() if path.endswith(e) and k != "parquet"), "")
-    return next((kind for kind, endings in READERS.items() if path.endswith(endings)), "")
+    name = plain_name(path)
+    kind = next((kind for kind, endings in READERS.items() if name.endswith(endings)), "")
+    return "" if kind == "parquet" and compression_of(path) else kind
 
 
 def read_rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[Row]:
@@ -72,7 +87,7 @@ def read_rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[
     Raises:
         UnreadableFile: the file is missing, truncated, or not what its name says.
     """
-    try:
+    with naming(piece.uri):
         if piece.kind == "parquet":
             yield from _parquet_rows(piece, columns)
         elif piece.kind == "jsonl":
@@ -88,8 +103,6 @@ def read_rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[
             if row.values is not None:
                 row.values["id"] = piece.name
             yield row
-    except READ_ERRORS as error:
-        raise UnreadableFile(f"corpus.source: {piece.uri}: can't be read: {error}") from error
 
 
 def open_lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
@@ -122,6 +135,14 @@ def parse_json_line(line: bytes) -> tuple[dict[str, Any] | None, str | None]:
     except (ValueError, RecursionError):  # ValueError: an integer of more digits than Python converts, too
         return None, "not JSON"
     return (row, None) if isinstance(row, dict) else (None, "not a JSON object")
+
+
+def parse_tab_line(line: bytes) -> tuple[list[str] | None, str | None]:
+    """The cells of a tab-separated line, in which a quote is a letter like others, or why it has none."""
+    try:
+        return line.decode("utf-8-sig").rstrip("\r\n").split("\t"), None
+    except UnicodeDecodeError:
+        return None, "not UTF-8"
 
 
 def _text_row(number: int, data: bytes) -> Row:

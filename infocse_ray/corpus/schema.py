@@ -20,8 +20,8 @@ def store_schema(token: pa.DataType) -> pa.Schema:
     """Schema of a token store's shard.
 
     `key` is the 63-bit hash of the id that the rows of a split are ordered by; `sentences` are token ids without
-    special tokens, not cut; `counterpart` likewise, null where there is none; `counterpart_key` the hash of its
-    text, by which distinct counterparts are told apart whatever the tokenizer.
+    special tokens, not cut; `counterparts` likewise, distinct within the document, empty where there is none;
+    `counterpart_keys` the hashes of their texts, by which counterparts are told apart whatever the tokenizer.
     """
     return pa.schema(
         [
@@ -29,8 +29,8 @@ def store_schema(token: pa.DataType) -> pa.Schema:
             pa.field("key", pa.int64(), nullable=False),
             pa.field("split", pa.string(), nullable=False),
             pa.field("sentences", pa.list_(pa.list_(token)), nullable=False),
-            pa.field("counterpart", pa.list_(token)),
-            pa.field("counterpart_key", pa.int64()),
+            pa.field("counterparts", pa.list_(pa.list_(token)), nullable=False),
+            pa.field("counterpart_keys", pa.list_(pa.int64()), nullable=False),
         ]
     )
 

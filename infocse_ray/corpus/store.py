@@ -30,12 +30,12 @@ class Documents(NamedTuple):
 
 
 class Counterparts(NamedTuple):
-    """The counterparts of a few documents; documents without one are left out."""
+    """The counterparts of a few documents: a row for each label, so that a document may be there several times."""
 
     document: np.ndarray
-    """int64 [m], the row of the document in its table."""
+    """int64 [m], the row of the document in its table, ascending."""
     keys: np.ndarray
-    """int64 [m], equal for equal texts."""
+    """int64 [m], equal for equal texts; distinct within a document."""
     tokens: Tokens
 
 
@@ -49,9 +49,9 @@ def documents_of(table: pa.Table) -> Documents:
 
 def counterparts_of(table: pa.Table) -> Counterparts:
     """The counterparts that a table of the token store has."""
-    rows = np.flatnonzero(table["counterpart"].is_valid().to_numpy())
-    there = table.take(pa.array(rows))
-    return Counterparts(rows, there["counterpart_key"].to_numpy().astype(np.int64), tokens_of(there["counterpart"]))
+    texts, offsets = flat(table["counterparts"])
+    keys, _ = flat(table["counterpart_keys"])
+    return Counterparts(np.repeat(np.arange(len(table)), np.diff(offsets)), keys.to_numpy(), tokens_of(texts))
 
 
 class TokenStore(NamedTuple):

@@ -54,7 +54,8 @@ def evaluate(
 
     Returns:
         A finished stage for each encoder: its summary has the `metrics`, its `ranks/` a Parquet file a worker
-        with `doc_id`, `rank` and `top_key`, the key of the counterpart found first.
+        with a row for each question: `doc_id`, `key` (of the true counterpart), `rank` and `top_key`, the key of the
+        counterpart found first.
     """
     places: list[tuple[EncoderFolder, Storage, str]] = []
     for encoder in encoders:
@@ -90,7 +91,14 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
     for number, (encoder, place) in enumerate(evaluation.todo):
         begun = time.monotonic()
         scores = score(for_inference(encoder.load(), evaluation.precision, device), questions)
-        table = pa.table({"doc_id": questions.doc_ids, "rank": scores.ranks, "top_key": scores.top_keys})
+        table = pa.table(
+            {
+                "doc_id": pa.array(questions.doc_ids, pa.string()),
+                "key": questions.true_keys,
+                "rank": scores.ranks,
+                "top_key": scores.top_keys,
+            }
+        )
         (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
         if rank() == 0:
             seconds = round(time.monotonic() - begun, 2)
@@ -98,11 +106,12 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
             evaluation.board.set.remote(number + 1, "")
 
 
-def ranks_of(stage: Stage) -> dict[str, tuple[int, int]]:
-    """Every query's rank and the key it found first, by document id."""
-    found: dict[str, tuple[int, int]] = {}
+def ranks_of(stage: Stage) -> dict[tuple[str, int], tuple[int, int]]:
+    """Every question's rank and the key found first, by the document's id and the true counterpart's key."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
     for name in (stage.folder / "ranks").files():
         with (stage.folder / "ranks" / name).parquet() as file:
             rows = file.read().to_pydict()
-        found |= {d: (r, k) for d, r, k in zip(rows["doc_id"], rows["rank"], rows["top_key"], strict=True)}
+        questions = zip(rows["doc_id"], rows["key"], strict=True)
+        found |= dict(zip(questions, zip(rows["rank"], rows["top_key"], strict=True), strict=True))
     return found

@@ -1,7 +1,8 @@
 """Exact ranks of the true counterpart among all candidates, block by block, and the scores made of them.
 
 1. A candidate counts against a query if it scores at least as much as the true one: ties count against.
-2. rank = 1 + the number of such candidates; the true one is told apart by its key, not by its score.
+2. rank = 1 + the number of such candidates; the true one is told apart by its key, not by its score, and so are the
+   query's other true counterparts, which are no mistake to find and are left out (the field's filtered ranking).
 3. Recall@k is the share of queries of rank <= k, MRR the mean of 1 / rank.
 """
 
@@ -41,7 +42,23 @@ class Ranking(NamedTuple):
     ranks: torch.Tensor
     """int64 [q], from 1."""
     top_keys: torch.Tensor
-    """int64 [q], the key of the candidate that scored highest."""
+    """int64 [q], the key of the candidate that scored highest, left out those that a query is not ranked among."""
+
+
+class LeftOut(NamedTuple):
+    """Pairs of a query and a candidate that it is not ranked among; a candidate is told by its key."""
+
+    queries: torch.Tensor
+    """int64 [pairs], row numbers of queries."""
+    keys: torch.Tensor
+    """int64 [pairs]."""
+
+    def places_in(self, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows and columns (int64 [found] each) of the pairs in a matrix of all queries by candidates of `keys`."""
+        keys, order = keys.sort()
+        place = torch.searchsorted(keys, self.keys).clamp(max=len(keys) - 1)
+        found = keys[place] == self.keys
+        return self.queries[found], order[place[found]]
 
 
 def rank_among(
@@ -49,6 +66,7 @@ def rank_among(
     true: torch.Tensor,
     true_keys: torch.Tensor,
     blocks: Iterable[tuple[torch.Tensor, torch.Tensor]],
+    left_out: LeftOut | None = None,
 ) -> Ranking:
     """Rank each query's true counterpart among the candidates of all blocks.
 
@@ -57,6 +75,7 @@ def rank_among(
         true: float [q, d], the vector of each query's counterpart.
         true_keys: int64 [q], its key.
         blocks: candidates (float [c, d]) and their keys (int64 [c]); a key occurs once over all blocks.
+        left_out: what a query is not ranked among; never its true counterpart.
     """
     true_scores = torch.einsum("qd,qd->q", queries, true)
     # Equal vectors may score a rounding error apart in a block product and in a row product: still a tie. The
@@ -71,7 +90,12 @@ def rank_among(
             block_keys = keys[start : start + step]
             scores = queries @ candidates[start : start + step].mT
             # Not `>=`: a score that is no number must count against the query, or a broken encoder is perfect.
-            ranks += (~(scores < bar) & (block_keys != true_keys[:, None])).sum(1)
+            counted = ~(scores < bar) & (block_keys != true_keys[:, None])
+            if left_out is not None:
+                places = left_out.places_in(block_keys)
+                counted[places] = False
+                scores[places] = -torch.inf
+            ranks += counted.sum(1)
             best, place = scores.max(1)
             top_keys = torch.where(best > top_scores, block_keys[place], top_keys)
             top_scores = torch.maximum(best, top_scores)

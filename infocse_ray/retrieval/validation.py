@@ -1,6 +1,7 @@
 """Score an encoder on held-out documents, split across workers.
 
-1. `counterpart`: a document's vector must find its counterpart among all distinct counterparts of the corpus.
+1. `counterpart`: a document's vector must find its counterpart among all distinct counterparts of the corpus; a
+   document of several asks for each, ranked without the others.
 2. `halves`: without labels, the vector of one half of a document's sentences must find the other half.
 3. Every worker embeds its shards' documents and candidates; candidates go round a block at a time, then are gone.
 """
@@ -21,7 +22,7 @@ from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offse
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.retrieval.documents import halves, mean_vectors
-from infocse_ray.retrieval.ranks import metrics_of, rank_among
+from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 
 On = Literal["counterpart", "halves"]
 
@@ -47,17 +48,33 @@ class Groups(NamedTuple):
 class Questions(NamedTuple):
     """A worker's share of a validation or test set, tokenised, in memory."""
 
-    queries: Groups
+    documents: Groups
+    """What asks, once however many questions it asks."""
+    asker: np.ndarray
+    """int64 [questions], the row in `documents` of who asks."""
     true: Groups
-    """Group i is what query i must find."""
+    """Group i is what question i is answered by."""
     true_keys: np.ndarray
-    """int64 [queries]."""
+    """int64 [questions]; with the id it names the question."""
     doc_ids: list[str]
-    """[queries]."""
+    """[questions]."""
     candidates: Groups | None
-    """What queries are ranked among, distinct; None when it is `true` itself."""
+    """What is ranked, distinct; None when it is `true` itself."""
     candidate_keys: np.ndarray
     """int64 [candidates]."""
+
+    def others(self) -> LeftOut:
+        """Each question's document's other true counterparts: m - 1 for each of the m that it asks for."""
+        order = np.argsort(self.asker, kind="stable")
+        sizes = np.bincount(self.asker)
+        ends = np.cumsum(sizes)
+        rows, keys = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for end, size in zip(ends[sizes > 1], sizes[sizes > 1], strict=True):
+            mine = order[end - size : end]
+            one, other = np.nonzero(~np.eye(size, dtype=bool))
+            rows.append(mine[one])
+            keys.append(self.true_keys[mine[other]])
+        return LeftOut(torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(keys)))
 
 
 def questions_for(
@@ -73,12 +90,15 @@ def questions_for(
         store: the token store.
         split: whose documents ask.
         on: what a document must find.
-        max_documents: about how many documents ask, the first by the hash of the id; None for all.
+        max_documents: about how many questions are asked, all of a document's or none, the first documents by the
+            hash of the id; None for all.
         device: that workers can exchange from.
     """
     there = store.summary["labelled" if on == "counterpart" else "documents"][split]
     limit = 2**63 if not max_documents or there <= max_documents else 2**63 * max_documents // there
-    queries: list[Groups] = [_empty()]
+    asking: list[Groups] = [_empty()]
+    askers: list[np.ndarray] = [np.zeros(0, np.int64)]
+    asked = 0
     true: list[Groups] = [_empty()]
     keys: list[np.ndarray] = [np.zeros(0, np.int64)]
     doc_ids: list[str] = []
@@ -86,7 +106,7 @@ def questions_for(
     pool_keys: list[np.ndarray] = [np.zeros(0, np.int64)]
     for shard in range(rank(), store.shards, workers()):
         if on == "counterpart":
-            for table in store.read(shard, SPLITS, ["counterpart", "counterpart_key"]):
+            for table in store.read(shard, SPLITS, ["counterparts", "counterpart_keys"]):
                 found = counterparts_of(table)
                 pool.append(found.tokens)
                 pool_keys.append(found.keys)
@@ -96,26 +116,30 @@ def questions_for(
                 continue
             if on == "halves":
                 documents = documents_of(table)
-                for rows, into in zip(halves(documents.offsets), (queries, true), strict=True):
+                asker = np.arange(len(table))
+                for rows, into in zip(halves(documents.offsets), (asking, true), strict=True):
                     owner = np.searchsorted(documents.offsets, rows, side="right") - 1
                     sizes = np.bincount(owner, minlength=len(documents.keys))
                     into.append(Groups(documents.sentences.take(rows), offsets_of(sizes)))
                 keys.append(documents.keys)
             else:
                 found = counterparts_of(table)
-                documents = documents_of(table.take(pa.array(found.document)))
-                queries.append(Groups(documents.sentences, documents.offsets))
+                labelled, asker = np.unique(found.document, return_inverse=True)
+                documents = documents_of(table.take(pa.array(labelled)))
+                asking.append(Groups(documents.sentences, documents.offsets))
                 true.append(Groups(found.tokens, np.arange(len(found.tokens) + 1)))
                 keys.append(found.keys)
-            doc_ids += documents.doc_ids.to_pylist()
-    true_keys = np.concatenate(keys)
+            doc_ids += documents.doc_ids.take(pa.array(asker)).to_pylist()
+            askers.append(asked + asker)
+            asked += len(documents.keys)
+    true_keys, asker = np.concatenate(keys), np.concatenate(askers)
     if on == "halves":
-        return Questions(_join(queries), _join(true), true_keys, doc_ids, None, true_keys)
+        return Questions(_join(asking), asker, _join(true), true_keys, doc_ids, None, true_keys)
     distinct, first = np.unique(np.concatenate(pool_keys), return_index=True)
     mine = _not_on_an_earlier_worker(distinct, device)
     tokens = concatenate(pool).take(first[mine])
     candidates = Groups(tokens, np.arange(len(tokens) + 1))
-    return Questions(_join(queries), _join(true), true_keys, doc_ids, candidates, distinct[mine])
+    return Questions(_join(asking), asker, _join(true), true_keys, doc_ids, candidates, distinct[mine])
 
 
 def _empty() -> Groups:
@@ -143,26 +167,27 @@ class Scores(NamedTuple):
     """What a validation found."""
 
     metrics: dict[str, float]
-    """Of all workers' queries; the same on every worker."""
+    """Of all workers' questions; the same on every worker."""
     ranks: np.ndarray
-    """int64 [queries], of this worker's."""
+    """int64 [questions], of this worker's."""
     top_keys: np.ndarray
-    """int64 [queries], the key of what each of them found first."""
+    """int64 [questions], the key of what each of them found first."""
 
 
 def score(encoder: SentenceEncoder, questions: Questions) -> Scores:
-    """Rank every query's true counterpart among all candidates and make metrics of the ranks.
+    """Rank every question's true counterpart among all candidates and make metrics of the ranks.
 
     Args:
         encoder: in evaluation mode, in the precision to use.
         questions: this worker's share; every worker of the process group must call.
 
     Raises:
-        ValueError: no worker has a query.
+        ValueError: no worker has a question.
     """
     device = encoder.device
     with torch.inference_mode():
-        queries = questions.queries.vectors(encoder)
+        asker = torch.from_numpy(questions.asker).to(device)
+        queries = questions.documents.vectors(encoder)[asker]
         true = questions.true.vectors(encoder)
         keys = torch.from_numpy(questions.candidate_keys).to(device)
         counts = row_counts(keys)
@@ -177,7 +202,9 @@ def score(encoder: SentenceEncoder, questions: Questions) -> Scores:
                 here = [min(max(count - begin, 0), SENTENCES_AT_ONCE) for count in counts]
                 yield from zip(each_worker(vectors, here), each_worker(keys[begin:end], here), strict=True)
 
-        found = rank_among(queries, true, torch.from_numpy(questions.true_keys).to(device), blocks())
+        true_keys = torch.from_numpy(questions.true_keys).to(device)
+        left_out = LeftOut(*(pairs.to(device) for pairs in questions.others()))
+        found = rank_among(queries, true, true_keys, blocks(), left_out if len(left_out.keys) else None)
         everyone = gather_rows(found.ranks, row_counts(found.ranks)).cpu().numpy()
     if not len(everyone):
         raise ValueError("corpus: the split has no document to validate on; name a counterpart column or add documents")

@@ -86,8 +86,8 @@ def test_every_good_row_is_there_once(store, documents, tokenizer):
         document = by_id[row["doc_id"]]
         # Also the two that come back later with other sentences: the first by file and row is kept.
         assert row["sentences"] == [ids(sentence) for sentence in document["sentences"]]
-        assert row["counterpart"] == ids(document["counterpart"])
-        assert row["counterpart_key"] == stable_hash(document["counterpart"])
+        assert row["counterparts"] == [ids(document["counterpart"])]
+        assert row["counterpart_keys"] == [stable_hash(document["counterpart"])]
         assert row["key"] == stable_hash(document["id"])
 
 
@@ -123,12 +123,13 @@ def test_row_groups_are_small(tmp_path, tokenizer, monkeypatch):
             "file": ["f"] * 8,
             "row": list(range(8)),
             "reason": pa.nulls(8, pa.string()),
+            "label": [False] * 8,
             "doc_id": [str(i) for i in range(8)],
             "key": list(range(8)),
             "split": ["train"] * 7 + ["test"],
             "sentences": pa.array([[[1], [2]]] * 8, pa.list_(pa.list_(pa.uint8()))),
-            "counterpart": pa.nulls(8, pa.list_(pa.uint8())),
-            "counterpart_key": pa.nulls(8, pa.int64()),
+            "counterparts": pa.array([[]] * 8, pa.list_(pa.list_(pa.uint8()))),
+            "counterpart_keys": pa.array([[]] * 8, pa.list_(pa.int64())),
         }
     )
     prepare_module._write_shard(rows, Storage.open(str(tmp_path)))
@@ -178,7 +179,7 @@ def test_second_call_does_nothing(store, root, corpus, tokenizer, monkeypatch):
     assert TokenStore.open(store.folder).summary == store.summary
     # What can't change the store does not make another; what can does.
     prepare(root, corpus.model_copy(update={"unlabelled": "train"}), find_source(corpus), tokenizer)
-    for changed in ({"max_sentence_chars": 99}, {"valid_fraction": 0.2}, {"lanes": 2}):
+    for changed in ({"max_sentence_chars": 99}, {"valid_fraction": 0.2}, {"lanes": 2}, {"kind": "browsing"}):
         with pytest.raises(AssertionError, match="a job was started"):
             prepare(root, corpus.model_copy(update=changed), find_source(corpus), tokenizer)
     with pytest.raises(AssertionError, match="a job was started"):

@@ -17,7 +17,7 @@ from infocse_ray.annotate.annotations import annotate
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.cluster import Placement, placement
 from infocse_ray.corpus.prepare import prepare
-from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.schema import SPLITS, stable_hash
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, offsets_of
@@ -329,6 +329,11 @@ def test_evaluate_scores_any_encoder_on_all_documents(
     printed = capsys.readouterr().out
     metrics = json.loads(printed[printed.index("{") : printed.index("}") + 1])
     assert metrics["queries"] == 150
+    (stage,) = (read_stage(Storage.open(str(f))) for f in (folder / "runs" / "evaluations").glob("*") if f.is_dir())
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    ranks = evaluate_module.ranks_of(stage)
+    assert ranks.keys() == {(row["id"], stable_hash(row["counterpart"])) for row in rows}
+    assert np.mean([rank <= 5 for rank, _ in ranks.values()]) == metrics["recall@5"]
     assert metrics["recall@5"] <= metrics["recall@10"] <= metrics["recall@20"]
     unlabelled = write_jsonl(folder / "unlabelled.jsonl", [{"sentences": d["sentences"]} for d in make_documents(20)])
     content["corpus"] = {"source": str(unlabelled), "lanes": 4}

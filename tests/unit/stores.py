@@ -38,7 +38,7 @@ class Written(NamedTuple):
     doc_id: str
     sentences: list[list[int]]
     clusters: Sequence[int] = ()
-    counterpart: list[int] | None = None
+    counterparts: Sequence[list[int]] = ()
     split: str = "train"
 
 
@@ -95,8 +95,8 @@ def write_store(folder: Storage, documents: list[Written], shards: int, group: i
                     "key": stable_hash(d.doc_id),
                     "split": d.split,
                     "sentences": d.sentences,
-                    "counterpart": d.counterpart,
-                    "counterpart_key": None if d.counterpart is None else stable_hash(repr(d.counterpart)),
+                    "counterparts": list(d.counterparts),
+                    "counterpart_keys": [stable_hash(repr(c)) for c in d.counterparts],
                 }
                 for d in mine
             ]
@@ -105,6 +105,6 @@ def write_store(folder: Storage, documents: list[Written], shards: int, group: i
     summary = {
         "shards": shards,
         "documents": {s: sum(d.split == s for d in documents) for s in SPLITS},
-        "labelled": {s: sum(d.split == s and d.counterpart is not None for d in documents) for s in SPLITS},
+        "labelled": {s: sum(len(d.counterparts) for d in documents if d.split == s) for s in SPLITS},
     }
     return TokenStore(folder, "f", summary)

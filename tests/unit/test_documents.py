@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from infocse_ray.corpus.documents import Rejected, batches_of, document_of, tokenise_rows, tokenised_schema
 from infocse_ray.corpus.read import Row
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, token_type
+from infocse_ray.corpus.store import counterparts_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, flat, offsets_of, tokens_of
 from infocse_ray.settings import Corpus
 
@@ -47,6 +48,7 @@ def document(corpus: Corpus = CORPUS, **values) -> dict:
         ({"text": json.loads(r'"A one \ud800. A two."')}, "not UTF-8"),
         ({"sentences": ["a", "\ud800"]}, "not UTF-8"),
         ({"sentences": ["a", "b"], "counterpart": "\udfff"}, "not UTF-8"),
+        ({"sentences": ["a", "b"], "counterpart": ["a", "\udfff"]}, "not UTF-8"),
         ({"sentences": ["a", "b"], "id": "\ud800"}, "not UTF-8"),
         ({"sentences": ["a", "b"], "id": None}, "no id"),
         ({"sentences": ["a", "b"], "id": ""}, "no id"),
@@ -118,13 +120,18 @@ def test_split_that_is_null_is_drawn():
     assert set(drawn.values()) == set(SPLITS)
 
 
-@pytest.mark.parametrize("counterpart", [None, "", "  ", 3, ["a"]])
+@pytest.mark.parametrize("counterpart", [None, "", "  ", 3, [], ["", None, 3, ["a"]], {"a": 1}])
 def test_what_is_no_text_is_no_counterpart(counterpart):
-    assert document(sentences=["a", "b"], counterpart=counterpart)["counterpart"] is None
+    assert document(sentences=["a", "b"], counterpart=counterpart)["counterparts"] == []
 
 
-def test_counterpart_has_single_spaces():
-    assert document(sentences=["a", "b"], counterpart=" a\n query ")["counterpart"] == "a query"
+def test_counterparts_have_single_spaces():
+    assert document(sentences=["a", "b"], counterpart=" a\n query ")["counterparts"] == ["a query"]
+
+
+def test_several_counterparts_are_kept_once_each_in_their_order():
+    several = ["b query", " a  query", None, "", "a query", "b\nquery", "c"]
+    assert document(sentences=["a", "b"], counterpart=several)["counterparts"] == ["b query", "a query", "c"]
 
 
 @pytest.mark.parametrize(("valid", "test"), [(0.1, 0.1), (0.3, 0.05), (0.0, 0.2), (0.5, 0.5), (0.0, 0.0)])
@@ -194,18 +201,31 @@ def tokenised(rows: list[Row], tokenizer: Tokenizer, token: pa.DataType | None =
 
 
 def test_tokens_are_the_ids_of_the_tokenizer(tokenizer):
-    bodies = [["Wave over tide.", "a judge"], ["bread 42", "x, y", "Salt"]]
+    bodies = [["Wave over tide.", "a judge"], ["bread 42", "x, y", "Salt"], ["a", "b"]]
+    labels = [["Old ship", "A moon"], None, "Salt"]
     rows = [
         Row(i, {"id": str(i), "sentences": b, "counterpart": c}, None)
-        for i, (b, c) in enumerate(zip(bodies, ["Old ship", None], strict=True))
+        for i, (b, c) in enumerate(zip(bodies, labels, strict=True))
     ]
     table = tokenised(rows, tokenizer)
-    ids = [[tokenizer.encode(s, add_special_tokens=False).ids for s in body] for body in bodies]
+
+    def ids_of(texts: list[str]) -> list[list[int]]:
+        return [tokenizer.encode(s, add_special_tokens=False).ids for s in texts]
+
+    ids = [ids_of(body) for body in bodies]
     assert table["sentences"].to_pylist() == ids
-    assert table["counterpart"].to_pylist() == [tokenizer.encode("Old ship", add_special_tokens=False).ids, None]
-    assert table["counterpart_key"].to_pylist() == [stable_hash("Old ship"), None]
+    assert table["counterparts"].to_pylist() == [ids_of(["Old ship", "A moon"]), [], ids_of(["Salt"])]
+    assert table["counterpart_keys"].to_pylist() == [
+        [stable_hash("Old ship"), stable_hash("A moon")],
+        [],
+        [stable_hash("Salt")],
+    ]
+    found = counterparts_of(table)
+    assert found.document.tolist() == [0, 0, 2]
+    assert found.keys.tolist() == [stable_hash(text) for text in ("Old ship", "A moon", "Salt")]
+    assert unpack(found.tokens) == ids_of(["Old ship", "A moon", "Salt"])
     sentences, offsets = flat(table["sentences"])
-    assert offsets.tolist() == [0, 2, 5]
+    assert offsets.tolist() == [0, 2, 5, 7]
     assert [t.tolist() for t in np.split(*flat_tokens(sentences))] == [s for body in ids for s in body]
 
 
@@ -232,7 +252,8 @@ def test_rows_set_aside_keep_their_place_and_have_no_tokens(tokenizer):
     assert [row["reason"] for row in table] == [None, "not JSON", "fewer than 2 sentences", "not UTF-8"]
     assert [row["doc_id"] for row in table] == ["a", None, "5", "?"]
     assert [(row["file"], row["order"], row["row"]) for row in table] == [("some/file", 3, n) for n in (0, 17, 30, 40)]
-    assert [row["sentences"] is None for row in table] == [False, True, True, True]
+    for column in ("sentences", "counterparts", "counterpart_keys"):
+        assert [row[column] is None for row in table] == [False, True, True, True]
     assert [row["split"] for row in table] == ["valid", None, None, None]
     assert table[0]["key"] == stable_hash("a")
     assert all(row["shard"] == shard_of(row["key"], 8) for row in table)

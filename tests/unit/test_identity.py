@@ -31,6 +31,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "storage": ("other", NONE),
     "seed": (1, TRAIN),
     "corpus.source": ("b", NONE),
+    "corpus.kind": ("mind", RUN),
     "corpus.id": ("c", RUN),
     "corpus.text": ("c", RUN),
     "corpus.sentences": ("c", RUN),

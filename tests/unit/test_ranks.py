@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infocse_ray.retrieval import ranks
 from infocse_ray.retrieval.documents import halves, mean_vectors
-from infocse_ray.retrieval.ranks import metrics_of, rank_among
+from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 
 
 def sorted_ranks(queries, candidates, true):
@@ -51,6 +51,36 @@ def test_ranks_equal_sorting(data):
     position = {key: i for i, key in enumerate(keys.tolist())}
     top = [position[key] for key in found.top_keys.tolist()]
     assert (queries * candidates[top]).sum(1).tolist() == best.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_query_is_not_ranked_among_what_is_left_out(data):
+    n = data.draw(st.integers(1, 20))
+    q = data.draw(st.integers(1, 10))
+    draw = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    candidates = torch.from_numpy(draw.integers(-3, 4, (n, 3))).float()
+    queries = torch.from_numpy(draw.integers(-3, 4, (q, 3))).float()
+    true = draw.integers(0, n, q)
+    keys = torch.from_numpy(draw.permutation(10 * n)[:n])
+    out = draw.random((q, n)) < data.draw(st.sampled_from([0.0, 0.3, 1.0]))
+    out[np.arange(q), true] = False
+    rows, columns = np.nonzero(out)
+    order = draw.permutation(len(rows))
+    rows, columns = torch.from_numpy(rows[order]), torch.from_numpy(columns[order])
+    # Keys that no block has, as those of candidates that were never there.
+    left_out = LeftOut(torch.cat([rows, torch.zeros(2).long()]), torch.cat([keys[columns], torch.tensor([-1, 10**9])]))
+    cuts = data.draw(st.lists(st.integers(0, n), max_size=3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "_BLOCK_ELEMENTS", data.draw(st.sampled_from([1, 7, 50, 2**24])))
+        found = rank_among(queries, candidates[true], keys[true], blocks_of(candidates, keys, cuts), left_out)
+    for i in range(q):
+        kept = np.flatnonzero(~out[i])
+        mine = np.flatnonzero(kept == true[i])
+        assert found.ranks[i].item() == sorted_ranks(queries[i : i + 1], candidates[kept], mine)[0]
+        (top,) = np.flatnonzero(keys.numpy() == found.top_keys[i].item())
+        assert top in kept
+        assert (queries[i] @ candidates[top]).item() == (candidates[kept] @ queries[i]).max().item()
 
 
 @pytest.mark.parametrize("positive", [False, True])

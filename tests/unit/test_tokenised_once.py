@@ -21,7 +21,7 @@ from infocse_ray.train.trainee import Trainee
 from tests.unit.stores import Written, counted, write_annotations, write_store
 
 DOCUMENTS = [
-    Written(f"d{i}", [[7 + i, 20 + j, 30] for j in range(4)], [0, 0, 1, 1], [7 + i, 40], "valid") for i in range(12)
+    Written(f"d{i}", [[7 + i, 20 + j, 30] for j in range(4)], [0, 0, 1, 1], [[7 + i, 40]], "valid") for i in range(12)
 ]
 
 

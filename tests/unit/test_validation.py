@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.retrieval import validation
 from infocse_ray.retrieval.validation import questions_for, score
@@ -22,13 +23,13 @@ def sentence(draw):
 @pytest.fixture(scope="module")
 def documents():
     draw = np.random.default_rng(0)
-    counterparts = [sentence(draw) for _ in range(25)]  # odd: sharers are on different workers
+    texts = [sentence(draw) for _ in range(25)]  # odd: sharers are on different workers
     made = []
     for i in range(60):
         split = ("train", "valid", "test")[i % 3]
-        # Some share a counterpart, some of them across splits and shards; every seventh has none.
-        counterpart = None if i % 7 == 0 else counterparts[i % 25]
-        made.append(Written(f"d{i}", [sentence(draw) for _ in range(draw.integers(2, 6))], (), counterpart, split))
+        # Some share a counterpart, some of them across splits and shards; every seventh has none, some have several.
+        counterparts = [texts[(i + 4 * j) % 25] for j in range(0 if i % 7 == 0 else 1 + i % 4 // 2 * (i % 3))]
+        made.append(Written(f"d{i}", [sentence(draw) for _ in range(draw.integers(2, 6))], (), counterparts, split))
     return made
 
 
@@ -54,21 +55,28 @@ def mean(encoder, sentences):
 
 
 def brute_force(encoder, documents, on):
-    """Rank of every validation document, by id."""
-    asking = [d for d in documents if d.split == "valid" and (on == "halves" or d.counterpart is not None)]
+    """Rank of every question of the validation documents, by the document's id and the true candidate's name."""
+    asking = [d for d in documents if d.split == "valid"]
     if on == "halves":
         candidates = {d.doc_id: mean(encoder, d.sentences[1::2]) for d in asking}
-        truth = {d.doc_id: d.doc_id for d in asking}
+        truth = {d.doc_id: [d.doc_id] for d in asking}
         queries = {d.doc_id: mean(encoder, d.sentences[::2]) for d in asking}
     else:
-        candidates = {repr(d.counterpart): mean(encoder, [d.counterpart]) for d in documents if d.counterpart}
-        truth = {d.doc_id: repr(d.counterpart) for d in asking}
+        candidates = {repr(c): mean(encoder, [c]) for d in documents for c in d.counterparts}
+        truth = {d.doc_id: [repr(c) for c in d.counterparts] for d in asking}
         queries = {d.doc_id: mean(encoder, d.sentences) for d in asking}
     ranks = {}
     for name, query in queries.items():
-        bar = query @ candidates[truth[name]]
-        ranks[name] = 1 + sum(bool(query @ c >= bar) for key, c in candidates.items() if key != truth[name])
+        for true in truth[name]:
+            bar = query @ candidates[true]
+            others = [c for key, c in candidates.items() if key not in truth[name]]
+            ranks[name, stable_hash(true)] = 1 + sum(bool(query @ c >= bar) for c in others)
     return ranks, len(candidates)
+
+
+def by_question(questions, found):
+    keys = questions.true_keys.tolist()
+    return dict(zip(zip(questions.doc_ids, keys, strict=True), found.ranks.tolist(), strict=True))
 
 
 @pytest.mark.parametrize(("cosine", "at_once"), [(False, 16_384), (True, 16_384), (False, 7)])
@@ -79,7 +87,7 @@ def test_ranks_equal_brute_force(tiny_encoder, store, documents, on, cosine, at_
     questions = questions_for(store, "valid", on)
     found = score(encoder, questions)
     expected, candidates = brute_force(encoder, documents, on)
-    assert dict(zip(questions.doc_ids, found.ranks.tolist(), strict=True)) == expected
+    assert by_question(questions, found) == expected
     assert found.metrics["candidates"] == candidates
     assert (
         found.metrics["queries"]
@@ -90,9 +98,28 @@ def test_ranks_equal_brute_force(tiny_encoder, store, documents, on, cosine, at_
     assert len(set(expected.values())) > 3
 
 
+def test_a_document_of_several_counterparts_asks_for_each_and_is_embedded_once(tiny_encoder, tmp_path):
+    # The three counterparts are the document's own sentences: no other candidate comes near them.
+    own = [[7, 20, 31], [8, 21, 30], [9, 22, 29]]
+    documents = [Written("several", own, (), own, "valid"), Written("none", own, (), (), "valid")]
+    documents += [Written(f"d{i}", [[40 + i], [50 + i]], (), [[40 + i, 41]], "test") for i in range(9)]
+    store = write_store(Storage.open(str(tmp_path)), documents, 2)
+    questions = questions_for(store, "valid", "counterpart")
+    assert store.summary["labelled"]["valid"] == len(questions.doc_ids) == 3
+    assert set(questions.doc_ids) == {"several"}
+    assert sorted(questions.true_keys.tolist()) == sorted(stable_hash(repr(c)) for c in own)
+    assert len(questions.documents.offsets) - 1 == 1
+    found = score(load(tiny_encoder, cosine=True), questions)
+    assert (found.metrics["queries"], found.metrics["candidates"]) == (3, 12)
+    # Unfiltered, two of the three would stand behind a sibling.
+    assert found.ranks.tolist() == [1, 1, 1]
+    assert found.top_keys.tolist() == questions.true_keys.tolist()
+
+
 def test_a_counterpart_of_two_documents_is_one_candidate(tiny_encoder, tmp_path):
     documents = [
-        Written(f"d{i}", [[7 + i, 20], [8 + i, 21]], (), [30, 31] if i < 3 else [30 + i, 40], "valid") for i in range(5)
+        Written(f"d{i}", [[7 + i, 20], [8 + i, 21]], (), [[30, 31] if i < 3 else [30 + i, 40]], "valid")
+        for i in range(5)
     ]
     store = write_store(Storage.open(str(tmp_path)), documents, 2)
     questions = questions_for(store, "valid", "counterpart")
@@ -129,7 +156,7 @@ def scored(folder, stores, at_once=16_384):
         for on in ("counterpart", "halves"):
             questions = questions_for(store, "valid", on)
             scores = score(encoder, questions)
-            found.append((scores.metrics, dict(zip(questions.doc_ids, scores.ranks.tolist(), strict=True))))
+            found.append((scores.metrics, by_question(questions, scores)))
     return found
 
 

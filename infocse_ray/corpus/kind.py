@@ -1,0 +1,121 @@
+"""What a kind of corpus (`corpus.kind`) is: how the files that make it up become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from infocse_ray.corpus.labels import Labels
+from infocse_ray.corpus.read import Piece, Row, naming, open_lines
+from infocse_ray.settings import Corpus
+
+_FILES_SAMPLED, _ROWS_SAMPLED = 16, 100
+ROLES = ("id", "text", "sentences", "counterpart", "split")
+"""What a column can be to a document."""
+
+
+class Plan(NamedTuple):
+    """How the documents' files are to be read."""
+
+    columns: dict[str, str]
+    """Role to column, for the roles there are."""
+    row_groups: dict[str, int] = {}  # noqa: RUF012
+    """The number of row groups of each Parquet file."""
+
+
+class Kind(Protocol):
+    """A kind of corpus; each is a module of this room."""
+
+    @property
+    def FILES(self) -> str:
+        """Names of the files that have its documents, for people."""
+        ...
+
+    @property
+    def labels(self) -> Callable[[list[Piece]], Labels] | None:
+        """Reads the files that go with the documents; None where rows bring their labels with them.
+
+        Raises:
+            UnreadableFile: one of them can't be read.
+        """
+        ...
+
+    def part_of(self, path: str) -> str:
+        """What a file is: one of `DOCUMENTS`, the kind's own name for a file that goes with them, "" for no part."""
+        ...
+
+    def plan(self, corpus: Corpus, files: dict[str, list[str]]) -> Plan:
+        """Check the files, by part, before anything runs.
+
+        Raises:
+            ValueError: a file or a column is missing, or a setting doesn't fit.
+            UnreadableFile: a file can't be read at all.
+        """
+        ...
+
+    def rows(self, piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
+        """The rows of a piece of a documents' file, keyed by role.
+
+        Raises:
+            UnreadableFile: the file is missing, truncated, or not what its name says.
+        """
+        ...
+
+
+def refuse_columns(corpus: Corpus, roles: tuple[str, ...] = ROLES) -> None:
+    """Refuse settings that name columns where the kind has none to name.
+
+    Raises:
+        ValueError: one is named.
+    """
+    for role in roles:
+        if (value := getattr(corpus, role)) is not None:
+            raise ValueError(
+                f"corpus.{role} = {value!r}: corpus.kind = {corpus.kind} has no such column to name; leave it out"
+            )
+
+
+def settle_columns(corpus: Corpus, there: dict[str, set[str]], defaults: dict[str, str]) -> dict[str, str]:
+    """Which column plays which role: the one named in the settings, else the default one if there is such a column.
+
+    Args:
+        corpus: the settings.
+        there: the columns of each file that was looked into.
+        defaults: role to column.
+
+    Raises:
+        ValueError: a column is named that no file has.
+    """
+    any_has = set().union(*there.values())
+    columns: dict[str, str] = {}
+    for role in ROLES:
+        named = getattr(corpus, role)
+        if named is not None and named not in any_has:
+            where, it_has = place_and_columns(there)
+            raise ValueError(f"corpus.{role} = {named!r}: {where}: no such column; there is {it_has}")
+        if named or defaults.get(role) in any_has:
+            columns[role] = named or defaults[role]
+    return columns
+
+
+def place_and_columns(there: dict[str, set[str]]) -> tuple[str, str]:
+    """The files that were looked into and the columns they have, for people."""
+    first = next(iter(there))
+    where = first if len(there) == 1 else f"{first} and {len(there) - 1} more"
+    return where, ", ".join(sorted(set().union(*there.values()))) or "none"
+
+
+def some_of(uris: list[str]) -> list[str]:
+    """A few of the files, spread over all: looking into a million would take hours."""
+    return list(dict.fromkeys(uris[i * len(uris) // _FILES_SAMPLED] for i in range(_FILES_SAMPLED)))
+
+
+def first_lines(uri: str) -> Iterator[tuple[int, bytes]]:
+    """The first lines of a file that are not blank, with their byte offsets.
+
+    Raises:
+        UnreadableFile: there is no reading it.
+    """
+    with naming(uri):
+        yield from islice(open_lines(Piece(uri, "", 0, 0, 2**62)), _ROWS_SAMPLED)

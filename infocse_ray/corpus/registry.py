@@ -1,0 +1,8 @@
+"""The kinds of corpus by name, as `corpus.kind` says them."""
+
+from __future__ import annotations
+
+from infocse_ray.corpus import browsing, mind, msmarco, tables
+from infocse_ray.corpus.kind import Kind
+
+KINDS: dict[str, Kind] = {"auto": tables, "mind": mind, "msmarco": msmarco, "browsing": browsing}
