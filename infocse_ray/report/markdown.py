@@ -46,8 +46,8 @@ def _how(tables: dict[str, Any]) -> str:
     return (
         f"{finished} of {len(cells)} cells are finished. Each test document must find its counterpart; scores are "
         f"recall@5, 10 and 20, mean ± sample standard deviation over the seeds {seeds}; the best of a column is bold. "
-        "A row shows the encoder that its run returns: that of the iteration with the best validation score, the "
-        "encoder from before training among them; the test never chooses."
+        "A row shows the encoder that its run returns: that of the iteration with the best validation score, "
+        "iteration 0 (what it started from) among them; the test never chooses."
     )
 
 
@@ -142,10 +142,10 @@ def _notes(row: dict[str, Any], corpus: str, seeds: int) -> list[str]:
     notes = [f"{where}, {_seeds(failed)}: failed: {escape(reason)}" for reason, failed in reasons.items()]
     if row["to_do"] and len(row["to_do"]) < seeds:
         notes.append(f"{where}, {_seeds([str(seed) for seed in row['to_do']])}: not run yet")
-    if row["untrained"]:
-        scores = ", ".join(f"{score:.4f}" for score in row["untrained"].values())
+    if row["kept_start"]:
+        scores = ", ".join(f"{score:.4f}" for score in row["kept_start"].values())
         notes.append(
-            f"{where}, {_seeds(list(row['untrained']))}: validation chose the encoder from before training; the last "
+            f"{where}, {_seeds(list(row['kept_start']))}: validation chose the encoder it started from; the last "
             f"iteration's has R@5 {scores}"
         )
     return notes

@@ -53,9 +53,10 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
     axes.set_ylabel(f"{_METRIC} (test; mean ± sd over seeds)")
     axes.set_title(study.title)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    long = max(len(row.label) for row in study.rows) > 30
+    figure.legend(loc="outside lower center", ncols=2 if long else 3, frameon=False, fontsize="small")
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=150)
+    figure.savefig(out, format="png", dpi=150, bbox_inches="tight")  # a long legend widens the picture
     return out.getvalue()
 
 

@@ -76,13 +76,13 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
     Returns:
         Per metric `mean`, `sd` (sample standard deviation; None for fewer than two seeds) and `seeds`; by seed the
         `iteration` shown, `tokens` of training, `annotation_tokens` (None where unknown), `seconds` of annotating and
-        training, `ranks`; `failures` by seed, `to_do`; `skipped`, the reason or None; `untrained`: seeds whose
-        validation chose the encoder from before training, with recall@5 of the last iteration.
+        training, `ranks`; `failures` by seed, `to_do`; `skipped`, the reason or None; `kept_start`: seeds whose
+        validation chose iteration 0, with recall@5 of the last iteration.
     """
     out: dict[str, Any] = {"key": row.key, "label": row.label, "skipped": plan.skipped.get(row.method)}
     shown: dict[str, dict[str, Any]] = {}
     out |= {name: {} for name in ("iteration", "tokens", "annotation_tokens", "seconds", "failures", "ranks")}
-    out |= {"to_do": [], "untrained": {}}
+    out |= {"to_do": [], "kept_start": {}}
     for seed in seeds if out["skipped"] is None else []:
         record = records.get(plan.by_row[corpus, row.method, seed].name)
         key = str(seed)
@@ -106,7 +106,7 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
             out["ranks"][key] = entries[iteration]["ranks"]
             last = max(entries)
             if iteration == 0 < last:
-                out["untrained"][key] = entries[last]["test"][_LEAD_METRIC]
+                out["kept_start"][key] = entries[last]["test"][_LEAD_METRIC]
     out["metrics"] = {metric: _statistics({s: test[metric] for s, test in shown.items()}) for metric in METRICS}
     out["questions"] = next((test["queries"] for test in shown.values()), None)
     out["candidates"] = next((test["candidates"] for test in shown.values()), None)
