@@ -40,7 +40,7 @@ def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description
         values.pop("config", None)
         return model.model_validate(values)
     except ValidationError as error:
-        message = "; ".join(_explain(e) for e in error.errors())
+        message = explain(error, model)
     except (jsonargparse.ArgumentError, argparse.ArgumentError, TypeError, ValueError, OSError) as error:
         message = _one_line(str(error), list(dotted_names(model)))
     print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
@@ -76,11 +76,14 @@ _WORDS: dict[str, Any] = {
 def _load_yaml(text: str, model: type[BaseModel]) -> Any:
     """YAML, but the key `on` is no truth value and a section with all its lines commented out is left out."""
     value = jsonargparse.get_loader("yaml")(text)
-    if not isinstance(value, dict):
-        return value
+    return as_settings(value, model) if isinstance(value, dict) else value
+
+
+def as_settings(values: dict[Any, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """What YAML made of a tree of settings, as the settings mean it: see `_load_yaml`."""
     sections = {
         name: {"on" if key is True else key: v for key, v in section.items()} if isinstance(section, dict) else section
-        for name, section in value.items()
+        for name, section in values.items()
         if section is not None
     }
     return _without_stray_truth(sections, model)
@@ -98,9 +101,18 @@ def _without_stray_truth(values: dict[str, Any], model: type[BaseModel]) -> dict
     return out
 
 
-def _explain(error: Any) -> str:
-    """One pydantic error as `setting = value: what to do`."""
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """A refusal of values for `model` in one line: each mistake as `setting = value: what to do`."""
+    names = list(dotted_names(model))
+    return "; ".join(_explain(one, names) for one in error.errors())
+
+
+def _explain(error: Any, names: list[str]) -> str:
     name = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return _not_a_setting(name, names)
+    if error["type"] == "missing":
+        return f"{name} is required"
     message = re.sub(r"^(Value error, |Input )", "", error["msg"])
     return f"{name} = {error['input']!r}: {message}" if name and not isinstance(error["input"], dict) else message
 
@@ -117,10 +129,12 @@ def _one_line(message: str, names: list[str]) -> str:
     key = f"{unknown[1]}.{unknown[2]}" if unknown else ""
     if found := re.search(r"unrecognized arguments: --([\w.]+)|Option '([\w.]+)' is not accepted", message):
         key = found[1] or found[2]
-    if key and key not in names:
-        near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-        message = f"{key} is not a setting" + (f": did you mean {near[0]}?" if near else "")
-    return message
+    return _not_a_setting(key, names) if key and key not in names else message
+
+
+def _not_a_setting(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"{name} is not a setting" + (f": did you mean {near[0]}?" if near else "")
 
 
 def named_here(message: str, model: type[BaseModel]) -> str:

@@ -1,0 +1,145 @@
+"""What `jobs/reproduce.py` is told: the corpora, the methods' settings, the budget, which tables."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from infocse_ray.report.studies import METHODS, STUDY_NAMES, row_keys
+from infocse_ray.settings import Section
+
+Like = Literal["news", "web_document", "web_browsing"]
+
+
+class TableCorpus(Section):
+    """A corpus of the tables."""
+
+    name: str = Field(description="Its name in the tables: letters, digits, dot, dash, underscore.")
+    like: Like | None = Field(default=None, description="Whose column of the paper's tables is shown as reference.")
+    settings: dict[str, Any] = Field(
+        default_factory=dict, description="Settings of its cells, as pretrain.py takes them: a `corpus` section."
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, value: str) -> str:
+        return _plain(value)
+
+
+class Tables(Section):
+    """The tables to make."""
+
+    name: str = Field(description="Name of the tables: letters, digits, dot, dash, underscore.")
+    storage: str = Field(
+        default="runs",
+        min_length=1,
+        description="Folder or URI that every node reaches; the tables are in <storage>/<name>, a cell's run in "
+        "<storage>/<name>-<corpus>-<method>-<seed>.",
+    )
+    seeds: list[int] = Field(
+        default=[1, 2, 3], description="Each method is trained once a seed; tables have mean and standard deviation."
+    )
+    tokens: int = Field(
+        default=3_000_000, ge=1, description="Tokens that every trained row encodes in training, all its stages."
+    )
+    validations: int = Field(default=6, ge=1, description="Validations in a training stage, evenly spaced in tokens.")
+    iterations: int = Field(
+        default=2,
+        ge=1,
+        description="InfoCSE's iterations; `tokens` is split equally over the initialisation and them.",
+    )
+    encoder: str | None = Field(
+        default=None, description="The encoder all methods start from; the same as --settings.encoder.model."
+    )
+    first_encoder: str | None = Field(
+        default=None,
+        description="Encoder (such as an SBERT) that annotates for the first iteration in a row of the table "
+        "`annotator`; without it that row is skipped.",
+    )
+    settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Settings of every cell, as pretrain.py takes them; on the command line by dotted name, such as "
+        "--settings.train.batch_size 64.",
+    )
+    corpora: list[TableCorpus] = Field(
+        description="Each with `name`, `settings` (with a `corpus` section) and, if wanted, `like`."
+    )
+    methods: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Settings of one method's cells: `infocse` holds for all rows of InfoCSE, `ict` for all of ICT, "
+        f"and before those of one row alone. Methods: {', '.join(METHODS)}.",
+    )
+    tables: list[str] = Field(default=list(STUDY_NAMES), description=f"Which to make: {', '.join(STUDY_NAMES)}.")
+    rows: list[str] | None = Field(
+        default=None, description=f"Only these rows; default: all. Rows: {', '.join(row_keys())}."
+    )
+    only: Literal["plan"] | None = Field(
+        default=None, description="`plan`: print the cells, their state and their budget, and run nothing."
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, value: str) -> str:
+        return _plain(value)
+
+    @field_validator("seeds", "tables", "rows", "corpora")
+    @classmethod
+    def _each_once(cls, values: list[Any] | None) -> list[Any] | None:
+        if values is None:
+            return None
+        if not values or any(value in values[:i] for i, value in enumerate(values)):
+            raise ValueError("name at least one, and each once")
+        return values
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds(cls, seeds: list[int]) -> list[int]:
+        if not all(0 <= seed < 2**31 for seed in seeds):
+            raise ValueError("a seed is from 0 to 2147483647")
+        return seeds
+
+    @field_validator("tables")
+    @classmethod
+    def _known_tables(cls, tables: list[str]) -> list[str]:
+        for key in tables:
+            _known(key, STUDY_NAMES, "table")
+        return tables
+
+    @field_validator("corpora")
+    @classmethod
+    def _distinct_names(cls, corpora: list[TableCorpus]) -> list[TableCorpus]:
+        names = [corpus.name for corpus in corpora]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two corpora are named {name}; give each a name of its own")
+        return corpora
+
+    @field_validator("methods")
+    @classmethod
+    def _known_methods(cls, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for key in methods:
+            _known(key, METHODS, "method")
+        return methods
+
+    @field_validator("rows")
+    @classmethod
+    def _known_rows(cls, rows: list[str] | None) -> list[str] | None:
+        for key in rows or []:
+            _known(key, row_keys(), "row")
+        return rows
+
+
+def _known(key: str, known: Iterable[str], kind: str) -> None:
+    if key not in known:
+        near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+        raise ValueError(f"{key} is not a {kind}" + (f": did you mean {near[0]}?" if near else "; --help lists them"))
+
+
+def _plain(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
+    return value

@@ -1,0 +1,174 @@
+"""Run the cells that aren't finished, one after the other, and write the tables after each.
+
+1. A cell is one `pretrain`; what came of it is kept in `<storage>/<name>/cells/`, under the cell's identity.
+2. A finished cell isn't looked at again; one that failed keeps its reason and is tried again by the next command.
+3. The tables are made of what is kept, so that a partial result is always there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from infocse_ray.loop.infocse import pretrain as run_pretrain
+from infocse_ray.progress import say
+from infocse_ray.report.cells import Cell, Plan, plan_cells
+from infocse_ray.report.config import Tables
+from infocse_ray.report.interrupt import Interrupt
+from infocse_ray.report.markdown import render
+from infocse_ray.report.plots import plot, require_matplotlib
+from infocse_ray.report.tables import summarise
+from infocse_ray.settings import Settings
+from infocse_ray.storage import Storage
+
+
+def reproduce(
+    config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = run_pretrain, model: type[Settings] = Settings
+) -> int:
+    """Make the tables; they are in `<storage>/<name>/`: tables.json, tables.md and a plot of each.
+
+    Args:
+        config: what to run.
+        pretrain: runs a cell.
+        model: the settings' tree.
+
+    Returns:
+        How many cells failed.
+
+    Raises:
+        ValueError: one line that names what doesn't fit; nothing has run.
+        KeyboardInterrupt: Ctrl-C; what was finished is kept.
+    """
+    plan = plan_cells(config, model)
+    if config.only == "plan":
+        show_plan(config, plan, read_records(Storage.open(config.storage) / config.name, plan))
+        return 0
+    require_matplotlib()
+    folder = Storage.for_runs(config.storage) / config.name
+    records = read_records(folder, plan)
+    finished = sum(_finished(records, cell) for cell in plan.cells)
+    say(f"{len(plan.cells)} cells, {finished} of them finished; tables: {folder / 'tables.md'}")
+    write_tables(folder, config, plan, records)
+    failed = 0
+    with Interrupt() as interrupt:
+        for number, cell in enumerate(plan.cells, 1):
+            if _finished(records, cell):
+                continue
+            say(f"[{number}/{len(plan.cells)}] {cell.title}")
+            try:
+                record = outcome(Storage.open(config.storage), cell, pretrain(cell.settings))
+            except Exception as error:  # whatever it is, the other cells can do without this one
+                if interrupt.pressed():
+                    raise KeyboardInterrupt from error
+                reason = _reason(error)
+                say(f"  failed: {reason}")
+                record = {"identity": cell.identity, "state": "failed", "reason": reason}
+                failed += 1
+                if isinstance(error, RayError) and ray.is_initialized():
+                    ray.shutdown()  # the next cell starts or joins a Ray that works
+            except SystemExit:  # how Ray Train answers a Ctrl-C
+                if interrupt.pressed():
+                    raise KeyboardInterrupt from None
+                raise
+            records[cell.name] = record
+            (folder / "cells" / f"{cell.name}.json").write_json(record)
+            write_tables(folder, config, plan, records)
+            if interrupt.pressed():
+                raise KeyboardInterrupt
+            interrupt.restore()
+    again = f"; {failed} failed, and the same command tries them again" if failed else ""
+    say(f"{len(plan.cells) - failed} of {len(plan.cells)} cells are finished{again}. Tables: {folder / 'tables.md'}")
+    return failed
+
+
+def read_records(folder: Storage, plan: Plan) -> dict[str, dict[str, Any]]:
+    """What came of the plan's cells so far, by name; nothing of cells whose settings or files have changed."""
+    found = {}
+    for cell in plan.cells:
+        file = folder / "cells" / f"{cell.name}.json"
+        if file.exists() and (record := file.read_json())["identity"] == cell.identity:
+            found[cell.name] = record
+    return found
+
+
+def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any]:
+    """What the tables need of a finished run, in little space.
+
+    Raises:
+        ValueError: the run has no test scores.
+    """
+    stages = (root / cell.settings.name / "manifest.json").read_json()["stages"]
+    iterations = []
+    for entry in metrics["iterations"]:
+        if "test" not in entry:
+            raise ValueError("no test document has a counterpart; mark some as test, or raise corpus.test_fraction")
+        iterations.append(
+            {
+                "iteration": entry["iteration"],
+                "test": entry["test"],
+                "tokens": (entry.get("train") or {}).get("tokens"),
+                "annotation_tokens": (entry.get("annotations") or {}).get("tokens"),
+                "seconds": _seconds(entry.get("seconds")),
+                "ranks": stages.get(f"iteration_{entry['iteration']}/test", {}).get("folder"),
+            }
+        )
+    start = metrics.get("initialization") or {}
+    return {
+        "identity": cell.identity,
+        "state": "finished",
+        "best_iteration": metrics["best_iteration"],
+        "initialization": {
+            "tokens": (start.get("train") or start).get("tokens"),
+            "seconds": _seconds(start.get("seconds")),
+        },
+        "iterations": iterations,
+        "versions": metrics.get("versions", {}),
+    }
+
+
+def write_tables(folder: Storage, config: Tables, plan: Plan, records: dict[str, dict[str, Any]]) -> None:
+    """Write tables.json, tables.md and the plots, each whole."""
+    tables = summarise(config, plan, records)
+    (folder / "tables.json").write_json(tables)
+    for study in plan.studies:
+        (folder / f"{study.name}.png").write_bytes(plot(study, tables))
+    (folder / "tables.md").write_bytes(render(plan.studies, tables).encode())
+
+
+def show_plan(config: Tables, plan: Plan, records: dict[str, dict[str, Any]]) -> None:
+    """Print every cell, its state and its budget."""
+    for number, cell in enumerate(plan.cells, 1):
+        record = records.get(cell.name, {})
+        state = record.get("state", "to do")
+        if state == "failed":
+            state = f"failed, to be tried again: {record['reason']}"
+        say(f"[{number}/{len(plan.cells)}] {cell.title}: {state} ({cell.tokens:,} tokens)")
+    for reason in plan.skipped.values():
+        say(f"skipped: {reason}")
+    todo = [cell for cell in plan.cells if not _finished(records, cell)]
+    say(
+        f"{len(plan.cells)} cells, {len(plan.cells) - len(todo)} finished; to go: {len(todo)}, at most "
+        f"{sum(cell.tokens for cell in todo):,} tokens of training (stages that cells share are trained once)"
+    )
+
+
+def _finished(records: dict[str, dict[str, Any]], cell: Cell) -> bool:
+    return records.get(cell.name, {}).get("state") == "finished"
+
+
+def _seconds(of: dict[str, float | None] | float | None) -> float:
+    """Of all stages together; those of one stage may come alone."""
+    return sum(s for s in of.values() if s is not None) if isinstance(of, dict) else of or 0.0
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, RayError) and lines:
+        lines = lines[-1:]  # what comes before is the traceback of a worker
+    text = lines[0] if lines else ""
+    kind = "" if isinstance(error, ValueError) and text else type(error).__name__
+    return ": ".join(part for part in (kind, text) if part)

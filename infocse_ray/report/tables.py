@@ -1,0 +1,173 @@
+"""Summarise cells into tables: mean and sample standard deviation over seeds, and what is missing and why."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from infocse_ray.loop.infocse import versions
+from infocse_ray.report.bootstrap import paired_bootstrap
+from infocse_ray.report.cells import Plan, budget_of, stage_tokens
+from infocse_ray.report.config import TableCorpus, Tables
+from infocse_ray.report.paper import COLUMNS, paper_recalls
+from infocse_ray.report.questions import recall_by_question
+from infocse_ray.report.studies import METHODS, Row, Study
+from infocse_ray.storage import Storage
+
+METRICS = ("recall@5", "recall@10", "recall@20", "mrr")
+_LEAD_METRIC, _LEAD_CUTOFF = "recall@5", 5
+
+Records = dict[str, dict[str, Any]]
+
+
+def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
+    """The content of `tables.json`.
+
+    Returns:
+        `corpora`: by name, `tables` (by study, its rows) and `lead` (of InfoCSE over the strongest other row of
+        `zero_shot`, or why there is none); `cells`: state and reason of each; `budget`: tokens of a baseline's and
+        of an InfoCSE's stage; `skipped`: rows not run; `paper`: its recalls for the corpora it is like; the
+        configuration; the versions now and those the cells were computed with.
+    """
+    corpora: dict[str, Any] = {}
+    for corpus in config.corpora:
+        tables = {
+            study.name: [summarise_row(row, corpus.name, config.seeds, plan, records) for row in study.rows]
+            for study in plan.studies
+        }
+        corpora[corpus.name] = {"like": corpus.like, "tables": tables}
+        if "zero_shot" in tables:
+            corpora[corpus.name]["lead"] = lead_of(tables["zero_shot"])
+    computed = [record["versions"] for record in records.values() if record["state"] == "finished"]
+    return {
+        "name": config.name,
+        "config": config.model_dump(mode="json"),
+        "versions": {"tables": versions(), "cells": [v for i, v in enumerate(computed) if v not in computed[:i]]},
+        "budget": {
+            "baseline": stage_tokens(config, METHODS["simcse"]),
+            "infocse": stage_tokens(config, METHODS["infocse"]),
+            "infocse_none": stage_tokens(config, METHODS["infocse_none"]),
+            "infocse_3_iterations": budget_of(config, METHODS["infocse_3_iterations"]),
+        },
+        "corpora": corpora,
+        "cells": {
+            cell.name: {
+                "corpus": cell.corpus,
+                "method": cell.method,
+                "seed": cell.seed,
+                "run": cell.settings.name,
+                "budget": cell.tokens,
+                "state": records.get(cell.name, {}).get("state", "to do"),
+                "reason": records.get(cell.name, {}).get("reason"),
+                "best_iteration": records.get(cell.name, {}).get("best_iteration"),
+                "initialization": records.get(cell.name, {}).get("initialization"),
+                "iterations": records.get(cell.name, {}).get("iterations"),
+            }
+            for cell in plan.cells
+        },
+        "skipped": {row.key: plan.skipped[row.method] for row in _rows(plan) if row.method in plan.skipped},
+        "paper": _paper(config.corpora, plan.studies),
+    }
+
+
+def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: Records) -> dict[str, Any]:
+    """A row on one corpus.
+
+    Returns:
+        Per metric `mean`, `sd` (sample standard deviation; None for fewer than two seeds) and `seeds`; by seed the
+        `iteration` shown, `tokens` of training, `annotation_tokens` (None where unknown), `seconds` of annotating and
+        training, `ranks`; `failures` by seed, `to_do`; `skipped`, the reason or None; `kept_start`: seeds whose
+        validation chose iteration 0, with recall@5 of the last iteration.
+    """
+    out: dict[str, Any] = {"key": row.key, "label": row.label, "skipped": plan.skipped.get(row.method)}
+    shown: dict[str, dict[str, Any]] = {}
+    out |= {name: {} for name in ("iteration", "tokens", "annotation_tokens", "seconds", "failures", "ranks")}
+    out |= {"to_do": [], "kept_start": {}}
+    for seed in seeds if out["skipped"] is None else []:
+        record = records.get(plan.by_row[corpus, row.method, seed].name)
+        key = str(seed)
+        if record is None:
+            out["to_do"].append(seed)
+        elif record["state"] == "failed":
+            out["failures"][key] = record["reason"]
+        else:
+            entries = {entry["iteration"]: entry for entry in record["iterations"]}
+            iteration = record["best_iteration"] if row.iteration is None else row.iteration
+            # The budget is that of the whole run, whichever iteration of it validation chose.
+            upto = [e for t, e in entries.items() if row.iteration is None or t <= row.iteration]
+            if iteration not in entries:
+                out["failures"][key] = f"the run has no iteration {iteration}"
+                continue
+            shown[key] = entries[iteration]["test"]
+            out["iteration"][key] = iteration
+            out["tokens"][key] = _total([record["initialization"]["tokens"], *(e["tokens"] for e in upto)])
+            out["annotation_tokens"][key] = _total([e["annotation_tokens"] for e in upto])
+            out["seconds"][key] = round(record["initialization"]["seconds"] + sum(e["seconds"] for e in upto), 2)
+            out["ranks"][key] = entries[iteration]["ranks"]
+            last = max(entries)
+            if iteration == 0 < last:
+                out["kept_start"][key] = entries[last]["test"][_LEAD_METRIC]
+    out["metrics"] = {metric: _statistics({s: test[metric] for s, test in shown.items()}) for metric in METRICS}
+    out["questions"] = next((test["queries"] for test in shown.values()), None)
+    out["candidates"] = next((test["candidates"] for test in shown.values()), None)
+    return out
+
+
+def lead_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """InfoCSE's lead in recall@5 over the strongest other row, by the paired bootstrap over test questions.
+
+    Returns:
+        `over` (the other row's label), `seeds` (that both have) and the fields of `bootstrap.Lead`; or `missing`,
+        why there is no such comparison (yet).
+    """
+    ours = next((row for row in rows if row["key"] == "infocse"), None)
+    others = [row for row in rows if row is not ours and row["metrics"][_LEAD_METRIC]["mean"] is not None]
+    if ours is None or ours["metrics"][_LEAD_METRIC]["mean"] is None or not others:
+        return {"missing": "no scores yet of InfoCSE and another row"}
+    theirs = max(others, key=lambda row: row["metrics"][_LEAD_METRIC]["mean"])
+    seeds = [seed for seed in ours["ranks"] if seed in theirs["ranks"]]
+    if not seeds:
+        return {"missing": f"InfoCSE and {theirs['label']}, the strongest other row, have no seed in common yet"}
+    try:
+        (asked, mine), (other, yours) = (
+            recall_by_question([Storage.open(row["ranks"][seed]) for seed in seeds], _LEAD_CUTOFF)
+            for row in (ours, theirs)
+        )
+        if not asked.equals(other):
+            raise ValueError(f"InfoCSE and {theirs['label']} were not asked the same questions")
+    except (ValueError, TypeError, OSError) as error:  # the runs' folders may be gone; the tables stay
+        return {"missing": f"the ranks can't be read: {str(error).strip()}"}
+    lead = paired_bootstrap(mine, yours)
+    return {"over": theirs["label"], "seeds": [int(seed) for seed in seeds], **lead._asdict()}
+
+
+def _statistics(values: dict[str, float]) -> dict[str, Any]:
+    numbers = list(values.values())
+    return {
+        "mean": statistics.fmean(numbers) if numbers else None,
+        "sd": statistics.stdev(numbers) if len(numbers) > 1 else None,
+        "seeds": values,
+    }
+
+
+def _total(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _rows(plan: Plan) -> list[Row]:
+    return [row for study in plan.studies for row in study.rows]
+
+
+def _paper(corpora: list[TableCorpus], studies: list[Study]) -> dict[str, Any]:
+    """By study, row and column of the paper: Recall@5, 10, 20."""
+    columns = [column for column in COLUMNS if any(corpus.like == column for corpus in corpora)]
+    found = {
+        study.name: {
+            row.key: {column: recalls for column in columns if (recalls := paper_recalls(row.key, column))}
+            for row in study.rows
+            if study.name != "options" and paper_recalls(row.key, "news")
+        }
+        for study in studies
+    }
+    return {name: rows for name, rows in found.items() if rows and columns}

@@ -1,0 +1,109 @@
+"""A `pretrain` that scores what it is told to, and the settings that the tables set."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import BaseModel, Field, create_model
+
+from infocse_ray.report.config import Tables
+from infocse_ray.settings import Annotate, Loop, Section, Settings, Train, Validate
+from infocse_ray.storage import Storage
+from tests.conftest import make_documents, write_jsonl
+
+
+def _with(base: type[BaseModel], **fields: Any) -> type[BaseModel]:
+    missing = {
+        name: (bool if isinstance(default, bool) else Any, default)
+        for name, default in fields.items()
+        if name not in base.model_fields
+    }
+    return create_model(base.__name__, __base__=base, **missing) if missing else base  # pyright: ignore
+
+
+def _tree() -> type[Settings]:
+    """The settings' tree, with what the tables set in it where it isn't there."""
+    sections = {
+        "train": _with(Train, strategy="idc", max_tokens=None, positive="sentence"),
+        "annotate": _with(Annotate, method="partition", first_encoder=None, min_edge_quantile=None, mutual=False),
+        "loop": _with(Loop, initialization=None, initialization_tokens=None, early_stop=True),
+        "validate": _with(Validate, every_tokens=None),
+    }
+    for name in ("ict", "conpono", "simcse"):
+        if name not in Settings.model_fields:
+            sections[name] = _with(Section, block="text", temperature=0.1)
+    fields = {name: (section, Field(default_factory=section)) for name, section in sections.items()}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message='Field name "validate"')
+        return create_model("Settings", __base__=Settings, **fields)  # pyright: ignore
+
+
+MODEL = _tree()
+
+
+def tables(folder: Path, **changes: Any) -> Tables:
+    """A configuration with one small corpus `a` and one seed."""
+    source = folder / "a.jsonl"
+    if not source.exists():
+        write_jsonl(source, make_documents(8))
+    content: dict[str, Any] = {
+        "name": "t",
+        "storage": str(folder / "runs"),
+        "seeds": [1],
+        "tokens": 600,
+        "encoder": "model",
+        "corpora": [{"name": "a", "settings": {"corpus": {"source": str(source)}}}],
+        "tables": ["zero_shot"],
+    }
+    return Tables.model_validate(content | changes)
+
+
+Ranks = Callable[[str, int, int], list[int]]
+
+
+class Runs:
+    """Stands for `pretrain`: writes metrics, manifest and ranks, and remembers what it was called for."""
+
+    def __init__(self, ranks: Ranks, best: int | None = None, iterations: int = 1) -> None:
+        self.ranks, self.best, self.iterations = ranks, best, iterations
+        self.calls: list[str] = []
+        self.failing: dict[str, BaseException] = {}
+        self.keys: list[int] | None = None
+
+    def __call__(self, settings: Settings) -> dict[str, Any]:
+        """`ranks(method, seed, iteration)` has the rank of each question; the last iteration is the best."""
+        name = settings.name.removeprefix("t-")
+        self.calls.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+        _, method, seed = name.split("-")
+        trained = 0 if method == "start" else 3 if method == "infocse_3_iterations" else self.iterations
+        root = Storage.open(settings.storage)
+        stages, iterations = {}, []
+        for t in range(trained + 1):
+            ranks = self.ranks(method, int(seed), t)
+            folder = root / settings.name / f"test-{t}"
+            columns: dict[str, Any] = {"doc_id": [f"d{i // 2}" for i in range(len(ranks))], "rank": ranks}
+            columns |= {} if self.keys is None else {"key": self.keys}
+            # Two parts, the later questions first: workers write in no order.
+            half = len(ranks) // 2
+            for part, rows in enumerate((slice(half, None), slice(None, half))):
+                table = pa.table({c: v[rows] for c, v in columns.items()})
+                (folder / "ranks" / f"part-{part:05d}.parquet").write_parquet(table, [len(table)])
+            test = {f"recall@{k}": sum(r <= k for r in ranks) / len(ranks) for k in (5, 10, 20)}
+            test |= {"mrr": sum(1 / r for r in ranks) / len(ranks), "queries": len(ranks), "candidates": 50}
+            entry: dict[str, Any] = {"iteration": t, "test": test}
+            if t:
+                entry |= {"train": {"tokens": 100 * t}, "seconds": {"annotate": 2.0, "train": 3.0}}
+                entry |= {"annotations": {"tokens": 7}} if method.startswith("infocse") else {}
+            iterations.append(entry)
+            stages[f"iteration_{t}/test"] = {"folder": str(folder)}
+        best = trained if self.best is None else min(self.best, trained)
+        metrics = {"best_iteration": best, "iterations": iterations, "versions": {"infocse_ray": "0"}}
+        (root / settings.name / "manifest.json").write_json({"stages": stages})
+        return json.loads(json.dumps(metrics))

@@ -1,0 +1,71 @@
+"""The paired bootstrap against hand-made cases and scipy's."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+
+from infocse_ray.report.bootstrap import paired_bootstrap
+
+
+def test_every_resample_of_three_questions():
+    ours, theirs = np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0])
+    draws = [np.mean(d) for d in itertools.product((1.0, 0.0, -1.0), repeat=3)]  # all 27, equally likely
+    lead = paired_bootstrap(ours, theirs, resamples=200_000)
+    assert lead.difference == 0.0
+    assert lead.no_lead == pytest.approx(np.mean(np.array(draws) <= 1e-9), abs=0.005)
+    assert (lead.low, lead.high) == pytest.approx((-1.0, 1.0))  # 1 / 27 at each end is more than 2.5 %
+    assert (lead.questions, lead.resamples) == (3, 200_000)
+
+
+def test_a_lead_on_every_question_is_one_in_every_resample():
+    lead = paired_bootstrap(np.full(10, 0.75), np.full(10, 0.5))
+    assert lead[:4] == (0.25, 0.25, 0.25, 0.0)
+    assert paired_bootstrap(np.full(10, 0.5), np.full(10, 0.5)).no_lead == 1.0
+
+
+def test_what_floating_point_keeps_from_zero_is_no_lead():
+    thirds = np.array([0, 1, 2, 3]) / 3
+    pairs = np.array([(a, b) for a in thirds for b in thirds])
+    # Differences cancel exactly; their sum in floating point need not.
+    even = np.concatenate([pairs, pairs[:, ::-1]])
+    lead = paired_bootstrap(even[:, 0], even[:, 1], resamples=200_000)
+    steps = np.rint(3 * (even[:, 0] - even[:, 1])).astype(int)
+    drawn = np.random.default_rng(5).choice(steps, size=(200_000, len(steps))).sum(1)
+    assert lead.no_lead == pytest.approx((drawn <= 0).mean(), abs=0.005)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.08])
+def test_agrees_with_scipy(shift: float):
+    draw = np.random.default_rng(3)
+    theirs = draw.integers(0, 4, 400) / 3
+    ours = np.clip(theirs + draw.integers(-1, 2, 400) / 3 + (draw.random(400) < shift), 0, 1)
+    expected = bootstrap(
+        (ours, theirs),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        paired=True,
+        vectorized=True,
+        n_resamples=50_000,
+        method="percentile",
+        rng=np.random.default_rng(1),
+    )
+    lead = paired_bootstrap(ours, theirs, resamples=50_000)
+    assert lead.difference == pytest.approx((ours - theirs).mean())
+    assert (lead.low, lead.high) == pytest.approx(expected.confidence_interval, abs=0.003)
+    assert lead.no_lead == pytest.approx((expected.bootstrap_distribution <= 1e-12).mean(), abs=0.01)
+
+
+def test_the_same_seed_draws_the_same():
+    ours, theirs = np.random.default_rng(0).integers(0, 2, (2, 50)).astype(float)
+    assert paired_bootstrap(ours, theirs, seed=4) == paired_bootstrap(ours, theirs, seed=4)
+    assert paired_bootstrap(ours, theirs, seed=4) != paired_bootstrap(ours, theirs, seed=5)
+
+
+def test_scores_of_other_questions_are_refused():
+    with pytest.raises(ValueError, match="no questions in common"):
+        paired_bootstrap(np.zeros(3), np.zeros(4))
+    with pytest.raises(ValueError, match="no questions in common"):
+        paired_bootstrap(np.zeros(0), np.zeros(0))

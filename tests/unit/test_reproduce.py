@@ -1,0 +1,188 @@
+"""Cells run once, failures stop nothing, and the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infocse_ray.command_line import parse
+from infocse_ray.report.cells import plan_cells
+from infocse_ray.report.config import Tables
+from infocse_ray.report.interrupt import Interrupt
+from infocse_ray.report.runner import reproduce
+from tests.conftest import make_documents, write_jsonl
+from tests.unit.table_runs import MODEL, Runs, tables
+
+JOBS = Path(__file__).parents[2] / "jobs"
+THREE = {"rows": ["start", "simcse", "infocse"]}
+
+
+@pytest.fixture(autouse=True)
+def _drawing() -> None:
+    pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def runs() -> Runs:
+    return Runs(lambda method, seed, t: [1, 30] if method == "infocse" else [7, 30])
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "runs" / "t" / "tables.json").read_text())
+
+
+def test_finished_cells_never_run_again(tmp_path: Path, runs: Runs):
+    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert runs.calls == ["a-start-1", "a-simcse-1", "a-infocse-1"]
+    first = content(tmp_path)
+    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert len(runs.calls) == 3
+    assert content(tmp_path) == first
+    # Another seed runs alone; other settings run anew, but only the cells they are for.
+    reproduce(tables(tmp_path, seeds=[1, 2], **THREE), runs, MODEL)
+    assert runs.calls[3:] == ["a-start-2", "a-simcse-2", "a-infocse-2"]
+    reproduce(tables(tmp_path, methods={"simcse": {"train.learning_rate": 1e-3}}, **THREE), runs, MODEL)
+    assert runs.calls[6:] == ["a-simcse-1"]
+
+
+def test_a_cell_of_several_tables_runs_once(tmp_path: Path, runs: Runs):
+    reproduce(tables(tmp_path, tables=["zero_shot", "clustering", "annotator"], rows=["infocse"]), runs, MODEL)
+    assert runs.calls == ["a-infocse-1"]
+    found = content(tmp_path)["corpora"]["a"]["tables"]
+    assert [rows[0]["metrics"]["recall@5"]["mean"] for rows in found.values()] == [0.5, 0.5, 0.5]
+
+
+def test_a_failed_cell_stops_nothing_and_is_tried_again(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
+    runs.failing["a-simcse-1"] = RuntimeError("the workers failed\nin two lines")
+    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 1
+    assert runs.calls == ["a-start-1", "a-simcse-1", "a-infocse-1"]
+    cell = content(tmp_path)["cells"]["a-simcse-1"]
+    assert (cell["state"], cell["reason"]) == ("failed", "RuntimeError: the workers failed")
+    said = capsys.readouterr().out
+    assert "[2/3] a / SimCSE / seed 1\n  failed: RuntimeError: the workers failed\n[3/3] a / InfoCSE / seed 1\n" in said
+    assert "2 of 3 cells are finished; 1 failed, and the same command tries them again" in said
+    runs.failing.clear()
+    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert runs.calls[3:] == ["a-simcse-1"]
+    assert content(tmp_path)["cells"]["a-simcse-1"]["state"] == "finished"
+
+
+def test_tables_are_there_after_every_cell(tmp_path: Path, runs: Runs):
+    seen = []
+
+    def watched(settings: Any) -> dict[str, Any]:
+        cells = content(tmp_path)["cells"]
+        seen.append([cells[name]["state"] for name in ("a-start-1", "a-simcse-1", "a-infocse-1")])
+        return runs(settings)
+
+    reproduce(tables(tmp_path, **THREE), watched, MODEL)
+    assert seen == [["to do"] * 3, ["finished", "to do", "to do"], ["finished", "finished", "to do"]]
+
+
+def test_a_run_without_test_scores_is_a_failure(tmp_path: Path, runs: Runs):
+    def untested(settings: Any) -> dict[str, Any]:
+        metrics = runs(settings)
+        for entry in metrics["iterations"]:
+            del entry["test"]
+        return metrics
+
+    assert reproduce(tables(tmp_path, rows=["start"]), untested, MODEL) == 1
+    assert "no test document has a counterpart" in content(tmp_path)["cells"]["a-start-1"]["reason"]
+
+
+@pytest.mark.parametrize("how", ["raised", "swallowed", "exit", "late"])
+def test_an_interrupt_stops_it_and_the_same_command_goes_on(tmp_path: Path, runs: Runs, how: str):
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupted(settings: Any) -> dict[str, Any]:
+        if settings.name != "t-a-simcse-1":
+            return runs(settings)
+        if how != "raised":  # as Ray Train does
+            signal.signal(signal.SIGINT, lambda number, frame: sys.exit(0) if how == "exit" else None)
+        os.kill(os.getpid(), signal.SIGINT)
+        if how == "swallowed":
+            raise RuntimeError("the controller is gone")
+        return runs(settings)
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(tables(tmp_path, **THREE), interrupted, MODEL)
+    assert signal.getsignal(signal.SIGINT) is before
+    finished = ["a-start-1", "a-simcse-1"] if how == "late" else ["a-start-1"]
+    assert runs.calls == finished
+    assert [n for n, c in content(tmp_path)["cells"].items() if c["state"] != "to do"] == sorted(finished)
+    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert runs.calls == ["a-start-1", "a-simcse-1", "a-infocse-1"]
+
+
+def test_an_exit_nobody_asked_for_is_passed_on(tmp_path: Path, runs: Runs):
+    runs.failing["a-start-1"] = SystemExit(3)
+    with pytest.raises(SystemExit, match="3"):
+        reproduce(tables(tmp_path, **THREE), runs, MODEL)
+
+
+def test_the_handler_of_a_cell_is_put_away():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupt() as interrupt:
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        assert not interrupt.pressed()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.pressed()
+        interrupt.restore()
+        assert signal.getsignal(signal.SIGINT) is before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
+    reproduce(tables(tmp_path, only="plan", **THREE), runs, MODEL)
+    assert runs.calls == []
+    assert not (tmp_path / "runs").exists()
+    assert capsys.readouterr().out.splitlines() == [
+        "[1/3] a / The encoder as it is / seed 1: to do (0 tokens)",
+        "[2/3] a / SimCSE / seed 1: to do (600 tokens)",
+        "[3/3] a / InfoCSE / seed 1: to do (600 tokens)",
+        "3 cells, 0 finished; to go: 3, at most 1,200 tokens of training (stages that cells share are trained once)",
+    ]
+    runs.failing["a-simcse-1"] = ValueError("too small")
+    reproduce(tables(tmp_path, **THREE), runs, MODEL)
+    capsys.readouterr()
+    reproduce(tables(tmp_path, only="plan", **THREE), runs, MODEL)
+    said = capsys.readouterr().out
+    assert "[2/3] a / SimCSE / seed 1: failed, to be tried again: too small (600 tokens)" in said
+    assert "[3/3] a / InfoCSE / seed 1: finished" in said
+    assert "to go: 1, at most 600 tokens" in said
+
+
+def test_a_mistake_is_refused_before_any_cell(tmp_path: Path, runs: Runs):
+    with pytest.raises(ValueError, match=r"row InfoCSE, K-means: train\.batch_size = 1"):
+        reproduce(tables(tmp_path, methods={"infocse_kmeans": {"train": {"batch_size": 1}}}), runs, MODEL)
+    assert runs.calls == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    file = JOBS / "configs" / "tables.yaml"
+    argv = ["--config", str(file), "--encoder", "model", "--settings.train.batch_size", "64", "--seeds=[7]"]
+    config = parse(Tables, argv, "reproduce.py", "")
+    columns = {"bbc_news": {"body": "title"}, "wikiqa": {"body": "title"}, "wikispeedia": {"history": "target"}}
+    for corpus in config.corpora:
+        source = Path(corpus.settings["corpus"]["source"])
+        source.parent.mkdir(parents=True)
+        [(text, counterpart)] = columns[corpus.name].items()
+        rows = [{text: " ".join(d["sentences"]), counterpart: d["counterpart"]} for d in make_documents(8)]
+        write_jsonl(source.with_suffix(""), rows)
+        corpus.settings["corpus"]["source"] = str(source.with_suffix(""))
+    plan = plan_cells(config, MODEL)
+    assert {cell.seed for cell in plan.cells} == {7}
+    assert {cell.corpus for cell in plan.cells} == set(columns)
+    assert len(plan.cells) == 3 * 19  # without the row that needs first_encoder
+    assert plan.cells[0].settings.train.batch_size == 64
+    assert plan.by_row["bbc_news", "simcse", 7].settings.train.learning_rate == 3e-5
+    assert yaml.safe_load(file.read_text())["tokens"] == config.tokens == plan.by_row["bbc_news", "simcse", 7].tokens
