@@ -115,15 +115,10 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
                 "ranks": stages.get(f"iteration_{entry['iteration']}/test", {}).get("folder"),
             }
         )
-    start = metrics.get("initialization") or {}
     return {
         "identity": cell.identity,
         "state": "finished",
         "best_iteration": metrics["best_iteration"],
-        "initialization": {
-            "tokens": (start.get("train") or start).get("tokens"),
-            "seconds": _seconds(start.get("seconds")),
-        },
         "iterations": iterations,
         "versions": metrics.get("versions", {}),
     }
@@ -159,9 +154,9 @@ def _finished(records: dict[str, dict[str, Any]], cell: Cell) -> bool:
     return records.get(cell.name, {}).get("state") == "finished"
 
 
-def _seconds(of: dict[str, float | None] | float | None) -> float:
-    """Of all stages together; those of one stage may come alone."""
-    return sum(s for s in of.values() if s is not None) if isinstance(of, dict) else of or 0.0
+def _seconds(of: dict[str, float | None] | None) -> float:
+    """Of all stages together."""
+    return sum(seconds or 0.0 for seconds in (of or {}).values())
 
 
 def _reason(error: Exception) -> str:

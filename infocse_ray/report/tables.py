@@ -60,7 +60,6 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
                 "state": records.get(cell.name, {}).get("state", "to do"),
                 "reason": records.get(cell.name, {}).get("reason"),
                 "best_iteration": records.get(cell.name, {}).get("best_iteration"),
-                "initialization": records.get(cell.name, {}).get("initialization"),
                 "iterations": records.get(cell.name, {}).get("iterations"),
             }
             for cell in plan.cells
@@ -100,9 +99,9 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
                 continue
             shown[key] = entries[iteration]["test"]
             out["iteration"][key] = iteration
-            out["tokens"][key] = _total([record["initialization"]["tokens"], *(e["tokens"] for e in upto)])
+            out["tokens"][key] = _total([e["tokens"] for e in upto])
             out["annotation_tokens"][key] = _total([e["annotation_tokens"] for e in upto])
-            out["seconds"][key] = round(record["initialization"]["seconds"] + sum(e["seconds"] for e in upto), 2)
+            out["seconds"][key] = round(sum(e["seconds"] for e in upto), 2)
             out["ranks"][key] = entries[iteration]["ranks"]
             last = max(entries)
             if iteration == 0 < last:
