@@ -12,18 +12,20 @@ _HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "chec
 """Training settings that say how to compute, not what: they don't name another result."""
 
 
-def run_identity(settings: Settings, source: str, encoder: str, tokenizer: str) -> str:
-    """Of a whole run; `source` and `encoder` are the fingerprints of what the paths in the settings lead to."""
+def run_identity(
+    settings: Settings, source: str, encoder: str, tokenizer: str, first_encoder: str | None = None
+) -> str:
+    """Of a whole run; the sources and encoders are the fingerprints of what the paths in the settings lead to."""
     content = settings.model_dump(mode="json", exclude={"name", "storage"})
     del content["corpus"]["source"], content["encoder"]["model"]
     content["train"] = _training(settings)
-    content["annotate"] = {"k": settings.annotate.k}
-    return fingerprint("run", source, encoder, content, tokenizer)
+    content["annotate"] = _annotation(settings)
+    return fingerprint("run", source, encoder, content, tokenizer, first_encoder)
 
 
 def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequence[str]) -> str:
     """Of an annotate stage on the token store and with the encoder of these fingerprints."""
-    return fingerprint("annotate", store, encoder, list(splits), settings.annotate.k, settings.encoder.precision)
+    return fingerprint("annotate", store, encoder, list(splits), _annotation(settings), settings.encoder.precision)
 
 
 def train_identity(settings: Settings, annotations: str, encoder: str, on: On, t: int) -> str:
@@ -40,6 +42,14 @@ def train_identity(settings: Settings, annotations: str, encoder: str, on: On, t
         t,
         settings.encoder.precision,
     )
+
+
+def _annotation(settings: Settings) -> dict[str, Any]:
+    """What can change clusters, by any encoder: a method's own settings, and the seed where something is drawn."""
+    section = settings.annotate
+    names = {"kmeans_clusters", "kmeans_sample"} if section.method == "kmeans" else {"k", "mutual", "min_edge_quantile"}
+    drawn = section.method == "kmeans" or section.min_edge_quantile > 0
+    return section.model_dump(mode="json", include={"method", *names}) | ({"seed": settings.seed} if drawn else {})
 
 
 def _training(settings: Settings) -> dict[str, Any]:

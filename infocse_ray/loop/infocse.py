@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray import __version__
-from infocse_ray.annotate.annotations import Annotations, annotate
+from infocse_ray.annotate.annotations import Annotations
+from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import connect, placement
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
@@ -27,6 +28,7 @@ from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_j
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.evaluate import evaluate
+from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, load_first_encoder, save_first_encoder
 from infocse_ray.loop.identity import annotate_identity, run_identity, train_identity
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.positives.document import mix
@@ -50,6 +52,8 @@ class Inputs(NamedTuple):
     tokenizer: str
     fingerprint: str
     """Of the encoder."""
+    first: SentenceEncoder | None = None
+    """What annotates the first iteration, if not the encoder."""
 
 
 def check(settings: Settings) -> Inputs:
@@ -64,7 +68,8 @@ def check(settings: Settings) -> Inputs:
         settings.encoder,
         cosine=settings.train.similarity == "cosine",
     )
-    return Inputs(source, encoder, tokenizer_json(encoder.tokenizer), encoder.fingerprint())
+    first = load_first_encoder(settings)
+    return Inputs(source, encoder, tokenizer_json(encoder.tokenizer), encoder.fingerprint(), first)
 
 
 def pretrain(settings: Settings) -> dict[str, Any]:
@@ -82,7 +87,10 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     root = Storage.open(settings.storage)
     run = root / settings.name
     manifest = Manifest(run)
-    identity = run_identity(settings, inputs.source.fingerprint, inputs.fingerprint, inputs.tokenizer)
+    first_fingerprint = inputs.first.fingerprint() if inputs.first else None
+    identity = run_identity(
+        settings, inputs.source.fingerprint, inputs.fingerprint, inputs.tokenizer, first_fingerprint
+    )
     if manifest.finished(identity):
         say(f"{run} is finished with these settings; nothing to do. Its encoder is in {run / 'model'}")
         return (run / "metrics.json").read_json()
@@ -111,13 +119,20 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     )
     manifest.add("iteration_0/encoder", start)
     encoders = [EncoderFolder(start.folder / "model", inputs.fingerprint, settings.encoder.max_length)]
+    first = None
+    if inputs.first is not None:
+        saved = save_first_encoder(root, run, inputs.first)
+        manifest.add("first_encoder", saved)
+        first = first_encoder(saved, inputs.first, root, settings, inputs.source, inputs.tokenizer)
     metric = settings.validate.metric
     iterations: list[dict[str, Any]] = [{"iteration": 0}]
     best, best_score = 0, 0.0
     for t in range(1, settings.loop.max_iterations + 1):
         say(f"iteration {t}")
         folder = run / f"iteration_{t}"
-        annotated = _annotate(root, folder / "annotations", settings, store, splits, encoders[-1], where["annotate"], t)
+        # Later rounds are annotated by the encoder as trained so far.
+        by = first if first is not None and t == 1 else FirstEncoder(encoders[-1], None)
+        annotated = _annotate(root, folder / "annotations", settings, store, splits, by, where["annotate"], t)
         manifest.add(f"iteration_{t}/annotations", annotated)
         annotations = Annotations.of(annotated)
         counts = annotations.summary
@@ -244,20 +259,22 @@ def _annotate(
     settings: Settings,
     store: TokenStore,
     splits: list[str],
-    encoder: EncoderFolder,
+    by: FirstEncoder,
     where: Any,
     t: int,
 ) -> Stage:
-    identity = annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits)
+    identity = annotate_identity(settings, store.fingerprint, by.encoder.fingerprint, splits)
     work = functools.partial(
         annotate,
         store=store,
         splits=splits,
-        encoder=encoder,
-        k=settings.annotate.k,
+        encoder=by.encoder,
+        settings=settings.annotate,
+        seed=settings.seed,
         precision=settings.encoder.precision,
         placement=where,
         title=f"iteration {t}: annotating",
+        encoder_store=by.store,
     )
     return run_stage(root, folder, "annotate", identity, work)
 

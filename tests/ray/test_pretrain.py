@@ -13,8 +13,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from infocse_ray.annotate.annotations import Annotations, annotate
+from infocse_ray.annotate.annotations import Annotations
 from infocse_ray.annotate.idc import cluster
+from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import Placement, placement
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import find_source
@@ -124,7 +125,8 @@ def test_annotations_do_not_depend_on_the_number_of_actors(finished: tuple[Path,
     store = TokenStore.open(Storage.open(str(next(corpora.iterdir()))))
     encoder = EncoderFolder(run / "iteration_0" / "encoder" / "model", "x", 16)
     stage = Stage("annotate", "other", Storage.open(str(tmp_path)))
-    summary = annotate(stage, store, ["train", "valid", "test"], encoder, 1, "fp32", Placement(1, False, 2), "again")
+    there = Placement(1, False, 2)
+    summary = annotate(stage, store, ["train", "valid", "test"], encoder, Annotate(), 0, "fp32", there, "again")
     reference = read_stage(run / "iteration_1" / "annotations")
     assert placement(Annotate()).workers == 2
     assert summary["pairs_by_lane"] == (reference.summary or {})["pairs_by_lane"]
@@ -144,7 +146,7 @@ def test_counts_of_what_a_crash_left_are_those_of_one_go(finished: tuple[Path, d
         if name.startswith("shard-"):
             (tmp_path / name).write_bytes((reference.folder / name).read_bytes())
     there = placement(Annotate())
-    summary = annotate(stage, store, ["train", "valid", "test"], encoder, 1, "fp32", there, "again")
+    summary = annotate(stage, store, ["train", "valid", "test"], encoder, Annotate(), 0, "fp32", there, "again")
     assert summary["tokens"] > 0
     assert summary == {k: v for k, v in (reference.summary or {}).items() if k != "seconds"}
 
@@ -173,7 +175,8 @@ def test_the_driver_fetches_no_more_for_a_larger_corpus(
         store = prepare(root, corpus, find_source(corpus), (still_encoder / "tokenizer.json").read_text())
         there = placement(Annotate())
         stage = Stage("annotate", "x", root / "annotations")
-        assert annotate(stage, store, ["train"], encoder, 1, "fp32", there, "annotating")["documents"] > 0.6 * count
+        summary = annotate(stage, store, ["train"], encoder, Annotate(), 0, "fp32", there, "annotating")
+        assert summary["documents"] > 0.6 * count
     assert 0 < fetched[1] < 1.3 * fetched[0]
 
 
