@@ -140,6 +140,11 @@ def in_tasks(groups: list[list[int]], work: Callable[[list[int]], list[dict[str,
     return _counts(_dealt(groups).map_batches(do, batch_size=1))  # pyright: ignore[reportArgumentType]
 
 
+def in_one_task(work: Callable[..., None], *arguments: Any) -> None:
+    """Do `work` in a task of one core, and wait for it: what it reads and holds is not the driver's."""
+    ray.get(ray.remote(work).remote(*arguments))
+
+
 def _dealt(groups: list[list[int]]) -> ray.data.Dataset:
     return ray.data.from_items(groups, override_num_blocks=len(groups))
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import ray
 
-from infocse_ray.annotate.actor import AnnotateShards, Work, in_actors, in_tasks
+from infocse_ray.annotate.actor import AnnotateShards, Work, in_actors, in_one_task, in_tasks
 from infocse_ray.annotate.annotations import Summary
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
@@ -122,6 +121,6 @@ def _centroids(
         bar.close()
         if not drawn:
             raise ValueError(f"annotate.kmeans_sample = {settings.kmeans_sample}: no sentence was drawn; raise it")
-        ray.get(ray.remote(fit_sample).remote(folder, target, settings.kmeans_clusters, seed))
+        in_one_task(fit_sample, folder, target, settings.kmeans_clusters, seed)
     folder.delete()
     return target

@@ -71,6 +71,8 @@ def write_store(folder: Storage, documents: list[Written], shards: int, group: i
         (folder / "documents" / shard_name(shard)).write_parquet(table, groups)
     summary = {
         "shards": shards,
+        "lanes": shards,
+        "sentences": sum(len(d.sentences) for d in documents),
         "documents": {s: sum(d.split == s for d in documents) for s in SPLITS},
         "labelled": {s: sum(d.split == s and d.counterpart is not None for d in documents) for s in SPLITS},
     }
