@@ -7,10 +7,11 @@ import functools
 import numpy as np
 import pytest
 
-from infocse_ray.annotate import stage
+from infocse_ray.annotate import actor, documents, kmeans, stage
 from infocse_ray.annotate.documents import sentence_hashes
 from infocse_ray.annotate.quantile import EdgeSample, pack, unpack
 from infocse_ray.settings import Annotate
+from infocse_ray.storage import Storage
 from tests.unit.passes import (
     Crash,
     Passes,
@@ -21,6 +22,7 @@ from tests.unit.passes import (
     small_store,
     written_clusters,
 )
+from tests.unit.stores import Written, write_store
 
 
 @pytest.fixture
@@ -66,7 +68,15 @@ def test_clusters_are_those_of_the_most_similar_edges(passes, tmp_path, k, mutua
     }
 
 
-def test_summary_is_that_of_one_pass_where_no_edge_is_dropped(passes, tmp_path):
+def test_edges_as_similar_as_the_threshold_stay(passes, tmp_path):
+    # All sentences are one, so all weights are, as nearly all are in a corpus full of boilerplate.
+    same = write_store(Storage.open(str(tmp_path / "store")), [Written(f"d{i}", [[7, 8]] * 3) for i in range(9)], 3)
+    summary = passes.annotate(same, tmp_path / "out", Annotate(min_edge_quantile=0.9))
+    assert (summary["edges_kept"], summary["edges_dropped"], summary["clusters"]) == (18, 0, 9)
+
+
+def test_summary_is_that_of_one_pass_where_no_edge_is_dropped(passes, tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "_SENTENCES_TOGETHER", 10_000)
     store = small_store(tmp_path / "store")
     one = passes.annotate(store, tmp_path / "one", Annotate(k=2))
     # Below the second smallest weight is only the smallest edge, or none.
@@ -136,6 +146,20 @@ def test_actors_change_nothing_even_where_edges_are_sampled(passes, tmp_path, mo
     key, i, j, weight = (np.array(column) for column in zip(*edges, strict=True))
     smallest = np.argsort(sentence_hashes(7, key, i, j))[:40]
     assert one["edge_threshold"] == pytest.approx(np.quantile(weight[smallest], 0.5), rel=1e-5)
+
+
+@pytest.mark.parametrize("section", [{"k": 2, "min_edge_quantile": 0.5}, {"k": 2}, {"method": "kmeans"}], ids=str)
+def test_what_is_embedded_at_once_and_together_changes_no_cluster(passes, tmp_path, monkeypatch, section):
+    store = small_store(tmp_path / "store")
+    kind = Annotate.model_validate(section)
+    one = passes.annotate(store, tmp_path / "one", kind)
+    monkeypatch.setattr(documents, "_SENTENCES_TOGETHER", 10_000)
+    monkeypatch.setattr(actor, "SENTENCES_AT_ONCE", 20)
+    monkeypatch.setattr(kmeans, "SENTENCES_AT_ONCE", 20)
+    two = passes.annotate(store, tmp_path / "two", kind)
+    assert written_clusters(store, tmp_path / "two") == written_clusters(store, tmp_path / "one")
+    assert two["padded_tokens"] != one["padded_tokens"], "nothing was dealt otherwise"
+    assert two["pairs_by_lane"] == one["pairs_by_lane"]
 
 
 def test_a_crash_between_and_within_the_passes_resumes(passes, tmp_path):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.cluster.vq import vq
 
-from infocse_ray.annotate.documents import joined
+from infocse_ray.annotate import stage
+from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.kmeans import GlobalClusters, drawn, fit_centroids, load_array, save_array, share_of
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.settings import Annotate
@@ -91,8 +93,6 @@ def test_what_is_drawn_depends_on_the_sentence_and_the_seed_only(tmp_path):
 
 
 def test_share_makes_the_sample_out_of_the_training_splits(tmp_path):
-    from infocse_ray.annotate.documents import TrainingDocuments
-
     store = small_store(tmp_path, count=400)
     sentences = store.summary["sentences"]
     assert share_of(TrainingDocuments(store, SPLITS), sentences) == 1.0
@@ -134,6 +134,29 @@ def test_actors_and_crashes_change_nothing(passes, tmp_path):
     assert passes.annotate(store, tmp_path / "crashed", few) == one
     assert passes.works == ["AnnotateShards"]
     assert pieces(tmp_path / "crashed") == pieces(tmp_path / "one")
+
+
+def test_vectors_that_a_crash_left_are_not_made_again(passes, tmp_path, monkeypatch):
+    store, few = small_store(tmp_path / "store"), settings(sample=60)
+    one = passes.annotate(store, tmp_path / "one", few)
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    times: dict[Path, int] = {}
+    for lost in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(stage, "in_one_task", crash)
+            with pytest.raises(Crash):
+                passes.annotate(store, tmp_path / "out", few)
+        there = sorted((tmp_path / "out" / "sample").iterdir())
+        assert len(there) == store.shards
+        if not lost:
+            there[2].unlink()
+            times = {file: file.stat().st_mtime_ns for file in there[:2] + there[3:]}
+    assert {file: file.stat().st_mtime_ns for file in times} == times, "embedded again"
+    assert passes.annotate(store, tmp_path / "out", few) == one
+    assert pieces(tmp_path / "out") == pieces(tmp_path / "one")
 
 
 def test_a_sample_of_nothing_is_refused(passes, tmp_path):
