@@ -139,11 +139,50 @@ class Encoder(Section):
 class Annotate(Section):
     """annotate: embedding the corpus and clustering inside each document (IDC)."""
 
+    method: Literal["partition", "kmeans"] = Field(
+        default="partition",
+        description="`partition`: IDC, the connected components of a document's most similar sentences. `kmeans`: "
+        "sentences of a document that are nearest to the same of `kmeans_clusters` centroids of the whole corpus "
+        "form a cluster; k, mutual and min_edge_quantile then mean nothing.",
+    )
     k: int = Field(default=1, ge=1, description="Top-K edges a sentence keeps (Eq. 3).")
+    mutual: bool = Field(
+        default=False, description="Keep an edge if it is among the top-K of both its ends, not of either (Eq. 3)."
+    )
+    min_edge_quantile: Fraction = Field(
+        default=0.0,
+        description="Share of the edges to drop, the least similar of the whole corpus: 0.75 keeps the most similar "
+        "quarter, so that a document whose sentences don't belong together gives no pairs. 0: none, as in the paper.",
+    )
+    kmeans_clusters: int = Field(default=10, ge=1, description="Centroids of `kmeans`.")
+    kmeans_sample: int = Field(
+        default=50_000, ge=1, description="About how many sentences, drawn by hash, the centroids are fitted on."
+    )
+    first_encoder: str | None = Field(
+        default=None,
+        description="Another encoder that annotates the first iteration, as encoder.model names one; its tokenizer may "
+        "be another, its pooling is what its folder says. Default: the encoder that is trained.",
+    )
     num_workers: Workers = Field(
         default="auto", description="Embedding actors. `auto`: one a GPU, or one a CPU core where there is none."
     )
     use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
+
+    @model_validator(mode="after")
+    def _of_one_method(self) -> Annotate:
+        if self.method == "kmeans":
+            for name in ("mutual", "min_edge_quantile"):
+                if value := getattr(self, name):
+                    raise ValueError(
+                        f"annotate.{name} = {str(value).lower()}: annotate.method = kmeans has no edges; leave it out "
+                        "or set annotate.method to partition"
+                    )
+            if self.kmeans_sample < self.kmeans_clusters:
+                raise ValueError(
+                    f"annotate.kmeans_sample = {self.kmeans_sample}: fewer sentences than annotate.kmeans_clusters = "
+                    f"{self.kmeans_clusters}; raise it"
+                )
+        return self
 
 
 class Train(Section):

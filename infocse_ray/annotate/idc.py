@@ -115,6 +115,24 @@ def top_k_edges(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_el
     return Edges(source, target[:e].cpu().numpy(), weight[:e].cpu().numpy())
 
 
+def mutual_edges(edges: Edges) -> Edges:
+    """The edges whose opposite is there too: each end has the other among its top-K."""
+    n = int(max(edges.source.max(initial=0), edges.target.max(initial=0))) + 1
+    there = np.isin(edges.source * n + edges.target, edges.target * n + edges.source)
+    return Edges(*(column[there] for column in edges))
+
+
+def undirected_edges(edges: Edges) -> Edges:
+    """Every edge once, from its lower row to its higher, in the order of the two.
+
+    Of two opposite edges, whose weights may be rounded differently, it is the one from the lower row.
+    """
+    low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
+    # The first of each kind is the one from the lower row, as edges are ordered by source.
+    _, first = np.unique(low * (int(high.max(initial=0)) + 1) + high, return_index=True)
+    return Edges(low[first], high[first], edges.weight[first])
+
+
 def connected_clusters(source: np.ndarray, target: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """The connected components of the edges, whichever way they point (Eq. 4).
 
@@ -132,9 +150,27 @@ def connected_clusters(source: np.ndarray, target: np.ndarray, offsets: np.ndarr
     offsets = _checked_offsets(offsets)
     n = int(offsets[-1])
     graph = coo_array((np.ones(len(source), np.float64), (source, target)), shape=(n, n))
-    components, label = connected_components(graph.tocsr(), directed=False)
-    # scipy does not promise the order of its labels. Of repeated indices the last assignment holds.
-    appears = np.empty(components, np.int64)
+    # scipy does not promise the order of its labels.
+    return number_clusters(connected_components(graph.tocsr(), directed=False)[1], offsets)
+
+
+def number_clusters(label: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Number what sentences are labelled with from 0 in every document.
+
+    Args:
+        label: int [n], from 0 without gaps; sentences of different documents never have the same.
+        offsets: int64 [documents + 1], as for `top_k_edges`.
+
+    Returns:
+        int32 [n], cluster ids from 0 in every document, in order of first appearance.
+
+    Raises:
+        ValueError: `offsets` do not rise from 0 to n.
+    """
+    n = len(label)
+    offsets = _checked_offsets(offsets, n)
+    appears = np.empty(label.max(initial=-1) + 1, np.int64)
+    # Of repeated indices the last assignment holds.
     appears[label[::-1]] = np.arange(n)[::-1]
     number = np.zeros(n + 1, np.int64)
     number[appears + 1] = 1
@@ -143,14 +179,25 @@ def connected_clusters(source: np.ndarray, target: np.ndarray, offsets: np.ndarr
     return (number[appears][label] - earlier).astype(np.int32)
 
 
-def cluster(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_elements: int = 2**24) -> np.ndarray:
+def cluster(
+    vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_elements: int = 2**24, mutual: bool = False
+) -> np.ndarray:
     """Intra-Document Clustering of a batch of documents (Alg. 2): `top_k_edges`, then `connected_clusters`.
 
+    Args:
+        vectors: as for `top_k_edges`, like `offsets`, `k` and `max_block_elements`.
+        offsets: likewise.
+        k: likewise.
+        max_block_elements: likewise.
+        mutual: keep an edge only if it is among the top-K of both its ends, rather than of either (Eq. 3).
+
     Returns:
-        int32 [n], cluster ids from 0 in every document, in order of first appearance. Arguments and errors
-        are those of `top_k_edges`.
+        int32 [n], cluster ids from 0 in every document, in order of first appearance. Errors are those of
+        `top_k_edges`.
     """
     edges = top_k_edges(vectors, offsets, k, max_block_elements)
+    if mutual:
+        edges = mutual_edges(edges)
     return connected_clusters(edges.source, edges.target, offsets)
 
 

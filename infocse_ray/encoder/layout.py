@@ -19,12 +19,13 @@ class Layout(NamedTuple):
     normalize: bool
 
 
-def read_layout(folder: Path, chosen: Pooling | None = None) -> Layout:
+def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "encoder.model") -> Layout:
     """Read `modules.json` and the pooling it names.
 
     Args:
         folder: of a sentence-transformers or a plain Hugging Face model.
         chosen: a pooling to use whatever the folder says.
+        setting: what error messages call what named the folder.
 
     Raises:
         ValueError: there is a module or a pooling that this library doesn't compute.
@@ -38,29 +39,31 @@ def read_layout(folder: Path, chosen: Pooling | None = None) -> Layout:
             case "Transformer":
                 if module.get("path"):
                     raise ValueError(
-                        f"encoder.model: {folder}: the backbone is in {module['path']}/, not at the top of the folder"
+                        f"{setting}: {folder}: the backbone is in {module['path']}/, not at the top of the folder"
                     )
             case "Pooling":
-                pooling = chosen or _pooling(json.loads((folder / module["path"] / "config.json").read_text()), folder)
+                pooling = chosen or _pooling(folder, module["path"], setting)
             case "Normalize":
                 normalize = True
             case "Dropout":
                 pass  # does nothing at inference
             case other:
                 raise ValueError(
-                    f"encoder.model: {folder}: a {other} module is not supported; only pooling and normalising are"
+                    f"{setting}: {folder}: a {other} module is not supported; only pooling and normalising are"
                 )
     return Layout(pooling, normalize)
 
 
-def _pooling(config: dict, folder: Path) -> Pooling:
+def _pooling(folder: Path, module: str, setting: str) -> Pooling:
+    config = json.loads((folder / module / "config.json").read_text())
     given = config.get("pooling_mode")
     if given is None:
         on = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
         given = [str(_LEGACY_MODES.get(name, name)) for name in on]
     modes: list[str] = [given] if isinstance(given, str) else [str(mode) for mode in given]
     if len(modes) != 1 or modes[0] not in ("mean", "cls"):
-        raise ValueError(f"{folder}: pooling {'+'.join(modes)} is not supported; set encoder.pooling to mean or cls")
+        fix = "set encoder.pooling to" if setting == "encoder.model" else "name an encoder with"
+        raise ValueError(f"{setting}: {folder}: pooling {'+'.join(modes)} is not supported; {fix} mean or cls")
     return modes[0]  # pyright: ignore[reportReturnType]
 
 

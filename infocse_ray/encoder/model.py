@@ -138,7 +138,14 @@ class SentenceEncoder(nn.Module):
         return digest.hexdigest()
 
 
-def load_encoder(folder: Path, settings: Encoder, cosine: bool, pooling: Pooling = "mean") -> SentenceEncoder:
+def load_encoder(
+    folder: Path,
+    settings: Encoder,
+    cosine: bool,
+    pooling: Pooling = "mean",
+    setting: str = "encoder.model",
+    cut_to_positions: bool = False,
+) -> SentenceEncoder:
     """Load an encoder from a local folder, in fp32, in evaluation mode, on the CPU.
 
     Args:
@@ -146,11 +153,14 @@ def load_encoder(folder: Path, settings: Encoder, cosine: bool, pooling: Pooling
         settings: pooling and length; `settings.model` is what error messages name.
         cosine: normalise even if the folder doesn't say so.
         pooling: where neither the settings nor the folder say one.
+        setting: what error messages call what named the folder.
+        cut_to_positions: cut sentences at the encoder's positions where `settings.max_length` is more, rather than
+            refuse.
 
     Raises:
         ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
     """
-    where = f"encoder.model = {settings.model!r}"
+    where = f"{setting} = {settings.model!r}"
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -163,13 +173,16 @@ def load_encoder(folder: Path, settings: Encoder, cosine: bool, pooling: Pooling
         raise ValueError(
             f"{where}: a {config.model_type} model is no encoder; use BERT, RoBERTa, MPNet, ModernBERT, ..."
         )
-    layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling)
+    layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
     pooling = layout.pooling or pooling
-    room = position_room(config)
-    if room and settings.max_length > room:
-        raise ValueError(
-            f"encoder.max_length = {settings.max_length}: {settings.model} has {room} positions; use at most that"
-        )
+    max_length = settings.max_length
+    if room := position_room(config):
+        if cut_to_positions:
+            max_length = min(max_length, room)
+        if max_length > room:
+            raise ValueError(
+                f"encoder.max_length = {settings.max_length}: {settings.model} has {room} positions; use at most that"
+            )
     try:
         backbone, found = AutoModel.from_pretrained(
             folder,
@@ -189,8 +202,8 @@ def load_encoder(folder: Path, settings: Encoder, cosine: bool, pooling: Pooling
         raise ValueError(f"{where}: its weights lack {len(needed)} of the encoder's tensors, such as {needed[0]}")
     for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
         nn.init.zeros_(backbone.get_parameter(name))
-    tokenizer = load_tokenizer(folder, settings.model)
-    return SentenceEncoder(backbone, tokenizer, pooling, layout.normalize or cosine, settings.max_length).eval()
+    tokenizer = load_tokenizer(folder, settings.model, setting)
+    return SentenceEncoder(backbone, tokenizer, pooling, layout.normalize or cosine, max_length).eval()
 
 
 _OFFSET_POSITIONS = {
@@ -215,18 +228,23 @@ def _first_position(config: Any) -> int:
     return config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
 
 
-def load_tokenizer(folder: Path, name: str) -> Any:
+def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> Any:
     """The fast tokenizer in a folder.
 
+    Args:
+        folder: of the encoder.
+        name: what error messages call the encoder.
+        setting: what they call what named it.
+
     Raises:
-        ValueError: there is none; the message calls the encoder `name`.
+        ValueError: there is none.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise ValueError(f"encoder.model = {name!r}: its tokenizer can't be loaded: {_first_line(error)}") from error
+        raise ValueError(f"{setting} = {name!r}: its tokenizer can't be loaded: {_first_line(error)}") from error
     if not tokenizer.is_fast:
-        raise ValueError(f"encoder.model = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
+        raise ValueError(f"{setting} = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
     return tokenizer
 
 

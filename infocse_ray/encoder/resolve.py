@@ -10,8 +10,12 @@ from infocse_ray.storage import Storage, is_remote, open_filesystem
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*/config.json"]
 
 
-def resolve_encoder(model: str) -> Path:
+def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
     """A local folder with the encoder's files, downloaded if need be; never pickled weights, never code.
+
+    Args:
+        model: what the setting names.
+        setting: what error messages call it.
 
     Raises:
         ValueError: nothing is there, or the hub can't be reached.
@@ -19,7 +23,7 @@ def resolve_encoder(model: str) -> Path:
     if is_remote(model):
         storage = Storage.open(model)
         if not (files := storage.files()):
-            raise ValueError(f"encoder.model = {model!r}: nothing is there")
+            raise ValueError(f"{setting} = {model!r}: nothing is there")
         # With their times: weights that are trained anew have the size of the old ones.
         content = [(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]
         known = all(time is not None for _, _, time in content)
@@ -28,7 +32,7 @@ def resolve_encoder(model: str) -> Path:
     if folder.is_dir():
         return folder
     if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") > 1:
-        raise ValueError(f"encoder.model = {model!r}: no such folder")
+        raise ValueError(f"{setting} = {model!r}: no such folder")
     try:
         from huggingface_hub import snapshot_download
 
@@ -36,5 +40,5 @@ def resolve_encoder(model: str) -> Path:
     except Exception as error:  # the hub's client raises a dozen unrelated kinds
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(
-            f"encoder.model = {model!r}: no such folder, and it can't be had from the Hugging Face hub: {reason}"
+            f"{setting} = {model!r}: no such folder, and it can't be had from the Hugging Face hub: {reason}"
         ) from error

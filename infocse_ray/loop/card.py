@@ -20,6 +20,8 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
         for entry in metrics["iterations"]
     )
     first = initialization_of(settings)
+    section = settings.annotate
+    clusters = f"{section.kmeans_clusters} global clusters" if section.method == "kmeans" else f"K = {section.k}"
     similarity = "cosine" if settings.train.similarity == "cosine" else "inner product"
     return f"""---
 library_name: sentence-transformers
@@ -51,7 +53,7 @@ vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Ano
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 
-K = {settings.annotate.k}, batch {settings.train.batch_size}, learning rate {settings.train.learning_rate:g},
+{clusters}, batch {settings.train.batch_size}, learning rate {settings.train.learning_rate:g},
 temperature {settings.train.temperature:g}, seed {settings.seed}.
 """
 

@@ -26,8 +26,10 @@ def initialization_of(settings: Settings) -> StrategyName:
     return "conpono" if settings.train.strategy == "idc" else "none"
 
 
-def run_identity(settings: Settings, source: str, encoder: str, tokenizer: str) -> str:
-    """Of a whole run; `source` and `encoder` are the fingerprints of what the paths in the settings lead to."""
+def run_identity(
+    settings: Settings, source: str, encoder: str, tokenizer: str, first_encoder: str | None = None
+) -> str:
+    """Of a whole run; the sources and encoders are the fingerprints of what the paths in the settings lead to."""
     content = settings.model_dump(mode="json", exclude={"name", "storage"})
     del content["corpus"]["source"], content["encoder"]["model"]
     content["train"] = _training(settings, _HOW_NOT_WHAT)
@@ -35,13 +37,13 @@ def run_identity(settings: Settings, source: str, encoder: str, tokenizer: str) 
     for name in _STRATEGIES:  # a method that the run doesn't use can't change it
         if name not in used:
             del content[name]
-    content["annotate"] = {"k": settings.annotate.k}
-    return fingerprint("run", source, encoder, content, tokenizer)
+    content["annotate"] = _annotation(settings)
+    return fingerprint("run", source, encoder, content, tokenizer, first_encoder)
 
 
 def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequence[str]) -> str:
     """Of an annotate stage on the token store and with the encoder of these fingerprints."""
-    return fingerprint("annotate", store, encoder, list(splits), settings.annotate.k, settings.encoder.precision)
+    return fingerprint("annotate", store, encoder, list(splits), _annotation(settings), settings.encoder.precision)
 
 
 def examples_identity(source: str, splits: Sequence[str], strategy: Strategy) -> str:
@@ -67,6 +69,14 @@ def train_identity(
         t,
         settings.encoder.precision,
     )
+
+
+def _annotation(settings: Settings) -> dict[str, Any]:
+    """What can change clusters, by any encoder: a method's own settings, and the seed where something is drawn."""
+    section = settings.annotate
+    names = {"kmeans_clusters", "kmeans_sample"} if section.method == "kmeans" else {"k", "mutual", "min_edge_quantile"}
+    drawn = section.method == "kmeans" or section.min_edge_quantile > 0
+    return section.model_dump(mode="json", include={"method", *names}) | ({"seed": settings.seed} if drawn else {})
 
 
 def _training(settings: Settings, without: set[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.evaluate import evaluate
+from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, load_first_encoder, save_first_encoder
 from infocse_ray.loop.identity import initialization_of, run_identity
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.rounds import Rounds, round_report
@@ -47,7 +48,9 @@ class Inputs(NamedTuple):
     tokenizer: str
     fingerprint: str
     """Of the encoder."""
-    first: Strategy | None
+    annotator: SentenceEncoder | None
+    """What annotates the first iteration, if not the encoder."""
+    initialization: Strategy | None
     """What the encoder is initialised with."""
     strategy: Strategy | None
     """What it is trained with."""
@@ -72,6 +75,7 @@ def check(settings: Settings) -> Inputs:
         encoder,
         tokenizer_json(encoder.tokenizer),
         encoder.fingerprint(),
+        load_first_encoder(settings),
         strategy_of(initialization_of(settings), settings, lexicon),
         strategy_of(settings.train.strategy, settings, lexicon),
     )
@@ -93,7 +97,8 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     root = Storage.open(settings.storage)
     run = root / settings.name
     manifest = Manifest(run)
-    identity = run_identity(settings, inputs.source.fingerprint, inputs.fingerprint, inputs.tokenizer)
+    named = inputs.annotator.fingerprint() if inputs.annotator else None
+    identity = run_identity(settings, inputs.source.fingerprint, inputs.fingerprint, inputs.tokenizer, named)
     if manifest.finished(identity):
         say(f"{run} is finished with these settings; nothing to do. Its encoder is in {run / 'model'}")
         return (run / "metrics.json").read_json()
@@ -121,15 +126,20 @@ def pretrain(settings: Settings) -> dict[str, Any]:
         lambda stage: {"max_length": EncoderFolder.save(inputs.encoder, stage.folder / "model").max_length},
     )
     manifest.add("iteration_0/encoder", start)
-    rounds = Rounds(root, run, settings, store, splits, on, where)
     encoders = [EncoderFolder(start.folder / "model", inputs.fingerprint, settings.encoder.max_length)]
+    annotator: FirstEncoder | None = None
+    if inputs.annotator is not None:
+        saved = save_first_encoder(root, run, inputs.annotator)
+        manifest.add("first_encoder", saved)
+        annotator = first_encoder(saved, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
+    rounds = Rounds(root, run, settings, store, splits, on, where, annotator)
     iterations: list[dict[str, Any]] = [{"iteration": 0}]
     metric = settings.validate.metric
     loop, most = settings.loop, settings.train
-    if inputs.first is not None:
+    if inputs.initialization is not None:
         say(f"iteration 0: {initialization_of(settings)}")
         budget = Budget(loop.initialization_steps or most.max_steps, loop.initialization_tokens or most.max_tokens)
-        stages, encoders[0] = _round(rounds, manifest, inputs.first, encoders[0], budget, 0)
+        stages, encoders[0] = _round(rounds, manifest, inputs.initialization, encoders[0], budget, 0)
         iterations[0] = round_report(0, stages)
     best = 0
     for t in range(1, _rounds(settings, inputs.strategy) + 1):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from infocse_ray.annotate.annotations import annotate
+from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import Placement
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, train_identity
 from infocse_ray.positives.document import mix
 from infocse_ray.positives.examples import Examples, Shards, count_examples
@@ -36,6 +37,8 @@ class Rounds(NamedTuple):
     """What a validation document must find."""
     where: dict[str, Placement]
     """Of `annotate` and `train`."""
+    annotator: FirstEncoder | None
+    """What annotates the first iteration, if not the encoder itself."""
 
     @property
     def documents(self) -> Shards:
@@ -53,16 +56,19 @@ class Rounds(NamedTuple):
     def annotate(self, encoder: EncoderFolder, t: int) -> Stage:
         """Cluster the sentences of every document with the encoder there is (Eq. 4)."""
         settings = self.settings
-        identity = annotate_identity(settings, self.store.fingerprint, encoder.fingerprint, self.splits)
+        by = self.annotator if self.annotator is not None and t == 1 else FirstEncoder(encoder, None)
+        identity = annotate_identity(settings, self.store.fingerprint, by.encoder.fingerprint, self.splits)
         work = functools.partial(
             annotate,
             store=self.store,
             splits=self.splits,
-            encoder=encoder,
-            k=settings.annotate.k,
+            encoder=by.encoder,
+            settings=settings.annotate,
+            seed=settings.seed,
             precision=settings.encoder.precision,
             placement=self.where["annotate"],
             title=f"iteration {t}: annotating",
+            encoder_store=by.store,
         )
         stage = run_stage(self.root, self.folder(t) / "annotations", "annotate", identity, work)
         counts = stage.summary or {}

@@ -70,14 +70,11 @@ class Plan(NamedTuple):
     """Why a method isn't run."""
 
 
-def plan_cells(
-    config: Tables, model: type[Settings] = Settings, find: Callable[[Corpus], Source] = find_source
-) -> Plan:
+def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -> Plan:
     """Settle and check the settings of every cell.
 
     Args:
         config: of the tables.
-        model: the settings' tree.
         find: finds a corpus' files.
 
     Raises:
@@ -88,7 +85,7 @@ def plan_cells(
     skipped = {}
     if FIRST_ENCODER in wanted and config.first_encoder is None:
         skipped[FIRST_ENCODER] = "first_encoder isn't set; name an encoder that annotates first, such as SBERT's"
-    files = {corpus.name: _check_corpus(config, corpus, model, find) for corpus in config.corpora}
+    files = {corpus.name: _check_corpus(config, corpus, find) for corpus in config.corpora}
     stamps: dict[str | None, Any] = {}
     cells: dict[str, Cell] = {}
     by_row: dict[tuple[str, str, int], Cell] = {}
@@ -98,7 +95,7 @@ def plan_cells(
             for method in METHODS.values():
                 if method.key == FIRST_ENCODER and config.first_encoder is None:
                     continue
-                settings = settings_of(config, corpus, method, seed, model)
+                settings = settings_of(config, corpus, method, seed)
                 for path in (settings.encoder.model, config.first_encoder):
                     if path not in stamps:
                         stamps[path] = _stamp(path)
@@ -147,7 +144,7 @@ def budget_of(config: Tables, method: Method) -> int:
     return stages * stage_tokens(config, method)
 
 
-def settings_of(config: Tables, corpus: TableCorpus, method: Method, seed: int, model: type[Settings]) -> Settings:
+def settings_of(config: Tables, corpus: TableCorpus, method: Method, seed: int) -> Settings:
     """The settings of one cell.
 
     Raises:
@@ -174,9 +171,9 @@ def settings_of(config: Tables, corpus: TableCorpus, method: Method, seed: int, 
         values = _merged(values, layer)
     values = _merged(values, _nested(_by_the_tables(config, corpus, method, seed)))
     try:
-        return model.model_validate(as_settings(values, model))
+        return Settings.model_validate(as_settings(values, Settings))
     except ValidationError as error:
-        raise ValueError(f"{where}: {explain(error, model)}") from error
+        raise ValueError(f"{where}: {explain(error, Settings)}") from error
 
 
 def _by_the_tables(config: Tables, corpus: TableCorpus, method: Method, seed: int) -> dict[str, Any]:
@@ -203,13 +200,13 @@ def _by_the_tables(config: Tables, corpus: TableCorpus, method: Method, seed: in
     return values
 
 
-def _check_corpus(config: Tables, corpus: TableCorpus, model: type[Settings], find: Callable[[Corpus], Source]) -> str:
+def _check_corpus(config: Tables, corpus: TableCorpus, find: Callable[[Corpus], Source]) -> str:
     """The fingerprint of a corpus' files, once it is sure that there is something to test on.
 
     Raises:
         ValueError: it isn't there, or has no counterparts to find.
     """
-    settings = settings_of(config, corpus, METHODS["start"], config.seeds[0], model)
+    settings = settings_of(config, corpus, METHODS["start"], config.seeds[0])
     try:
         source = find(settings.corpus)
         if "counterpart" not in source.columns:

@@ -25,15 +25,12 @@ from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 
 
-def reproduce(
-    config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = run_pretrain, model: type[Settings] = Settings
-) -> int:
+def reproduce(config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = run_pretrain) -> int:
     """Make the tables; they are in `<storage>/<name>/`: tables.json, tables.md and a plot of each.
 
     Args:
         config: what to run.
         pretrain: runs a cell.
-        model: the settings' tree.
 
     Returns:
         How many cells failed.
@@ -42,7 +39,7 @@ def reproduce(
         ValueError: one line that names what doesn't fit; nothing has run.
         KeyboardInterrupt: Ctrl-C; what was finished is kept.
     """
-    plan = plan_cells(config, model)
+    plan = plan_cells(config)
     if config.only == "plan":
         show_plan(config, plan, read_records(Storage.open(config.storage) / config.name, plan))
         return 0

@@ -15,8 +15,10 @@ import torch
 from benchmarks.material import LANES, MAX_LENGTH, encoder_in, load_baseline, make_store, read_documents
 from benchmarks.measure import default_device, in_fresh_process, local_ray, now
 from benchmarks.report import notes, spread, table
-from infocse_ray.annotate.annotations import COLUMNS, annotate, joined, shard_groups
+from infocse_ray.annotate.annotations import COLUMNS
+from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import cluster
+from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import placement
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
@@ -45,12 +47,15 @@ def annotate_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
         folder = Storage.open(out)
         stage = Stage("annotate", "benchmark", folder)
         begun = time.time()
-        summary = annotate(stage, store, list(SPLITS), encoder_in(model), 1, "auto", where, "annotating")
+        summary = annotate(stage, store, list(SPLITS), encoder_in(model), Annotate(), 0, "auto", where, "annotating")
         seconds = time.time() - begun
         sizes = [sum(len(documents_of(t).sentences) for t in store.read(i, SPLITS)) for i in range(store.shards)]
         ended = [(Path(out) / shard_name(i)).stat().st_mtime for i in range(store.shards)]
     # The shards of a group are finished together.
-    groups = [(max(ended[i] for i in group), sum(sizes[i] for i in group)) for group in shard_groups(store)]
+    groups = [
+        (max(ended[i] for i in group), sum(sizes[i] for i in group))
+        for group in TrainingDocuments(store, list(SPLITS)).groups()
+    ]
     ends = sorted(groups)
     first, last = ends[where.workers - 1][0], ends[-1][0]
     return {
@@ -102,7 +107,7 @@ def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
 
     encoder.register_forward_pre_hook(before)
     encoder.register_forward_hook(after)
-    for shards in shard_groups(store):
+    for shards in TrainingDocuments(store, list(SPLITS)).groups():
         t0 = now()
         groups = [group for shard in shards for group in store.read(shard, SPLITS, COLUMNS[:-1])]
         parts = [joined([documents_of(group) for group in groups])] if groups else []

@@ -15,7 +15,7 @@ import psutil
 from benchmarks.material import encoder_in, make_store
 from benchmarks.measure import in_fresh_process, local_ray
 from benchmarks.report import notes, table
-from infocse_ray.annotate.annotations import annotate
+from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import placement
 from infocse_ray.corpus import prepare as prepare_module
 from infocse_ray.corpus import source as source_module
@@ -88,7 +88,7 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
             store = make_store(work, small, body, lanes=4)
             stage = Stage("annotate", "benchmark", Storage.open(work) / "annotations")
             where = placement(Annotate())
-            annotate(stage, store, list(SPLITS), encoder_in(small), 1, "auto", where, "annotating")
+            annotate(stage, store, list(SPLITS), encoder_in(small), Annotate(), 0, "auto", where, "annotating")
             sampler.stop.set()
             sampler.join()
     return {"sentences": store.summary["sentences"], "start": start, **sampler.peaks}

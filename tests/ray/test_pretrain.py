@@ -13,8 +13,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from infocse_ray.annotate.annotations import annotate
 from infocse_ray.annotate.idc import cluster
+from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import Placement, placement
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.schema import SPLITS, stable_hash
@@ -26,7 +26,7 @@ from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.loop import evaluate as evaluate_module
-from infocse_ray.loop import infocse
+from infocse_ray.loop import infocse, rounds
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.positives.document import mix
 from infocse_ray.positives.examples import Examples, Shards
@@ -39,6 +39,8 @@ from infocse_ray.train.trainer import train
 from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+STAGES = [(rounds, "annotate"), (rounds, "count_examples"), (rounds, "train")]
 
 
 def settings_for(folder: Path, model: Path, /, **sections: Any) -> Settings:
@@ -129,7 +131,8 @@ def test_annotations_do_not_depend_on_the_number_of_actors(finished: tuple[Path,
     store = TokenStore.open(Storage.open(str(next(corpora.iterdir()))))
     encoder = EncoderFolder(run / "iteration_0" / "encoder" / "model", "x", 16)
     stage = Stage("annotate", "other", Storage.open(str(tmp_path)))
-    summary = annotate(stage, store, ["train", "valid", "test"], encoder, 1, "fp32", Placement(1, False, 2), "again")
+    there = Placement(1, False, 2)
+    summary = annotate(stage, store, ["train", "valid", "test"], encoder, Annotate(), 0, "fp32", there, "again")
     reference = read_stage(run / "iteration_1" / "annotations")
     assert placement(Annotate()).workers == 2
     assert summary["pairs_by_lane"] == (reference.summary or {})["pairs_by_lane"]
@@ -149,7 +152,7 @@ def test_counts_of_what_a_crash_left_are_those_of_one_go(finished: tuple[Path, d
         if name.startswith("shard-"):
             (tmp_path / name).write_bytes((reference.folder / name).read_bytes())
     there = placement(Annotate())
-    summary = annotate(stage, store, ["train", "valid", "test"], encoder, 1, "fp32", there, "again")
+    summary = annotate(stage, store, ["train", "valid", "test"], encoder, Annotate(), 0, "fp32", there, "again")
     assert summary["tokens"] > 0
     assert summary == {k: v for k, v in (reference.summary or {}).items() if k != "seconds"}
 
@@ -178,7 +181,8 @@ def test_the_driver_fetches_no_more_for_a_larger_corpus(
         store = prepare(root, corpus, find_source(corpus), (still_encoder / "tokenizer.json").read_text())
         there = placement(Annotate())
         stage = Stage("annotate", "x", root / "annotations")
-        assert annotate(stage, store, ["train"], encoder, 1, "fp32", there, "annotating")["documents"] > 0.6 * count
+        summary = annotate(stage, store, ["train"], encoder, Annotate(), 0, "fp32", there, "annotating")
+        assert summary["documents"] > 0.6 * count
     assert 0 < fetched[1] < 1.3 * fetched[0]
 
 
@@ -214,8 +218,8 @@ def test_a_finished_run_does_nothing(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, metrics = finished
-    for work in ("connect", "prepare", "annotate", "train", "evaluate"):
-        monkeypatch.setattr(infocse, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
+    for room, work in [(infocse, "connect"), (infocse, "prepare"), (infocse, "evaluate"), *STAGES]:
+        monkeypatch.setattr(room, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
     assert pretrain(settings_for(folder, still_encoder, loop={"max_iterations": 2})) == metrics
 
 
@@ -223,8 +227,8 @@ def test_another_run_in_the_storage_shares_finished_stages(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, metrics = finished
-    for work in ("annotate", "train"):
-        monkeypatch.setattr(infocse, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
+    for room, work in STAGES:
+        monkeypatch.setattr(room, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
     again = pretrain(settings_for(folder, still_encoder, name="twin", loop={"max_iterations": 1}))
     assert again["iterations"][1]["history"] == metrics["iterations"][1]["history"]
     assert (folder / "runs" / "twin" / "model" / "model.safetensors").exists()
@@ -267,7 +271,7 @@ def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_trained(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = finished
-    monkeypatch.setattr(infocse, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     with pytest.raises(
         ValueError, match=r"train.batch_size = 3200: the corpus has 150 training documents.*150 or less"
     ):

@@ -104,6 +104,8 @@ def write_store(folder: Storage, documents: list[Written], shards: int, group: i
         (folder / "documents" / shard_name(shard)).write_parquet(table, groups)
     summary = {
         "shards": shards,
+        "lanes": shards,
+        "sentences": sum(len(d.sentences) for d in documents),
         "documents": {s: sum(d.split == s for d in documents) for s in SPLITS},
         "labelled": {s: sum(len(d.counterparts) for d in documents if d.split == s) for s in SPLITS},
     }

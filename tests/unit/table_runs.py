@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, create_model
 
 from infocse_ray.report.config import Tables
-from infocse_ray.settings import Annotate, Loop, Section, Settings, Train, Validate
+from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 from tests.conftest import make_documents, write_jsonl
-
-
-def _with(base: type[BaseModel], **fields: Any) -> type[BaseModel]:
-    missing = {
-        name: (bool if isinstance(default, bool) else Any, default)
-        for name, default in fields.items()
-        if name not in base.model_fields
-    }
-    return create_model(base.__name__, __base__=base, **missing) if missing else base  # pyright: ignore
-
-
-def _tree() -> type[Settings]:
-    """The settings' tree, with what the tables set in it where it isn't there."""
-    sections = {
-        "train": _with(Train, strategy="idc", max_tokens=None, positive="sentence"),
-        "annotate": _with(Annotate, method="partition", first_encoder=None, min_edge_quantile=None, mutual=False),
-        "loop": _with(Loop, initialization=None, initialization_tokens=None, early_stop=True),
-        "validate": _with(Validate, every_tokens=None),
-    }
-    for name in ("ict", "conpono", "simcse"):
-        if name not in Settings.model_fields:
-            sections[name] = _with(Section, block="text", temperature=0.1)
-    fields = {name: (section, Field(default_factory=section)) for name, section in sections.items()}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message='Field name "validate"')
-        return create_model("Settings", __base__=Settings, **fields)  # pyright: ignore
-
-
-MODEL = _tree()
 
 
 def tables(folder: Path, **changes: Any) -> Tables:

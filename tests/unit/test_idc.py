@@ -123,6 +123,36 @@ def test_duplicates_are_found_within_a_document_and_with_either_sign_of_zero():
     assert [a.tolist() for a in found] == [[0, 1], [1, 1], [0, 0]]
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 9), max_size=6),
+    k=st.integers(1, 10),
+    kind=st.sampled_from(["zero", "repeated", "negative", "ties"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_mutual_and_undirected_edges_are_those_of_sets(sizes, k, kind, seed):
+    vectors, offsets = integer_vectors(kind, sum(sizes), 4, seed), batch(sizes)
+    weight = {(i, j): w for i, j, w in reference_edges(vectors, offsets, k)}
+    both = [(i, j) for i, j in weight if (j, i) in weight]
+    edges = idc.top_k_edges(vectors, offsets, k)
+    mutual = idc.mutual_edges(edges)
+    assert list(zip(mutual.source.tolist(), mutual.target.tolist(), strict=True)) == both
+    assert mutual.weight.tolist() == [weight[edge] for edge in both]
+    assert idc.cluster(vectors, offsets, k, mutual=True).tolist() == reference_components(both, offsets)
+    for found, directed in ((edges, weight), (mutual, both)):
+        once = idc.undirected_edges(found)
+        expected = sorted({(min(edge), max(edge)) for edge in directed})
+        assert list(zip(once.source.tolist(), once.target.tolist(), strict=True)) == expected
+        assert once.weight.tolist() == [weight.get((i, j), weight.get((j, i))) for i, j in expected]
+
+
+def test_an_edge_of_both_ends_has_the_weight_of_the_one_from_the_lower_row():
+    edges = idc.Edges(np.array([0, 1, 2]), np.array([1, 0, 1]), np.array([0.1, 0.2, 0.3], np.float32))
+    once = idc.undirected_edges(edges)
+    assert [column.tolist() for column in once[:2]] == [[0, 1], [1, 2]]
+    np.testing.assert_array_equal(once.weight, np.array([0.1, 0.3], np.float32))
+
+
 def test_titles_of_the_papers_appendix():
     early = torch.tensor(
         [

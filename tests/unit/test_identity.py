@@ -50,7 +50,13 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "encoder.pooling": ("cls", RUN),
     "encoder.max_length": (16, RUN),
     "encoder.precision": ("fp32", ALL),
+    "annotate.method": ("kmeans", "run annotate"),
     "annotate.k": (2, "run annotate"),
+    "annotate.mutual": (True, "run annotate"),
+    "annotate.min_edge_quantile": (0.5, "run annotate"),
+    "annotate.kmeans_clusters": (5, NONE),
+    "annotate.kmeans_sample": (999, NONE),
+    "annotate.first_encoder": ("n", NONE),
     "annotate.num_workers": (3, NONE),
     "annotate.use_gpu": (False, NONE),
     "train.strategy": ("simcse", "run examples train first_examples first"),
@@ -148,14 +154,35 @@ def test_every_setting_is_spoken_of():
     assert set(CHANGES) == set(dotted_names(Settings))
 
 
+def changed(base: dict[str, Any], name: str, value: Any) -> set[str]:
+    """Which identities another value of one setting changes."""
+    content: dict[str, Any] = {key: dict(v) if isinstance(v, dict) else v for key, v in base.items()}
+    section, _, key = name.rpartition(".")
+    (content.setdefault(section, {}) if section else content)[key] = value
+    before, after = identities(Settings.model_validate(base)), identities(Settings.model_validate(content))
+    return {kind for kind in before if before[kind] != after[kind]}
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_setting_names_another_result_if_it_can_change_it(name: str):
     value, expected = CHANGES[name]
-    content: dict[str, Any] = {key: dict(v) if isinstance(v, dict) else v for key, v in BASE.items()}
-    section, _, key = name.rpartition(".")
-    (content.setdefault(section, {}) if section else content)[key] = value
-    before, after = identities(Settings.model_validate(BASE)), identities(Settings.model_validate(content))
-    assert {kind for kind in before if before[kind] != after[kind]} == set(expected.split())
+    assert changed(BASE, name, value) == set(expected.split())
+
+
+@pytest.mark.parametrize(
+    ("annotate", "name", "value", "expected"),
+    [
+        ({"method": "kmeans"}, "annotate.kmeans_clusters", 5, "run annotate"),
+        ({"method": "kmeans"}, "annotate.kmeans_sample", 999, "run annotate"),
+        ({"method": "kmeans"}, "annotate.k", 2, NONE),
+        ({"method": "kmeans"}, "seed", 1, ALL),
+        ({"min_edge_quantile": 0.5}, "annotate.min_edge_quantile", 0.6, "run annotate"),
+        ({"min_edge_quantile": 0.5}, "seed", 1, ALL),
+        ({"mutual": True}, "seed", 1, TRAIN),
+    ],
+)
+def test_a_method_of_annotating_has_its_own_settings(annotate: dict[str, Any], name: str, value: Any, expected: str):
+    assert changed(BASE | {"annotate": annotate}, name, value) == set(expected.split())
 
 
 def test_inputs_name_another_result():
@@ -172,6 +199,8 @@ def test_inputs_name_another_result():
         run_identity(settings, "other", "encoder", "tokenizer"),
         run_identity(settings, "source", "other", "tokenizer"),
         run_identity(settings, "source", "encoder", "other"),
+        run_identity(settings, "source", "encoder", "tokenizer", "first"),
+        run_identity(settings, "source", "encoder", "tokenizer", "other"),
         annotate_identity(settings, "store", "encoder", ["train"]),
         annotate_identity(settings, "other", "encoder", ["train"]),
         annotate_identity(settings, "store", "other", ["train"]),

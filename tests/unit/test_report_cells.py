@@ -11,11 +11,11 @@ import pytest
 from infocse_ray.report.cells import Plan, plan_cells
 from infocse_ray.report.studies import METHODS, STUDY_NAMES
 from tests.conftest import make_documents, write_jsonl
-from tests.unit.table_runs import MODEL, tables
+from tests.unit.table_runs import tables
 
 
 def plan(folder: Path, **changes: Any) -> Plan:
-    return plan_cells(tables(folder, **changes), MODEL)
+    return plan_cells(tables(folder, **changes))
 
 
 def settings(plan: Plan, method: str) -> Any:

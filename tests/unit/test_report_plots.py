@@ -13,7 +13,7 @@ import pytest
 from infocse_ray.report import plots
 from infocse_ray.report.runner import reproduce
 from infocse_ray.report.studies import STUDIES
-from tests.unit.table_runs import MODEL, Runs, tables
+from tests.unit.table_runs import Runs, tables
 
 
 def content(means: dict[str, list[float | None]], sd: float | None = 0.1) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_every_table_has_a_picture(tmp_path: Path):
     pytest.importorskip("matplotlib")
     image = pytest.importorskip("PIL.Image")
     runs = Runs(lambda method, seed, t: [1, 30])
-    reproduce(tables(tmp_path, tables=["zero_shot", "clustering"], rows=["start", "infocse"]), runs, MODEL)
+    reproduce(tables(tmp_path, tables=["zero_shot", "clustering"], rows=["start", "infocse"]), runs)
     for name in ("zero_shot", "clustering"):
         with image.open(io.BytesIO((tmp_path / "runs" / "t" / f"{name}.png").read_bytes())) as picture:
             picture.verify()
@@ -64,6 +64,6 @@ def test_no_matplotlib_is_said_before_any_cell(tmp_path: Path, monkeypatch: pyte
     runs = Runs(lambda method, seed, t: [1, 30])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"matplotlib is missing; install it with: pip install .*\[report\]"):
-        reproduce(tables(tmp_path), runs, MODEL)
+        reproduce(tables(tmp_path), runs)
     assert runs.calls == []
     assert not (tmp_path / "runs" / "t").exists()

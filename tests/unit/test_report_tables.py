@@ -13,7 +13,7 @@ from infocse_ray.report.markdown import escape
 from infocse_ray.report.paper import COLUMNS, paper_recalls
 from infocse_ray.report.runner import reproduce
 from infocse_ray.report.studies import STUDIES
-from tests.unit.table_runs import MODEL, Ranks, Runs, tables
+from tests.unit.table_runs import Ranks, Runs, tables
 
 pytest.importorskip("matplotlib")
 
@@ -38,7 +38,7 @@ def of_hand(method: str, seed: int, iteration: int) -> list[int]:
 
 
 def made(folder: Path, runs: Runs, **changes: Any) -> tuple[dict[str, Any], str]:
-    reproduce(tables(folder, **changes), runs, MODEL)
+    reproduce(tables(folder, **changes), runs)
     out = folder / "runs" / "t"
     return json.loads((out / "tables.json").read_text()), (out / "tables.md").read_text()
 
@@ -103,7 +103,7 @@ def test_questions_of_one_document_are_told_apart_by_key(tmp_path: Path):
     runs = Runs(lambda method, seed, iteration: ranks[method])
     for method in ("simcse", "infocse"):
         runs.keys = keys[method]
-        reproduce(tables(tmp_path, rows=[method]), runs, MODEL)
+        reproduce(tables(tmp_path, rows=[method]), runs)
     found, _ = made(tmp_path, runs, rows=["simcse", "infocse"])
     assert len(runs.calls) == 2
     lead = found["corpora"]["a"]["lead"]

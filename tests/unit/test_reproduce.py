@@ -18,7 +18,7 @@ from infocse_ray.report.config import Tables
 from infocse_ray.report.interrupt import Interrupt
 from infocse_ray.report.runner import reproduce
 from tests.conftest import make_documents, write_jsonl
-from tests.unit.table_runs import MODEL, Runs, tables
+from tests.unit.table_runs import Runs, tables
 
 JOBS = Path(__file__).parents[2] / "jobs"
 THREE = {"rows": ["start", "simcse", "infocse"]}
@@ -39,21 +39,21 @@ def content(folder: Path) -> dict[str, Any]:
 
 
 def test_finished_cells_never_run_again(tmp_path: Path, runs: Runs):
-    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert reproduce(tables(tmp_path, **THREE), runs) == 0
     assert runs.calls == ["a-start-1", "a-simcse-1", "a-infocse-1"]
     first = content(tmp_path)
-    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert reproduce(tables(tmp_path, **THREE), runs) == 0
     assert len(runs.calls) == 3
     assert content(tmp_path) == first
     # Another seed runs alone; other settings run anew, but only the cells they are for.
-    reproduce(tables(tmp_path, seeds=[1, 2], **THREE), runs, MODEL)
+    reproduce(tables(tmp_path, seeds=[1, 2], **THREE), runs)
     assert runs.calls[3:] == ["a-start-2", "a-simcse-2", "a-infocse-2"]
-    reproduce(tables(tmp_path, methods={"simcse": {"train.learning_rate": 1e-3}}, **THREE), runs, MODEL)
+    reproduce(tables(tmp_path, methods={"simcse": {"train.learning_rate": 1e-3}}, **THREE), runs)
     assert runs.calls[6:] == ["a-simcse-1"]
 
 
 def test_a_cell_of_several_tables_runs_once(tmp_path: Path, runs: Runs):
-    reproduce(tables(tmp_path, tables=["zero_shot", "clustering", "annotator"], rows=["infocse"]), runs, MODEL)
+    reproduce(tables(tmp_path, tables=["zero_shot", "clustering", "annotator"], rows=["infocse"]), runs)
     assert runs.calls == ["a-infocse-1"]
     found = content(tmp_path)["corpora"]["a"]["tables"]
     assert [rows[0]["metrics"]["recall@5"]["mean"] for rows in found.values()] == [0.5, 0.5, 0.5]
@@ -61,7 +61,7 @@ def test_a_cell_of_several_tables_runs_once(tmp_path: Path, runs: Runs):
 
 def test_a_failed_cell_stops_nothing_and_is_tried_again(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
     runs.failing["a-simcse-1"] = RuntimeError("the workers failed\nin two lines")
-    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 1
+    assert reproduce(tables(tmp_path, **THREE), runs) == 1
     assert runs.calls == ["a-start-1", "a-simcse-1", "a-infocse-1"]
     cell = content(tmp_path)["cells"]["a-simcse-1"]
     assert (cell["state"], cell["reason"]) == ("failed", "RuntimeError: the workers failed")
@@ -69,7 +69,7 @@ def test_a_failed_cell_stops_nothing_and_is_tried_again(tmp_path: Path, runs: Ru
     assert "[2/3] a / SimCSE / seed 1\n  failed: RuntimeError: the workers failed\n[3/3] a / InfoCSE / seed 1\n" in said
     assert "2 of 3 cells are finished; 1 failed, and the same command tries them again" in said
     runs.failing.clear()
-    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert reproduce(tables(tmp_path, **THREE), runs) == 0
     assert runs.calls[3:] == ["a-simcse-1"]
     assert content(tmp_path)["cells"]["a-simcse-1"]["state"] == "finished"
 
@@ -82,7 +82,7 @@ def test_tables_are_there_after_every_cell(tmp_path: Path, runs: Runs):
         seen.append([cells[name]["state"] for name in ("a-start-1", "a-simcse-1", "a-infocse-1")])
         return runs(settings)
 
-    reproduce(tables(tmp_path, **THREE), watched, MODEL)
+    reproduce(tables(tmp_path, **THREE), watched)
     assert seen == [["to do"] * 3, ["finished", "to do", "to do"], ["finished", "finished", "to do"]]
 
 
@@ -93,7 +93,7 @@ def test_a_run_without_test_scores_is_a_failure(tmp_path: Path, runs: Runs):
             del entry["test"]
         return metrics
 
-    assert reproduce(tables(tmp_path, rows=["start"]), untested, MODEL) == 1
+    assert reproduce(tables(tmp_path, rows=["start"]), untested) == 1
     assert "no test document has a counterpart" in content(tmp_path)["cells"]["a-start-1"]["reason"]
 
 
@@ -112,19 +112,19 @@ def test_an_interrupt_stops_it_and_the_same_command_goes_on(tmp_path: Path, runs
         return runs(settings)
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce(tables(tmp_path, **THREE), interrupted, MODEL)
+        reproduce(tables(tmp_path, **THREE), interrupted)
     assert signal.getsignal(signal.SIGINT) is before
     finished = ["a-start-1", "a-simcse-1"] if how == "late" else ["a-start-1"]
     assert runs.calls == finished
     assert [n for n, c in content(tmp_path)["cells"].items() if c["state"] != "to do"] == sorted(finished)
-    assert reproduce(tables(tmp_path, **THREE), runs, MODEL) == 0
+    assert reproduce(tables(tmp_path, **THREE), runs) == 0
     assert runs.calls == ["a-start-1", "a-simcse-1", "a-infocse-1"]
 
 
 def test_an_exit_nobody_asked_for_is_passed_on(tmp_path: Path, runs: Runs):
     runs.failing["a-start-1"] = SystemExit(3)
     with pytest.raises(SystemExit, match="3"):
-        reproduce(tables(tmp_path, **THREE), runs, MODEL)
+        reproduce(tables(tmp_path, **THREE), runs)
 
 
 def test_the_handler_of_a_cell_is_put_away():
@@ -140,7 +140,7 @@ def test_the_handler_of_a_cell_is_put_away():
 
 
 def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
-    reproduce(tables(tmp_path, only="plan", **THREE), runs, MODEL)
+    reproduce(tables(tmp_path, only="plan", **THREE), runs)
     assert runs.calls == []
     assert not (tmp_path / "runs").exists()
     assert capsys.readouterr().out.splitlines() == [
@@ -150,9 +150,9 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
         "3 cells, 0 finished; to go: 3, at most 1,200 tokens of training (stages that cells share are trained once)",
     ]
     runs.failing["a-simcse-1"] = ValueError("too small")
-    reproduce(tables(tmp_path, **THREE), runs, MODEL)
+    reproduce(tables(tmp_path, **THREE), runs)
     capsys.readouterr()
-    reproduce(tables(tmp_path, only="plan", **THREE), runs, MODEL)
+    reproduce(tables(tmp_path, only="plan", **THREE), runs)
     said = capsys.readouterr().out
     assert "[2/3] a / SimCSE / seed 1: failed, to be tried again: too small (600 tokens)" in said
     assert "[3/3] a / InfoCSE / seed 1: finished" in said
@@ -161,7 +161,7 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
 
 def test_a_mistake_is_refused_before_any_cell(tmp_path: Path, runs: Runs):
     with pytest.raises(ValueError, match=r"row InfoCSE, K-means: train\.batch_size = 1"):
-        reproduce(tables(tmp_path, methods={"infocse_kmeans": {"train": {"batch_size": 1}}}), runs, MODEL)
+        reproduce(tables(tmp_path, methods={"infocse_kmeans": {"train": {"batch_size": 1}}}), runs)
     assert runs.calls == []
     assert not (tmp_path / "runs").exists()
 
@@ -179,7 +179,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         rows = [{text: " ".join(d["sentences"]), counterpart: d["counterpart"]} for d in make_documents(8)]
         write_jsonl(source.with_suffix(""), rows)
         corpus.settings["corpus"]["source"] = str(source.with_suffix(""))
-    plan = plan_cells(config, MODEL)
+    plan = plan_cells(config)
     assert {cell.seed for cell in plan.cells} == {7}
     assert {cell.corpus for cell in plan.cells} == set(columns)
     assert len(plan.cells) == 3 * 19  # without the row that needs first_encoder

@@ -104,6 +104,10 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--encoder.pooling=max", "'auto', 'mean', 'cls'"),
         ("--encoder.precision=fp16", "'auto', 'fp32', 'bf16'"),
         ("--annotate.k=0", "greater than or equal to 1"),
+        ("--annotate.method=ward", "'partition', 'kmeans'"),
+        ("--annotate.min_edge_quantile=1", "less than 1"),
+        ("--annotate.kmeans_clusters=0", "greater than or equal to 1"),
+        ("--annotate.kmeans_sample=0", "greater than or equal to 1"),
         ("--annotate.num_workers=0", "whole number from 1, or auto"),
         ("--annotate.num_workers=many", "'auto'"),
         ("--annotate.use_gpu=maybe", "'auto'"),
@@ -145,6 +149,20 @@ def test_fractions_that_add_up_to_more_than_one_are_refused(capsys):
     message = refusal(capsys, "--corpus.valid_fraction=0.6", "--corpus.test_fraction=0.5")
     assert message == "corpus.valid_fraction = 0.6 and corpus.test_fraction = 0.5 add up to more than 1: lower one"
     assert settings("--corpus.valid_fraction=0.5", "--corpus.test_fraction=0.5").corpus.test_fraction == 0.5
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("mutual=true", "annotate.mutual = true: annotate.method = kmeans has no edges; leave it out"),
+        ("min_edge_quantile=0.5", "annotate.min_edge_quantile = 0.5: annotate.method = kmeans has no edges; leave"),
+        ("kmeans_sample=9", "annotate.kmeans_sample = 9: fewer sentences than annotate.kmeans_clusters = 10; raise"),
+    ],
+)
+def test_what_kmeans_has_no_use_for_is_refused(capsys, argument: str, said: str):
+    assert refusal(capsys, "--annotate.method=kmeans", f"--annotate.{argument}").startswith(said)
+    assert settings(f"--annotate.{argument}").annotate.method == "partition"
+    assert settings("--annotate.method=kmeans", "--annotate.k=3").annotate.kmeans_clusters == 10
 
 
 @pytest.mark.parametrize(

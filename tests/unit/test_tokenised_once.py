@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, get_args
 
 import pytest
 import torch
 
-from infocse_ray.annotate.annotations import Annotator
+from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.lexicon import Lexicon
@@ -40,10 +42,10 @@ def folder(tiny_encoder) -> EncoderFolder:
 
 def test_annotating(folder, tmp_path):
     store = write_store(Storage.open(str(tmp_path)), DOCUMENTS, 1)
-    annotator = Annotator(folder, 1, "fp32", torch.device("cpu"))
+    annotator = Annotator(folder, "fp32", torch.device("cpu"))
     annotator.encoder.tokenizer = Unusable()
     for table in store.read(0, ["valid"]):
-        assert len(annotator.clusters(documents_of(table))) == 4 * len(table)
+        assert len(annotator.clusters(documents_of(table), functools.partial(cluster, k=1))) == 4 * len(table)
 
 
 def test_validating(folder, tmp_path):

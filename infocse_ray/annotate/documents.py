@@ -1,0 +1,94 @@
+"""The documents that an annotate stage reads: the run's own rows, and the same sentences as the encoder reads them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from infocse_ray.annotate.annotations import COLUMNS
+from infocse_ray.corpus.store import Documents, TokenStore, documents_of
+from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of
+
+_SENTENCES_TOGETHER = 2_048
+
+
+class TrainingDocuments(NamedTuple):
+    """The documents of some splits of a token store, whose rows the annotations keep."""
+
+    store: TokenStore
+    splits: list[str]
+    encoder_store: TokenStore | None = None
+    """The same corpus as the encoder's own tokenizer has it, where that is another than the run's."""
+
+    def rows(self, shard: int) -> list[pa.Table]:
+        """The row groups of a shard, as annotations keep them."""
+        return list(self.store.read(shard, self.splits, COLUMNS[:-1]))
+
+    def read(self, shard: int) -> list[tuple[pa.Table, Documents]]:
+        """The row groups of a shard, each as annotations keep it and as the encoder reads it.
+
+        Raises:
+            ValueError: the two stores don't have the same documents with as many sentences.
+        """
+        own = self.rows(shard)
+        if self.encoder_store is None:
+            return [(table, documents_of(table)) for table in own]
+        read = [documents_of(t) for t in self.encoder_store.read(shard, self.splits, COLUMNS[:-1])]
+        if len(own) != len(read) or not all(_agree(documents_of(a), b) for a, b in zip(own, read, strict=True)):
+            raise ValueError(_disagreement(self.encoder_store, self.store, f"the documents of shard {shard}"))
+        return list(zip(own, read, strict=True))
+
+    def check(self) -> None:
+        """See, from what the two stores counted, that they hold one corpus.
+
+        Raises:
+            ValueError: they don't.
+        """
+        if self.encoder_store is not None:
+            for count in ("shards", "documents", "sentences"):
+                if self.encoder_store.summary[count] != self.store.summary[count]:
+                    raise ValueError(_disagreement(self.encoder_store, self.store, f"the number of {count}"))
+
+    def groups(self) -> list[list[int]]:
+        """Shards that are annotated together: as many neighbours as make some 2,000 sentences, lest much be padding.
+
+        A function of the store alone: annotations must not depend on the number of actors.
+        """
+        shards = self.store.shards
+        size = max(1, _SENTENCES_TOGETHER * shards // max(1, self.store.summary["sentences"]))
+        return [list(range(first, min(first + size, shards))) for first in range(0, shards, size)]
+
+
+def _agree(own: Documents, read: Documents) -> bool:
+    return own.doc_ids.equals(read.doc_ids) and np.array_equal(own.offsets, read.offsets)
+
+
+def _disagreement(read: TokenStore, own: TokenStore, what: str) -> str:
+    return (
+        f"annotate.first_encoder: {read.folder} and {own.folder} should hold one corpus and differ in {what}; delete "
+        "both, so that they are made again"
+    )
+
+
+def joined(parts: list[Documents]) -> Documents:
+    """Documents of all parts, one after the other; ids are the first part's and mean nothing."""
+    offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
+    keys = np.concatenate([part.keys for part in parts])
+    return parts[0]._replace(keys=keys, offsets=offsets, sentences=concatenate([part.sentences for part in parts]))
+
+
+def sentence_hashes(seed: int, *columns: np.ndarray) -> np.ndarray:
+    """Hashes that draw a sample: as if at random, yet whoever computes them gets the same.
+
+    Args:
+        seed: another one gives other hashes.
+        columns: int [n] each, that tell n things apart, such as a document's key and a sentence's number.
+
+    Returns:
+        int64 [n], evenly spread over all values.
+    """
+    rows = np.stack([np.full(len(columns[0]), seed, np.int64), *(c.astype(np.int64) for c in columns)], axis=1)
+    offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
+    return Tokens(rows.view(np.uint64).ravel(), offsets).hashes()

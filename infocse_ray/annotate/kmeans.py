@@ -1,0 +1,143 @@
+"""K-means over the whole corpus instead of IDC: the baseline of the paper's Table 3, as in DeepCluster.
+
+1. Actors embed a sample of the corpus' sentences, drawn by hash, and write the vectors.
+2. One task fits the centroids on them (k-means++, then Lloyd's rounds).
+3. Sentences of a document that are nearest to the same centroid are a cluster.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.cluster.vq import kmeans2, vq
+
+from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.documents import TrainingDocuments, joined, sentence_hashes
+from infocse_ray.annotate.idc import number_clusters
+from infocse_ray.corpus.store import Documents
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
+from infocse_ray.storage import Storage
+
+_ROUNDS = 30
+
+
+def drawn(documents: Documents, share: float, seed: int) -> np.ndarray:
+    """int64: about `share` of the sentences, the same ones whichever documents are looked at together."""
+    sizes = np.diff(documents.offsets)
+    number = np.arange(len(documents.sentences)) - np.repeat(documents.offsets[:-1], sizes)
+    hashes = sentence_hashes(seed, np.repeat(documents.keys, sizes), number)
+    return np.flatnonzero((hashes.view(np.uint64) >> np.uint64(11)) * 2.0**-53 < share)
+
+
+def share_of(documents: TrainingDocuments, sample: int) -> float:
+    """Of all training sentences, what makes about `sample`; 1 where the store has no more than that.
+
+    The store counts sentences over all splits, so a part of them is taken to have its part of the sentences.
+    """
+    summary = documents.store.summary
+    if summary["sentences"] <= sample:
+        return 1.0
+    part = documents.store.documents(documents.splits) / sum(summary["documents"].values())
+    return sample / max(1.0, part * summary["sentences"])
+
+
+class SampleSentences(NamedTuple):
+    """Writes the vectors of the sentences drawn from a group of shards."""
+
+    documents: TrainingDocuments
+    folder: Storage
+    share: float
+    seed: int
+
+    def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
+        """Write the group's piece if it is missing; return how many shards and drawn `sentences` it is of."""
+        target = self.folder / f"from-{shards[0]:06d}.npy"
+        if not target.exists():
+            read = [documents for shard in shards for _, documents in self.documents.read(shard)]
+            vectors = self._vectors(annotator, joined(read)) if read else []
+            save_array(target, np.concatenate([np.empty((0, annotator.encoder.dimension), np.float32), *vectors]))
+        return [{"shards": len(shards), "sentences": len(load_array(target))}]
+
+    def _vectors(self, annotator: Annotator, documents: Documents) -> list[np.ndarray]:
+        rows = drawn(documents, self.share, self.seed)
+        parts = [rows[i : i + SENTENCES_AT_ONCE] for i in range(0, len(rows), SENTENCES_AT_ONCE)]
+        return [annotator.embed(documents.sentences.take(part)).cpu().numpy() for part in parts]
+
+
+def fit_sample(sample: Storage, target: Storage, clusters: int, seed: int) -> None:
+    """Fit centroids on the vectors in the folder `sample` and write them; the vectors are not needed after that."""
+    vectors = np.concatenate([load_array(sample / name) for name in sorted(sample.files())])
+    save_array(target, fit_centroids(vectors, clusters, seed))
+
+
+def fit_centroids(vectors: np.ndarray, clusters: int, seed: int) -> np.ndarray:
+    """K-means centroids.
+
+    Args:
+        vectors: float32 [n, d].
+        clusters: how many.
+        seed: of the first centroids (k-means++).
+
+    Returns:
+        float32 [clusters, d]. Where there are no more distinct vectors than that, they are the centroids.
+
+    Raises:
+        ValueError: there are no vectors, or some are not finite.
+    """
+    if (distinct := _distinct(vectors, clusters)) is not None:
+        return distinct
+    with warnings.catch_warnings():
+        # A cluster that loses all its sentences keeps its centroid.
+        warnings.filterwarnings("ignore", message="One of the clusters is empty")
+        # Sums of many float32 would lose digits.
+        wide, random = vectors.astype(np.float64), np.random.default_rng(seed)
+        # `seed` is what SciPy before 1.15 calls `rng`, and later ones take too.
+        found, _ = kmeans2(wide, clusters, iter=_ROUNDS, minit="++", seed=random)  # pyright: ignore[reportCallIssue]
+    return found.astype(np.float32)
+
+
+def _distinct(vectors: np.ndarray, most: int) -> np.ndarray | None:
+    """The distinct vectors, if there are no more than `most`; it is rare to look at more than a few."""
+    found: dict[bytes, np.ndarray] = {}
+    for vector in vectors:
+        found.setdefault((vector + 0.0).tobytes(), vector)  # -0.0 is 0.0
+        if len(found) > most:
+            return None
+    return np.stack(list(found.values()))
+
+
+class GlobalClusters:
+    """Clusters of the sentences of each document that are nearest to the same centroid; a `Clustering`."""
+
+    def __init__(self, centroids: Storage) -> None:
+        self._file = centroids
+        self._centroids: np.ndarray | None = None
+
+    def __call__(self, vectors: torch.Tensor, offsets: np.ndarray) -> np.ndarray:
+        """Vectors float32 [n, d] and offsets int64 [documents + 1] -> int32 [n], clusters from 0 in every document.
+
+        Raises:
+            ValueError: vectors are not finite.
+        """
+        if self._centroids is None:
+            self._centroids = load_array(self._file)
+        nearest = vq(vectors.cpu().numpy(), self._centroids)[0].astype(np.int64)
+        document = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        label = np.unique(document * len(self._centroids) + nearest, return_inverse=True)[1]
+        return number_clusters(label, offsets)
+
+
+def save_array(target: Storage, array: np.ndarray) -> None:
+    """Write an array as .npy, whole."""
+    sink = io.BytesIO()
+    np.save(sink, array, allow_pickle=False)
+    target.write_bytes(sink.getvalue())
+
+
+def load_array(source: Storage) -> np.ndarray:
+    """Read what `save_array` wrote."""
+    return np.load(io.BytesIO(source.read_bytes()), allow_pickle=False)

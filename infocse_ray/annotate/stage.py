@@ -1,0 +1,126 @@
+"""The annotate stage: a cluster for every training sentence, by the encoder there is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from infocse_ray.annotate.actor import AnnotateShards, Work, in_actors, in_one_task, in_tasks
+from infocse_ray.annotate.annotations import Summary
+from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.annotate.idc import cluster
+from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sample, share_of
+from infocse_ray.annotate.quantile import DropEdges, EdgeSample, FindEdges, unpack
+from infocse_ray.cluster import Placement, quiet_data
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.embed import Precision
+from infocse_ray.progress import Bar
+from infocse_ray.settings import Annotate
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+
+Embedding = Callable[[Work], Iterable[dict[str, Any]]]
+"""Gives a work all groups of shards, in actors with the encoder, and returns what it counts."""
+
+
+def annotate(
+    stage: Stage,
+    store: TokenStore,
+    splits: list[str],
+    encoder: EncoderFolder,
+    settings: Annotate,
+    seed: int,
+    precision: Precision,
+    placement: Placement,
+    title: str,
+    encoder_store: TokenStore | None = None,
+) -> dict[str, Any]:
+    """Annotate the documents of `splits` into the stage's folder.
+
+    Args:
+        stage: where the pieces go.
+        store: whose rows are annotated.
+        splits: of the training documents.
+        encoder: what embeds them.
+        settings: how sentences are clustered.
+        seed: of what is drawn: k-means' sample and first centroids, the sample that a quantile is taken of.
+        precision: of embedding.
+        placement: of the actors.
+        title: of the progress bar.
+        encoder_store: the same corpus, tokenised for `encoder`, if `store` isn't.
+
+    Returns:
+        The stage's summary: documents, sentences, clusters, pairs, `pairs_by_lane`, the histogram
+        `cluster_sizes` (upper bound of each power-of-two bin -> clusters), tokens and padding; with a
+        `min_edge_quantile` also `edge_threshold`, `edges_kept` and `edges_dropped`.
+
+    Raises:
+        ValueError: `encoder_store` is of another corpus, or k-means' sample is empty.
+    """
+    quiet_data()
+    documents = TrainingDocuments(store, splits, encoder_store)
+    documents.check()
+    embedding = functools.partial(in_actors, documents.groups(), encoder, precision, placement)
+    if settings.min_edge_quantile:
+        return _by_quantile(stage, documents, embedding, settings, seed, title)
+    if settings.method == "kmeans":
+        clustering = GlobalClusters(_centroids(stage, documents, embedding, settings, seed, title))
+    else:
+        clustering = functools.partial(cluster, k=settings.k, mutual=settings.mutual)
+    counts = embedding(AnnotateShards(documents, stage.folder, clustering))
+    return _added(counts, documents, title)
+
+
+def _added(counts: Iterable[dict[str, Any]], documents: TrainingDocuments, title: str) -> dict[str, Any]:
+    """The stage's summary, from the counts of its shards."""
+    summary = Summary(documents.store.summary["lanes"])
+    bar = Bar(title, documents.store.documents(documents.splits), "documents")
+    for one in counts:
+        summary.add(one)
+        bar.to(summary.documents)
+    bar.close()
+    return summary.content()
+
+
+def _by_quantile(
+    stage: Stage, documents: TrainingDocuments, embedding: Embedding, settings: Annotate, seed: int, title: str
+) -> dict[str, Any]:
+    """Two passes: edges with the encoder, then what is left of them without it."""
+    edges, found = stage.folder / "edges", stage.folder / "threshold.json"
+    if not found.exists():
+        sample = EdgeSample()
+        bar = Bar(f"{title}: edges", documents.store.documents(documents.splits), "documents")
+        for row in embedding(FindEdges(documents, edges, settings.k, settings.mutual, seed, EdgeSample())):
+            sample.add(unpack(row["hashes"], np.int64), unpack(row["weights"], np.float32))
+            bar.add(row["documents"])
+        bar.close()
+        found.write_json({"threshold": sample.quantile(settings.min_edge_quantile)})
+    threshold = found.read_json()["threshold"]
+    counts = in_tasks(documents.groups(), DropEdges(documents, edges, stage.folder, threshold))
+    summary = _added(counts, documents, f"{title}: clusters")
+    edges.delete()  # all shards are there: whoever resumes from here reads those
+    return summary | {"edge_threshold": threshold}
+
+
+def _centroids(
+    stage: Stage, documents: TrainingDocuments, embedding: Embedding, settings: Annotate, seed: int, title: str
+) -> Storage:
+    """The file with the centroids of k-means, fitted unless it is there."""
+    folder, target = stage.folder / "sample", stage.folder / "centroids.npy"
+    if not target.exists():
+        share = share_of(documents, settings.kmeans_sample)
+        bar = Bar(f"{title}: sample", documents.store.shards, "shards")
+        drawn = 0
+        for row in embedding(SampleSentences(documents, folder, share, seed)):
+            drawn += row["sentences"]
+            bar.add(row["shards"])
+        bar.close()
+        if not drawn:
+            raise ValueError(f"annotate.kmeans_sample = {settings.kmeans_sample}: no sentence was drawn; raise it")
+        in_one_task(fit_sample, folder, target, settings.kmeans_clusters, seed)
+    folder.delete()
+    return target
