@@ -106,7 +106,8 @@ class MaskedLanguageModel(torch.nn.Module):
             embeddings: float [vocabulary, e], the encoder's word embeddings.
         """
         hidden = self.norm(torch.nn.functional.gelu(self.dense(states)))
-        scores = torch.nn.functional.linear(hidden, embeddings, self.bias[: len(embeddings)])
+        # Encoders often have more rows than there are tokens, a multiple of 64.
+        scores = torch.nn.functional.linear(hidden, embeddings[: len(self.bias)], self.bias)
         return torch.nn.functional.cross_entropy(scores.float(), tokens, reduction="sum")
 
 
