@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoTokenizer
+from transformers.utils import logging
 
 from infocse_ray import collective
 from infocse_ray.corpus.tokens import Tokens, offsets_of
@@ -23,6 +24,8 @@ from infocse_ray.train.loop import StepReport, train_step
 from infocse_ray.train.trainee import Trainee
 from tests.conftest import make_documents
 from tests.unit.stores import LEXICON, Written, counted, numbered, write_annotations
+
+logging.disable_progress_bar()  # one for each encoder that is loaded
 
 LANES = SHARDS = 4
 
