@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from tokenizers import decoders, models, pre_tokenizers
 
 from infocse_ray.encoder.model import SentenceEncoder, position_room
 
@@ -57,10 +58,17 @@ class Lexicon(NamedTuple):
 
 
 def _characters(tokenizer: Any) -> np.ndarray:
-    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    pieces = any(token and token.startswith("##") for token in tokens)
-    if pieces:  # word pieces: a token begins a word unless it is marked
-        lengths = [len(t) - 2 if t and t.startswith("##") else len(t or "") + 1 for t in tokens]
+    tokens = [token or "" for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend.model, models.WordPiece):
+        # A token begins a word unless it is marked. The mark alone doesn't tell: RoBERTa has tokens such as ####.
+        mark = backend.model.continuing_subword_prefix
+        lengths = [len(t) - len(mark) if t.startswith(mark) else len(t) + 1 for t in tokens]
+    elif isinstance(backend.decoder, decoders.ByteLevel):
+        # A letter a byte, the space among them; in UTF-8 a character has one byte that doesn't follow on another.
+        bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str
+        following = {bytes_of(chr(byte))[0][0][1] for byte in range(0x80, 0xC0)}
+        lengths = [sum(letter not in following for letter in t) for t in tokens]
     else:  # others mark the space itself, as a letter of the token
-        lengths = [len(t or "") for t in tokens]
+        lengths = [len(t) for t in tokens]
     return np.minimum(lengths, np.iinfo(np.int16).max).astype(np.int16)
