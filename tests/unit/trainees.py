@@ -21,7 +21,7 @@ from infocse_ray.positives.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import StepReport, train_step
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.trainee import Trainee, set_dropout
 from tests.conftest import make_documents
 from tests.unit.stores import LEXICON, Written, counted, numbered, write_annotations
 
@@ -97,13 +97,6 @@ def annotated(folder: Path, encoder: Path, count: int = 40, sentences: tuple[int
         ids = tokenizer(row["sentences"], add_special_tokens=False)["input_ids"]
         documents.append(Written(row["id"], ids, numbered(draw.integers(0, 2, len(ids)))))
     return write_annotations(Storage.open(str(folder)), documents, LANES, SHARDS)
-
-
-def set_dropout(encoder: torch.nn.Module, rate: float) -> None:
-    """Set the rate of every dropout layer."""
-    for module in encoder.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = rate
 
 
 class Run:
