@@ -29,7 +29,7 @@ class Lexicon(NamedTuple):
     can_drop: bool
     """Whether it has dropout layers."""
     vocabulary: int
-    """Number of token ids."""
+    """Number of token ids that have an embedding."""
     special: tuple[int, ...]
     """Ids of special tokens."""
     mask: int | None
@@ -41,16 +41,17 @@ class Lexicon(NamedTuple):
     def of(cls, encoder: SentenceEncoder) -> Lexicon:
         """The lexicon of an encoder."""
         tokenizer = encoder.tokenizer
+        embeddings = encoder.backbone.get_input_embeddings().weight
         extra = len(encoder.prefix) + len(encoder.suffix)
         return cls(
             sentence_tokens=encoder.max_length - extra,
             longest=(position_room(encoder.backbone.config) or 2**15) - extra,
             dimension=encoder.dimension,
-            embedding=encoder.backbone.get_input_embeddings().weight.shape[1],
+            embedding=embeddings.shape[1],
             kind=encoder.backbone.config.model_type,
             can_cut=hasattr(encoder.backbone, "embeddings"),
             can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
-            vocabulary=len(tokenizer),
+            vocabulary=min(len(tokenizer), len(embeddings)),
             special=tuple(sorted(tokenizer.all_special_ids)),
             mask=tokenizer.mask_token_id,
             characters=_characters(tokenizer),
