@@ -120,9 +120,13 @@ class Trainee:
     def average_head(self) -> None:
         """Average the head's gradients over workers, as DDP does the encoder's."""
         there = list(self.head.parameters())
+        for parameter in there:
+            # Where no worker used it, too: Adam skips what has no gradient, with one worker as with many.
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         if workers() == 1 or not there:
             return
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in there]
+        gradients = [p.grad for p in there if p.grad is not None]
         together = total(torch.cat([g.flatten() for g in gradients])) / workers()
         for parameter, part in zip(there, together.split([p.numel() for p in there]), strict=True):
             parameter.grad = part.view_as(parameter).clone()

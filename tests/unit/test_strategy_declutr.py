@@ -200,3 +200,14 @@ def test_more_embeddings_than_tokens():
     states, tokens = torch.randn(6, 32), torch.arange(5, 11)
     embeddings = torch.randn(256, 32)
     assert torch.equal(head.guesses(states, tokens, embeddings), head.guesses(states, tokens, embeddings[:200]))
+
+
+def test_the_head_goes_on_where_a_batch_has_nothing_to_guess(tiny_encoder, tmp_path, monkeypatch):
+    """As it does with many workers, where it has a gradient, averaged, in any case."""
+    run = Run(tiny_encoder, annotated(tmp_path, tiny_encoder, 12), case="declutr", batch_size=6)
+    run.next()
+    before = run.weights()
+    monkeypatch.setattr("infocse_ray.train.loop._loss_of_guesses", lambda *_: None)
+    run.next()
+    assert all(not p.grad.any() for p in run.trainee.head.parameters())
+    assert any(not torch.equal(t, before[name]) for name, t in run.weights().items() if name.startswith("head."))
