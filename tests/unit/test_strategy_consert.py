@@ -74,9 +74,9 @@ def modernbert(tiny_encoder, tmp_path_factory):
         tie_word_embeddings=False,
     )
     model = ModernBertModel(config)
-    with torch.no_grad():
-        for layer in model.layers:
-            layer.attn.Wqkv.weight *= 20  # so that it matters where tokens are
+    for name, weight in model.named_parameters():
+        if "Wqkv" in name:
+            weight.data.mul_(20)  # so that it matters where tokens are
     model.save_pretrained(folder)
     return folder
 

@@ -40,8 +40,8 @@ def softmax(rows, columns, positives, temperature, keep_document=False):
             if n == p or not same_or(row, column, columns[p], keep_document)
         ]
         own = row.vector @ columns[p].vector / temperature
-        losses.append(torch.log(sum(torch.exp(score) for score in scores)) - own)
-    return sum(losses) / len(losses)
+        losses.append(torch.log(torch.stack([torch.exp(score) for score in scores]).sum()) - own)
+    return torch.stack(losses).mean()
 
 
 def nt_xent(first, second, temperature, keep_document=False):
@@ -50,12 +50,12 @@ def nt_xent(first, second, temperature, keep_document=False):
     n, losses = len(first), []
     for i, view in enumerate(views):
         partner = (i + n) % (2 * n)
-        total = 0.0
+        terms = []
         for j, other in enumerate(views):
             if j == partner or (j != i and not same_or(view, other, views[partner], keep_document)):
-                total = total + torch.exp(view.vector @ other.vector / temperature)
-        losses.append(torch.log(total) - view.vector @ views[partner].vector / temperature)
-    return sum(losses) / (2 * n)
+                terms.append(torch.exp(view.vector @ other.vector / temperature))
+        losses.append(torch.log(torch.stack(terms).sum()) - view.vector @ views[partner].vector / temperature)
+    return torch.stack(losses).mean()
 
 
 def mean_of(texts):
@@ -177,8 +177,8 @@ def conpono_margin(examples, head):
             for n, column in enumerate(columns)
             if n != p and not same_or(row, column, columns[p], True)
         ]
-        losses.append(sum(behind) / len(behind))
-    return sum(losses) / len(losses)
+        losses.append(torch.stack(behind).mean())
+    return torch.stack(losses).mean()
 
 
 REFERENCES = {
