@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from tokenizers import decoders, models, pre_tokenizers
 
 from infocse_ray.encoder.model import SentenceEncoder, position_room
 
@@ -28,7 +29,7 @@ class Lexicon(NamedTuple):
     can_drop: bool
     """Whether it has dropout layers."""
     vocabulary: int
-    """Number of token ids."""
+    """Number of token ids that have an embedding."""
     special: tuple[int, ...]
     """Ids of special tokens."""
     mask: int | None
@@ -40,16 +41,17 @@ class Lexicon(NamedTuple):
     def of(cls, encoder: SentenceEncoder) -> Lexicon:
         """The lexicon of an encoder."""
         tokenizer = encoder.tokenizer
+        embeddings = encoder.backbone.get_input_embeddings().weight
         extra = len(encoder.prefix) + len(encoder.suffix)
         return cls(
             sentence_tokens=encoder.max_length - extra,
             longest=(position_room(encoder.backbone.config) or 2**15) - extra,
             dimension=encoder.dimension,
-            embedding=encoder.backbone.get_input_embeddings().weight.shape[1],
+            embedding=embeddings.shape[1],
             kind=encoder.backbone.config.model_type,
             can_cut=hasattr(encoder.backbone, "embeddings"),
             can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
-            vocabulary=len(tokenizer),
+            vocabulary=min(len(tokenizer), len(embeddings)),
             special=tuple(sorted(tokenizer.all_special_ids)),
             mask=tokenizer.mask_token_id,
             characters=_characters(tokenizer),
@@ -57,10 +59,17 @@ class Lexicon(NamedTuple):
 
 
 def _characters(tokenizer: Any) -> np.ndarray:
-    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    pieces = any(token and token.startswith("##") for token in tokens)
-    if pieces:  # word pieces: a token begins a word unless it is marked
-        lengths = [len(t) - 2 if t and t.startswith("##") else len(t or "") + 1 for t in tokens]
+    tokens = [token or "" for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend.model, models.WordPiece):
+        # A token begins a word unless it is marked. The mark alone doesn't tell: RoBERTa has tokens such as ####.
+        mark = backend.model.continuing_subword_prefix
+        lengths = [len(t) - len(mark) if t.startswith(mark) else len(t) + 1 for t in tokens]
+    elif isinstance(backend.decoder, decoders.ByteLevel):
+        # A letter a byte, the space among them; in UTF-8 a character has one byte that doesn't follow on another.
+        bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str
+        following = {bytes_of(chr(byte))[0][0][1] for byte in range(0x80, 0xC0)}
+        lengths = [sum(letter not in following for letter in t) for t in tokens]
     else:  # others mark the space itself, as a letter of the token
-        lengths = [len(t or "") for t in tokens]
+        lengths = [len(t) for t in tokens]
     return np.minimum(lengths, np.iinfo(np.int16).max).astype(np.int16)

@@ -214,6 +214,10 @@ _OFFSET_POSITIONS = {
     "longformer",
     "data2vec-text",
     "xlm-roberta-xl",
+    "roberta-prelayernorm",
+    "xmod",
+    "ibert",
+    "luke",
 }
 
 

@@ -106,7 +106,8 @@ class MaskedLanguageModel(torch.nn.Module):
             embeddings: float [vocabulary, e], the encoder's word embeddings.
         """
         hidden = self.norm(torch.nn.functional.gelu(self.dense(states)))
-        scores = torch.nn.functional.linear(hidden, embeddings, self.bias[: len(embeddings)])
+        # Encoders often have more rows than there are tokens, a multiple of 64.
+        scores = torch.nn.functional.linear(hidden, embeddings[: len(self.bias)], self.bias)
         return torch.nn.functional.cross_entropy(scores.float(), tokens, reduction="sum")
 
 
@@ -149,16 +150,17 @@ class DeCLUTR(Plain):
             return {}
         ids = input_ids.numpy().copy()
         guess = np.full(ids.shape, -100, dtype=np.int64)
-        open_to = attention_mask.numpy().astype(bool) & ~np.isin(ids, self.lexicon.special)
         for row in rows.tolist():
             random = generator(int(seeds[row]))
-            draw, what = random.random(ids.shape[1]), random.random(ids.shape[1])
-            other = random.integers(self.lexicon.vocabulary, size=ids.shape[1])
-            chosen = open_to[row] & (draw < self.section.mask)
-            guess[row, chosen] = ids[row, chosen]
-            ids[row, chosen & (what < 0.8)] = self.lexicon.mask
+            # Of the row's own length: how far it is padded must not change what is guessed.
+            places = np.flatnonzero(attention_mask[row].numpy())
+            draw, what = random.random(len(places)), random.random(len(places))
+            other = random.integers(self.lexicon.vocabulary, size=len(places))
+            chosen = (draw < self.section.mask) & ~np.isin(ids[row, places], self.lexicon.special)
+            guess[row, places[chosen]] = ids[row, places[chosen]]
+            ids[row, places[chosen & (what < 0.8)]] = self.lexicon.mask
             swapped = chosen & (what >= 0.9)
-            ids[row, swapped] = other[swapped]
+            ids[row, places[swapped]] = other[swapped]
         return {"input_ids": torch.from_numpy(ids), "guess": torch.from_numpy(guess)}
 
     def head(self) -> torch.nn.Module:

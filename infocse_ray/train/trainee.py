@@ -68,9 +68,8 @@ class Trainee:
         """
         self.encoder, self.strategy, self.settings = encoder, strategy, settings
         freeze_unused(encoder)
-        for module in encoder.modules():
-            if isinstance(module, torch.nn.Dropout) and strategy.dropout is not None:
-                module.p = strategy.dropout
+        if strategy.dropout is not None:
+            set_dropout(encoder, strategy.dropout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(seed, 4) >> 1)
             self.head: Any = strategy.head().to(encoder.device)
@@ -121,12 +120,26 @@ class Trainee:
     def average_head(self) -> None:
         """Average the head's gradients over workers, as DDP does the encoder's."""
         there = list(self.head.parameters())
+        for parameter in there:
+            # Where no worker used it, too: Adam skips what has no gradient, with one worker as with many.
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         if workers() == 1 or not there:
             return
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in there]
+        gradients = [p.grad for p in there if p.grad is not None]
         together = total(torch.cat([g.flatten() for g in gradients])) / workers()
         for parameter, part in zip(there, together.split([p.numel() for p in there]), strict=True):
             parameter.grad = part.view_as(parameter).clone()
+
+
+def set_dropout(encoder: SentenceEncoder, rate: float) -> None:
+    """Set every dropout rate of an encoder: its layers', and those that attention keeps as a number (ModernBERT's)."""
+    for module in encoder.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = rate
+        for name in ("attention_dropout", "dropout"):
+            if isinstance(getattr(module, name, None), (int, float)):
+                setattr(module, name, rate)
 
 
 def freeze_unused(encoder: SentenceEncoder) -> None:

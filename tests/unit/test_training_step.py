@@ -5,73 +5,21 @@ import re
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer
 
 from infocse_ray import collective
-from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder.lexicon import Lexicon
-from infocse_ray.encoder.model import load_encoder
-from infocse_ray.positives.idc import Idc
+from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.positives.stream import Batch, ExampleStream
-from infocse_ray.settings import Settings
-from infocse_ray.storage import Storage
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
-from infocse_ray.train.loop import NonFinite, train_step
-from infocse_ray.train.trainee import Trainee
-from tests.conftest import make_documents
+from infocse_ray.train.loop import NonFinite
 from tests.unit.group import on_workers
-from tests.unit.stores import Written, counted, numbered, write_annotations
+from tests.unit.stores import counted
 from tests.unit.test_loss import Ids, eq_1
-
-LANES = SHARDS = 4
+from tests.unit.trainees import Run, annotated, ragged
 
 
 @pytest.fixture(scope="module")
 def annotations(tiny_encoder, tmp_path_factory):
-    tokenizer = AutoTokenizer.from_pretrained(tiny_encoder)
-    draw = np.random.default_rng(0)
-    documents = []
-    for row in make_documents(40):
-        ids = tokenizer(row["sentences"], add_special_tokens=False)["input_ids"]
-        documents.append(Written(row["id"], ids, numbered(draw.integers(0, 2, len(ids)))))
-    return write_annotations(Storage.open(str(tmp_path_factory.mktemp("annotations"))), documents, LANES, SHARDS)
-
-
-class Run:
-    """An encoder in training, as a worker has it."""
-
-    def __init__(self, folder, annotations, dropout=True, seed=5, **train):
-        self.settings = Settings.model_validate(
-            {
-                "name": "run",
-                "corpus": {"source": "unused"},
-                "encoder": {"model": str(folder), "max_length": 16, "precision": "fp32"},
-                "train": {"batch_size": 14, "learning_rate": 1e-3, "chunk_tokens": 64} | train,
-            }
-        )
-        self.encoder = load_encoder(folder, self.settings.encoder, cosine=False)
-        if not dropout:
-            for module in self.encoder.modules():
-                if isinstance(module, torch.nn.Dropout):
-                    module.p = 0.0
-        strategy = Idc("sentence", self.settings.train.temperature, False, Lexicon.of(self.encoder))
-        self.trainee = Trainee(self.encoder, strategy, self.settings, seed)
-        size, rank, workers = self.settings.train.batch_size, collective.rank(), collective.workers()
-        self.stream = ExampleStream(counted(annotations, strategy), strategy, size, seed, rank, workers)
-        self.seed, self.step = seed, 0
-
-    def next(self):
-        self.step += 1
-        return self.take(self.stream.next_batch(), self.step)
-
-    def take(self, batch, step, seed=None):
-        return train_step(self.trainee, batch, self.seed if seed is None else seed, step)
-
-    def losses(self, steps):
-        return [self.next().loss for _ in range(steps)]
-
-    def weights(self):
-        return {name: tensor.detach().clone() for name, tensor in self.encoder.state_dict().items()}
+    return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
 
 
 def curve(folder, annotations, chunk_tokens):
@@ -112,10 +60,6 @@ def test_the_loss_of_a_step_is_eq_1_of_its_batch(tiny_encoder, annotations):
     positives = [[17], [18, 19], [13], [20, 21], [*long, 31, 32], [22, 23]]
     documents, anchor_texts, positive_texts = [5, 6, 5, 7, 8, 9], [0, 1, 2, 3, 4, 5], [6, 7, 3, 8, 5, 9]
     run = Run(tiny_encoder, annotations, dropout=False)
-
-    def ragged(rows):
-        lengths = np.array([len(row) for row in rows])
-        return Tokens(np.concatenate([np.array(row, np.uint16) for row in rows]), offsets_of(lengths))
 
     def vectors(rows):
         return torch.cat([run.encoder(*run.encoder.pad(ragged([row]))) for row in rows]).double()

@@ -1,0 +1,153 @@
+"""Examples counted shard by shard; strategies by name; what names a strategy's results."""
+
+import json
+from typing import Any, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.encoder.model import load_encoder
+from infocse_ray.positives.examples import _count
+from infocse_ray.positives.registry import pooling_of, strategy_of
+from infocse_ray.settings import Settings, StrategyName, fingerprint
+from infocse_ray.storage import Storage
+from tests.unit.stores import LEXICON, Written, write_annotations
+from tests.unit.trainees import settings_for, strategy_for
+
+NAMES = get_args(StrategyName)
+METHODS = [name for name in NAMES if name not in ("idc", "none")]
+
+
+def test_counts_of_shards(tmp_path):
+    draw = np.random.default_rng(0)
+    documents = [
+        Written(f"d{n}", [[5] * 9] * int(size), [int(c) for c in np.arange(size) // 2], split=split)
+        for n, (size, split) in enumerate(zip(draw.integers(2, 12, 40), ["train", "test"] * 20, strict=True))
+    ]
+    # A row group holds documents of one split.
+    source = write_annotations(Storage.open(str(tmp_path)), documents, 2, 4, group=1)
+    packs = pa.table({"shards": pa.array([[0, 1], [2, 3]], pa.list_(pa.int64()))})
+    for splits in (["train"], ["test"], ["train", "test"], ["valid"]):
+        mine = [d for d in documents if d.split in splits]
+        by_hand = {
+            "simcse": [len(d.sentences) for d in mine],
+            "cpc": [max(1, len(d.sentences) - 5) for d in mine],
+            "idc": [len(d.sentences) // 2 for d in mine],
+            "declutr": [1 for _ in mine],
+        }
+        short = {
+            "simcse": 0,
+            "cpc": sum(len(d.sentences) < 6 for d in mine),
+            "idc": 0,
+            "declutr": sum(9 * len(d.sentences) < 2 * 2 * 4 for d in mine),
+        }
+        for case, expected in by_hand.items():
+            rows = [
+                json.loads(r)
+                for r in _count(packs, source._replace(splits=splits), strategy_for(case))["counts"].to_pylist()
+            ]
+            assert [number for row in rows for number, _ in row["shards"]] == [0, 1, 2, 3]
+            for row in rows:
+                [(shard, examples)] = row["shards"]
+                of_shard = {d.doc_id for d in documents[shard::4]}
+                assert examples == sum(e for e, d in zip(expected, mine, strict=True) if d.doc_id in of_shard)
+                assert row.get("examples", 0) == examples
+            total = {name: sum(row.get(name, 0) for row in rows) for name in ("documents", "none", "short")}
+            assert total == {"documents": len(mine), "none": 0, "short": short[case]}
+
+
+def test_documents_without_examples_are_counted(tmp_path):
+    documents = [Written("alone", [[5], [6]], [0, 1]), Written("pair", [[5], [6]], [0, 0])]
+    source = write_annotations(Storage.open(str(tmp_path)), documents, 1, 1)
+    found = _count(pa.table({"shards": [[0]]}), source, strategy_for("idc"))["counts"].to_pylist()
+    assert json.loads(found[0]) == {"shards": [[0, 1]], "examples": 1, "documents": 1, "none": 1, "short": 1}
+
+
+def test_every_name_has_a_strategy(tiny_encoder):
+    settings = settings_for("idc", tiny_encoder)
+    lexicon = Lexicon.of(load_encoder(tiny_encoder, settings.encoder, False))
+    for name in NAMES:
+        strategy = strategy_of(name, settings, lexicon)
+        assert (strategy is None) == (name == "none")
+        if strategy is not None:
+            assert strategy.identity()[0] == name
+            assert strategy.annotated == (name == "idc")
+            assert strategy.longest <= 62
+            assert pooling_of(name) == cast(Any, strategy).pooling
+    assert {name for name in NAMES if pooling_of(name) == "cls"} == {"simcse", "ict", "conpono"}
+
+
+def test_the_lexicon_of_an_encoder(tiny_encoder):
+    encoder = load_encoder(tiny_encoder, settings_for("idc", tiny_encoder).encoder, False)
+    found = Lexicon.of(encoder)
+    size = len(encoder.tokenizer)
+    expected = (14, 62, 32, 32, "bert", True, True, size, (0, 1, 2, 3, 4), 4)
+    assert found[:-1] == expected
+    assert found.characters.shape == (size,)
+
+
+def base(name: str) -> dict[str, Any]:
+    return {"name": "run", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "train": {"strategy": name}}
+
+
+def identity(name, content) -> str:
+    strategy = strategy_of(name, Settings.model_validate(content), LEXICON)
+    assert strategy is not None
+    return fingerprint(*strategy.identity())
+
+
+def other_than(value, field) -> Any:
+    """Another allowed value of a setting."""
+    if isinstance(value, bool):
+        return not value
+    if choices := get_args(field.annotation):
+        named = [choice for choice in choices if isinstance(choice, str) and choice != value]
+        if named:
+            return named[0]
+    return {int: lambda: value + 1, float: lambda: value / 2, type(None): lambda: 0.7}[type(value)]()
+
+
+SECTIONS = [(name, setting) for name in METHODS for setting in type(getattr(settings_for("idc"), name)).model_fields]
+
+
+@pytest.mark.parametrize(("name", "setting"), SECTIONS)
+def test_a_setting_names_its_strategys_results_and_no_others(name, setting):
+    section = getattr(settings_for("idc"), name)
+    value = other_than(getattr(section, setting), type(section).model_fields[setting])
+    for strategy in [*METHODS, "idc"]:
+        content = base(strategy)
+        changed = identity(strategy, content | {name: {setting: value}}) != identity(strategy, content)
+        assert changed == (strategy == name), strategy
+
+
+READ = {
+    "positive": ("cluster", {"idc"}),
+    "temperature": (0.3, {"idc", "ict", "cpc", "conpono"}),
+    "similarity": ("cosine", {"idc", "ict"}),
+    "batch_size": (7, set()),
+    "learning_rate": (1.0, set()),
+}
+
+
+@pytest.mark.parametrize("setting", READ)
+def test_settings_of_training_that_strategies_read(setting):
+    value, readers = READ[setting]
+    for name in [*METHODS, "idc"]:
+        content, changed = base(name), base(name)
+        changed["train"][setting] = value
+        assert (identity(name, content) != identity(name, changed)) == (name in readers), name
+
+
+def test_a_temperature_of_its_own_hides_the_runs():
+    for name in ("ict", "cpc", "conpono"):
+        content = base(name) | {name: {"temperature": 0.2}}
+        other = content | {"train": {"strategy": name, "temperature": 0.9}}
+        assert identity(name, content) == identity(name, other)
+        strategy: Any = strategy_of(name, Settings.model_validate(other), LEXICON)
+        assert strategy.temperature == 0.2
+        inherited: Any = strategy_of(
+            name, Settings.model_validate(base(name) | {"train": {"strategy": name, "temperature": 0.9}}), LEXICON
+        )
+        assert inherited.temperature == 0.9

@@ -1,0 +1,144 @@
+"""Every strategy in training: it learns, resumes, and neither chunks nor workers change what it computes."""
+
+import numpy as np
+import pytest
+import torch
+
+from infocse_ray.encoder.embed import for_inference
+from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
+from tests.unit.group import on_workers
+from tests.unit.trainees import CASES, Run, annotated
+
+STEPS = 2
+
+
+@pytest.fixture(scope="module")
+def source(tiny_encoder, tmp_path_factory):
+    return annotated(tmp_path_factory.mktemp("source"), tiny_encoder)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_changes_all_of_head_and_encoder(tiny_encoder, source, case):
+    run = Run(tiny_encoder, source, case=case)
+    trained = {f"head.{name}" for name, _ in run.trainee.head.named_parameters()}
+    trained |= {name for name, p in run.encoder.named_parameters() if p.requires_grad}
+    before = run.weights()
+    run.next()
+    changed = {name for name, tensor in run.weights().items() if not torch.equal(tensor, before[name])}
+    assert changed == trained
+    assert {name for name in before if name not in trained and "pooler" not in name} == set()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_steps_on_one_batch_lower_its_loss(tiny_encoder, source, case):
+    run = Run(tiny_encoder, source, dropout=False, case=case, temperature=5.0)
+    batch = run.stream.next_batch()
+    losses = [run.take(batch, step).loss for step in range(1, 9)]
+    assert np.mean(losses[-2:]) < 0.99 * losses[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_resumed_equals_uninterrupted(tiny_encoder, source, case, tmp_path):
+    uninterrupted = Run(tiny_encoder, source, case=case)
+    uninterrupted.losses(1)
+    save_checkpoint(tmp_path, 0, uninterrupted.trainee, uninterrupted.stream.state(), {"step": 1})
+    expected = uninterrupted.losses(2)
+    resumed = Run(tiny_encoder, source, case=case, seed=5)
+    resumed.losses(1)  # loading must replace everything
+    assert load_checkpoint(tmp_path, resumed.trainee, resumed.stream) == {"step": 1}
+    resumed.step = 1
+    assert resumed.losses(2) == expected
+    for name, tensor in resumed.weights().items():
+        assert torch.equal(tensor, uninterrupted.weights()[name]), name
+
+
+def curve(folder, source, case, chunk_tokens=64, batch_size=14):
+    """Losses, gradient norms and tokens of a few steps without dropout, the gradients of the last, workers' shares."""
+    run = Run(folder, source, dropout=False, case=case, chunk_tokens=chunk_tokens, batch_size=batch_size)
+    batches = [run.stream.next_batch() for _ in range(STEPS)]
+    reports = [run.take(batch, step) for step, batch in enumerate(batches, 1)]
+    modules = (("encoder", run.encoder), ("head", run.trainee.head))
+    gradients = {
+        f"{part}.{name}": p.grad.numpy().copy()
+        for part, module in modules
+        for name, p in module.named_parameters()
+        if p.grad is not None
+    }
+    return [(r.loss, r.gradient_norm, r.tokens) for r in reports], gradients, [batch.counts for batch in batches]
+
+
+def same(found, expected, case):
+    (reports, gradients, _), (right, right_gradients, _) = found, expected
+    np.testing.assert_allclose(reports, right, rtol=2e-4, err_msg=case)
+    assert gradients.keys() == right_gradients.keys()
+    largest = max(np.abs(g).max() for g in right_gradients.values())
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, right_gradients[name], atol=2e-3 * largest, err_msg=f"{case} {name}")
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_encoder, source):
+    return curves(tiny_encoder, source, 14)
+
+
+def curves(folder, source, batch_size):
+    return {case: curve(folder, source, case, batch_size=batch_size) for case in CASES}
+
+
+def both_curves(folder, source):
+    return [curves(folder, source, batch_size) for batch_size in (14, 2)]
+
+
+def test_two_workers_train_as_one(tiny_encoder, source, alone):
+    right = [alone, curves(tiny_encoder, source, 2)]
+    shares = set()
+    for worker in on_workers(2, both_curves, tiny_encoder, source):
+        for found, expected in zip(worker, right, strict=True):
+            for case in CASES:
+                same(found[case], expected[case], case)
+                shares |= {tuple(counts) for counts in found[case][2]}
+    assert any(0 in counts for counts in shares)
+    assert any(len(set(counts)) == 2 for counts in shares if 0 not in counts)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_chunks_change_no_result(tiny_encoder, source, alone, case):
+    same(curve(tiny_encoder, source, case, 100_000), alone[case], case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_inference_knows_nothing_of_training(tiny_encoder, source, case):
+    run = Run(tiny_encoder, source, case=case)
+    batch = run.stream.next_batch()
+    ids, mask = run.encoder.pad(batch.texts, 40)
+
+    def vectors(encoder):
+        with torch.inference_mode():
+            return encoder(ids, mask)
+
+    run.take(batch, 1)
+    ready = for_inference(run.encoder, "fp32", torch.device("cpu"))
+    fresh = Run(tiny_encoder, source, case="idc").encoder.eval()
+    fresh.load_state_dict(run.encoder.state_dict())
+    expected = vectors(fresh)
+    assert torch.equal(vectors(ready), expected)
+    assert torch.equal(vectors(run.encoder.eval()), expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_head_follows_from_the_seed(tiny_encoder, source, case):
+    def head(seed):
+        torch.seed()
+        state = torch.get_rng_state()
+        found = torch.cat(
+            [
+                torch.zeros(1),
+                *(p.flatten() for p in Run(tiny_encoder, source, seed=seed, case=case).trainee.head.parameters()),
+            ]
+        )
+        assert torch.equal(torch.get_rng_state(), state)
+        return found
+
+    assert torch.equal(head(1), head(1))
+    drawn = len(head(1)) > 1 and not case.startswith("conpono")  # whose maps start as the identity
+    assert torch.equal(head(1), head(2)) == (not drawn)

@@ -1,0 +1,135 @@
+"""An encoder in training by any strategy, as a worker has it; a corpus for it; settings of every strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer
+from transformers.utils import logging
+
+from infocse_ray import collective
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.encoder.model import load_encoder
+from infocse_ray.positives.examples import Shards
+from infocse_ray.positives.registry import strategy_of
+from infocse_ray.positives.strategy import Document
+from infocse_ray.positives.stream import Batch, ExampleStream
+from infocse_ray.settings import Settings
+from infocse_ray.storage import Storage
+from infocse_ray.train.loop import StepReport, train_step
+from infocse_ray.train.trainee import Trainee, set_dropout
+from tests.conftest import make_documents
+from tests.unit.stores import LEXICON, Written, counted, numbered, write_annotations
+
+logging.disable_progress_bar()  # one for each encoder that is loaded
+
+LANES = SHARDS = 4
+
+CASES: dict[str, dict[str, Any]] = {
+    "idc": {"train": {"strategy": "idc"}},
+    "idc cluster": {"train": {"strategy": "idc", "positive": "cluster"}},
+    "idc self and partner": {"train": {"strategy": "idc", "positive": "self_and_partner"}},
+    "simcse": {"train": {"strategy": "simcse"}},
+    "consert": {"train": {"strategy": "consert"}},
+    "consert others": {
+        "train": {"strategy": "consert"},
+        "consert": {"first": "token_cutoff", "second": "dropout"},
+    },
+    "mirror_bert": {"train": {"strategy": "mirror_bert"}},
+    "ict": {"train": {"strategy": "ict"}, "ict": {"projection": 8, "query_tokens": 10, "block_tokens": 30}},
+    "ict sentences": {"train": {"strategy": "ict"}, "ict": {"projection": 0, "block": "sentences"}},
+    "cpc": {"train": {"strategy": "cpc"}},
+    "declutr": {"train": {"strategy": "declutr"}, "declutr": {"min_tokens": 4, "max_tokens": 12, "mask": 0.3}},
+    "conpono": {"train": {"strategy": "conpono"}},
+    "conpono margin": {"train": {"strategy": "conpono"}, "conpono": {"form": "margin"}},
+}
+"""Settings of every strategy and of its variants, small enough for the tiny encoder."""
+
+
+def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
+    """Settings of a case."""
+    content = CASES[case]
+    base = {"batch_size": 14, "learning_rate": 1e-3, "chunk_tokens": 64}
+    return Settings.model_validate(
+        {
+            "name": "run",
+            "corpus": {"source": "unused"},
+            "encoder": {"model": str(model), "max_length": 16, "precision": "fp32"},
+            **content,
+            "train": base | content["train"] | train,
+        }
+    )
+
+
+def strategy_for(case: str, lexicon: Lexicon = LEXICON, settings: Settings | None = None) -> Any:
+    """The strategy of a case."""
+    settings = settings or settings_for(case)
+    return strategy_of(settings.train.strategy, settings, lexicon)
+
+
+def ragged(rows: list[list[int]]) -> Tokens:
+    """Rows of token ids."""
+    values = np.array([token for row in rows for token in row], dtype=np.uint16)
+    return Tokens(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
+
+
+def document(sentences: list[list[int]], clusters: list[int] | None = None) -> Document:
+    """A document; by default all its sentences are in one cluster."""
+    found = np.array([0] * len(sentences) if clusters is None else clusters, dtype=np.int32)
+    return Document("d", 1, ragged(sentences), found)
+
+
+def texts_of(views: list[Any]) -> list[tuple[int, list[int]]]:
+    """Views as (label, tokens)."""
+    return [(view.label, view.tokens.tolist()) for view in views]
+
+
+def annotated(folder: Path, encoder: Path, count: int = 40, sentences: tuple[int, int] = (4, 10)) -> Shards:
+    """Documents as the encoder tokenises them, with clusters drawn at random."""
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    draw = np.random.default_rng(0)
+    documents = []
+    for row in make_documents(count, sentences=sentences):
+        ids = tokenizer(row["sentences"], add_special_tokens=False)["input_ids"]
+        documents.append(Written(row["id"], ids, numbered(draw.integers(0, 2, len(ids)))))
+    return write_annotations(Storage.open(str(folder)), documents, LANES, SHARDS)
+
+
+class Run:
+    """An encoder in training, as a worker has it."""
+
+    def __init__(
+        self, folder: Path, source: Shards, dropout: bool = True, seed: int = 5, case: str = "idc", **train: Any
+    ) -> None:
+        """Start training; without `dropout` there is none, whatever the strategy says."""
+        self.settings = settings_for(case, folder, **train)
+        self.encoder = load_encoder(folder, self.settings.encoder, self.settings.train.similarity == "cosine")
+        strategy = strategy_for(case, Lexicon.of(self.encoder), self.settings)
+        self.trainee = Trainee(self.encoder, strategy, self.settings, seed)
+        if not dropout:
+            set_dropout(self.encoder, 0.0)
+        size, rank, workers = self.settings.train.batch_size, collective.rank(), collective.workers()
+        self.stream = ExampleStream(counted(source, strategy), strategy, size, seed, rank, workers)
+        self.seed, self.step = seed, 0
+
+    def next(self) -> StepReport:
+        """The next step."""
+        self.step += 1
+        return self.take(self.stream.next_batch(), self.step)
+
+    def take(self, batch: Batch, step: int, seed: int | None = None) -> StepReport:
+        """A step on a batch."""
+        return train_step(self.trainee, batch, self.seed if seed is None else seed, step)
+
+    def losses(self, steps: int) -> list[float]:
+        """Losses of the next steps."""
+        return [self.next().loss for _ in range(steps)]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """A copy of the encoder's and the head's weights."""
+        head = {f"head.{name}": tensor for name, tensor in self.trainee.head.state_dict().items()}
+        return {name: tensor.detach().clone() for name, tensor in (self.encoder.state_dict() | head).items()}
