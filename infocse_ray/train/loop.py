@@ -182,7 +182,7 @@ def train_worker(training: Training) -> None:
                 f"{speed:,.0f} examples/s, {tokens_done / seconds:,.0f} tokens/s, "
                 f"padding {100 * (1 - report.tokens / max(report.padded, 1)):.1f} %"
             )
-            _show(training, step, note)
+            _show(training, step if budget.tokens is None else min(tokens, budget.tokens), note)
     batches.close()
     _finish(training, progress | {"stopping": stopping.state()})
     _drop_models(training, [stopping.best_step])
@@ -304,6 +304,6 @@ def _tell(training: Training, line: str) -> None:
         training.board.line.remote(line)
 
 
-def _show(training: Training, step: int, note: str) -> None:
+def _show(training: Training, done: int, note: str) -> None:
     if rank() == 0 and training.board is not None:
-        training.board.set.remote(step, note)
+        training.board.set.remote(done, note)

@@ -79,7 +79,9 @@ def train(stage: Stage, training: Training, placement: Placement, title: str) ->
     """
     result = stage.folder / "result.json"
     if not result.exists():
-        with Board(title, unit="steps", total=training.budget.steps) as board:
+        steps, tokens = training.budget
+        unit, total = ("steps", steps) if tokens is None else ("tokens", tokens)
+        with Board(title, unit=unit, total=total) as board:
             run_workers(
                 train_worker,
                 training._replace(board=board.handle),

@@ -1,0 +1,88 @@
+"""Other methods through the whole job: what InfoCSE is initialised with, a baseline, the encoder as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.loop import rounds
+from infocse_ray.loop.infocse import pretrain
+from infocse_ray.settings import Settings
+from tests.conftest import make_documents, write_jsonl
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+def settings_for(folder: Path, model: Path, name: str, /, **sections: Any) -> Settings:
+    content: dict[str, Any] = {
+        "name": name,
+        "storage": str(folder / "runs"),
+        "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4, "valid_fraction": 0.2, "test_fraction": 0.2},
+        "encoder": {"model": str(model), "max_length": 16, "precision": "fp32"},
+        "train": {"batch_size": 16, "max_tokens": 1500, "learning_rate": 1e-3, "similarity": "cosine"},
+        "validate": {"every_tokens": 700},
+    }
+    for section, values in sections.items():
+        content[section] = content.get(section, {}) | values
+    return Settings.model_validate(content)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("methods")
+    write_jsonl(folder / "corpus.jsonl", make_documents(150))
+    return folder
+
+
+def test_infocse_starts_from_what_it_is_initialised_with(
+    folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = {"max_iterations": 1, "initialization_tokens": 1000}
+    metrics = pretrain(settings_for(folder, tiny_encoder, "infocse", loop=loop))
+    first, second = metrics["iterations"]
+    assert first["train"]["tokens"] >= 1000
+    assert first["train"]["tokens"] - first["history"][-1]["tokens"] < 1000, "it ended with the step that reached 1000"
+    assert second["train"]["tokens"] >= 1500
+    assert first["examples"]["short"] > 0, "documents of fewer than 8 sentences are short for CONPONO"
+    assert first["examples"]["documents"] == 150
+    assert second["history"][0]["recall@5"] == first["validation"]["recall@5"], "it starts from the initialised encoder"
+    # Validations come each 700 tokens, and at the end.
+    done = [entry["tokens_done"] for entry in second["history"]]
+    assert [tokens // 700 for tokens in done] == [0, 1, 2]
+    assert first["test"] != second["test"]
+
+    # Another run takes its initialisation from this one, and trains otherwise.
+    trained: list[int] = []
+    train = rounds.Rounds.train
+    monkeypatch.setattr(rounds.Rounds, "train", lambda self, *a: trained.append(a[-1]) or train(self, *a))
+    monkeypatch.setattr(rounds, "train", lambda stage, training, **_: pytest.fail("trained again"))
+    with pytest.raises(pytest.fail.Exception, match="trained again"):
+        pretrain(settings_for(folder, tiny_encoder, "other", loop=loop, train={"positive": "cluster"}))
+    assert trained == [0, 1], "the stage of iteration 0 was found, that of iteration 1 begun"
+
+
+def test_a_baseline_trains_once_and_annotates_nothing(
+    folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    metrics = pretrain(settings_for(folder, tiny_encoder, "declutr", train={"strategy": "declutr"}))
+    assert [entry["iteration"] for entry in metrics["iterations"]] == [0, 1]
+    assert "train" not in metrics["iterations"][0]
+    assert metrics["iterations"][1]["examples"]["examples"] == 150
+    card = (folder / "runs" / "declutr" / "model" / "README.md").read_text()
+    assert "DeCLUTR" in card
+    assert "started from" in card
+
+
+def test_no_strategy_scores_the_encoder_as_it_is(
+    folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for work in ("annotate", "count_examples", "train"):
+        monkeypatch.setattr(rounds, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
+    metrics = pretrain(settings_for(folder, tiny_encoder, "none", train={"strategy": "none"}))
+    [only] = metrics["iterations"]
+    assert only["validation"]["queries"] > 0
+    assert only["test"]["queries"] > 0
+    assert metrics["best_iteration"] == 0
