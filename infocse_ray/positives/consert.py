@@ -7,7 +7,8 @@
 
 Published: feature cutoff 0.2 and shuffle; mean pooling in training; batch 96, learning rate 5e-7, 64 tokens, 10 epochs,
 warm-up over 10 %, loss times 0.15. Deviations: the run's batch, steps, length and constant learning rate; the factor is
-left out, for Adam's steps do not depend on it; the mean over both directions instead of their sum, likewise; at
+left out, for Adam's steps do not depend on it; the mean over both directions instead of their sum, likewise; with
+`dropout` the number of elements is chance, not int(rate * elements); no views of the same document as negatives; at
 evaluation the vector is the last layer's, pooled as in training, not the average of the last two layers', so that the
 exported folder says what it computes.
 """

@@ -67,6 +67,8 @@ class Predictor(torch.nn.Module):
         Returns:
             float [n, ahead, d].
         """
+        if not len(sizes):  # a worker may have none, and cuDNN doesn't take an empty batch
+            return contexts.new_zeros(0, *self.maps.shape[:2])
         states, _ = self.gru(contexts)
         last = states[torch.arange(len(sizes), device=sizes.device), sizes - 1]
         return torch.einsum("nd,ked->nke", last, self.maps)

@@ -6,7 +6,8 @@
 
 Published: mean pooling, 10,000 sentences, batch 200, learning rate 2e-5, 50 tokens, weight decay 0.01. Deviations: the
 run's batch, steps, length and learning rate, no weight decay, all sentences; the span is a span of characters of the
-tokens, and a token of which it covers a part goes as a whole, because text is tokenised once and not again in training.
+tokens, and a token of which it covers a part goes as a whole, because text is tokenised once and not again in training;
+of word pieces each that begins a word, a punctuation mark too, counts with a space before it, the first as well.
 """
 
 from __future__ import annotations
