@@ -28,6 +28,8 @@ class Lexicon(NamedTuple):
     """Whether it has an embedding layer whose output can be cut off."""
     can_drop: bool
     """Whether it has dropout layers."""
+    drops: bool
+    """Whether its configuration has dropout on."""
     vocabulary: int
     """Number of token ids that have an embedding."""
     special: tuple[int, ...]
@@ -43,6 +45,7 @@ class Lexicon(NamedTuple):
         tokenizer = encoder.tokenizer
         embeddings = encoder.backbone.get_input_embeddings().weight
         extra = len(encoder.prefix) + len(encoder.suffix)
+        layers = [module for module in encoder.modules() if isinstance(module, torch.nn.Dropout)]
         return cls(
             sentence_tokens=encoder.max_length - extra,
             longest=(position_room(encoder.backbone.config) or 2**15) - extra,
@@ -50,7 +53,8 @@ class Lexicon(NamedTuple):
             embedding=embeddings.shape[1],
             kind=encoder.backbone.config.model_type,
             can_cut=hasattr(encoder.backbone, "embeddings"),
-            can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
+            can_drop=bool(layers),
+            drops=any(layer.p > 0 for layer in layers),
             vocabulary=min(len(tokenizer), len(embeddings)),
             special=tuple(sorted(tokenizer.all_special_ids)),
             mask=tokenizer.mask_token_id,

@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, two_sided
-from infocse_ray.positives.strategy import Counted, Document, Plain, Sentences, each_sentence, generator
+from infocse_ray.positives.strategy import TwoViews, generator
 from infocse_ray.settings import ConSERT as Section
 
 
-class ConSERT(Plain):
+class ConSERT(TwoViews):
     """A sentence and itself, cut off and shuffled."""
 
     dropout = 0.0
@@ -49,14 +48,6 @@ class ConSERT(Plain):
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         return ("consert", self.section)
-
-    def count(self, documents: Documents) -> Counted:
-        """One a sentence."""
-        return each_sentence(documents)
-
-    def open(self, document: Document) -> Sentences:
-        """Each sentence twice."""
-        return Sentences(document, self.longest)
 
     def inputs(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: np.ndarray, seeds: np.ndarray

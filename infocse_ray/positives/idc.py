@@ -114,6 +114,16 @@ class Idc(Plain):
         cosine: bool,
         lexicon: Lexicon,
     ) -> None:
+        """Check that an anchor has another view where it is to have one.
+
+        Raises:
+            ValueError: the encoder has no dropout.
+        """
+        if positive == "self_and_partner" and not lexicon.drops:
+            raise ValueError(
+                f"train.positive = self_and_partner: this {lexicon.kind} encoder has no dropout, so that an anchor's "
+                "second view is the anchor; use sentence or cluster"
+            )
         self.positive, self.temperature, self.cosine = positive, temperature, cosine
         self.longest = lexicon.sentence_tokens
 

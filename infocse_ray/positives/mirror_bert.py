@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, two_sided
-from infocse_ray.positives.strategy import Counted, Document, Plain, Sentences, dropout_of, each_sentence, generator
+from infocse_ray.positives.strategy import TwoViews, dropout_of, generator
 from infocse_ray.settings import MirrorBERT as Section
 
 
-class MirrorBERT(Plain):
+class MirrorBERT(TwoViews):
     """A sentence and itself with a span masked."""
 
     def __init__(self, section: Section, lexicon: Lexicon) -> None:
@@ -45,14 +44,6 @@ class MirrorBERT(Plain):
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         return ("mirror_bert", self.section)
-
-    def count(self, documents: Documents) -> Counted:
-        """One a sentence."""
-        return each_sentence(documents)
-
-    def open(self, document: Document) -> Sentences:
-        """Each sentence twice."""
-        return Sentences(document, self.longest)
 
     def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Mask a span of each second view."""

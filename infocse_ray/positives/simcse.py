@@ -6,8 +6,8 @@
 
 Published: CLS pooling, dropout 0.1, batch 64, learning rate 3e-5 (base), 32 tokens, one epoch. Deviations: batch,
 learning rate, steps and length are the run's (`train.*`, `encoder.max_length`), for one harness trains all; an encoder
-that comes with a pooling keeps it; views of the anchor's own document are no negatives, as nowhere in this project
-unless a method asks for it.
+that comes with a pooling keeps it; the layer's first weights are torch's, not BERT's; views of the anchor's own
+document are no negatives, as nowhere in this project unless a method asks for it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 
-from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, own, unit
-from infocse_ray.positives.strategy import Counted, Document, Plain, Sentences, dropout_of, each_sentence
+from infocse_ray.positives.strategy import TwoViews, dropout_of
 from infocse_ray.settings import SimCSE as Section
 
 
-class SimCSE(Plain):
+class SimCSE(TwoViews):
     """A sentence and itself under other dropout."""
 
     pooling = "cls"
@@ -36,14 +35,6 @@ class SimCSE(Plain):
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         return ("simcse", self.section)
-
-    def count(self, documents: Documents) -> Counted:
-        """One a sentence."""
-        return each_sentence(documents)
-
-    def open(self, document: Document) -> Sentences:
-        """Each sentence twice."""
-        return Sentences(document, self.longest)
 
     def head(self) -> torch.nn.Module:
         """Linear and tanh, on every vector."""

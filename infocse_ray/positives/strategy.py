@@ -173,10 +173,19 @@ class Sentences(NamedTuple):
         return [View(tokens, 0), View(tokens, 1)]
 
 
-def each_sentence(documents: Documents) -> Counted:
-    """An example a sentence; no document is short."""
-    sizes = np.diff(documents.offsets)
-    return Counted(sizes, np.zeros(len(sizes), dtype=bool))
+class TwoViews(Plain):
+    """What methods have in common that contrast a sentence with itself."""
+
+    longest: int
+
+    def count(self, documents: Documents) -> Counted:
+        """An example a sentence; no document is short."""
+        sizes = np.diff(documents.offsets)
+        return Counted(sizes, np.zeros(len(sizes), dtype=bool))
+
+    def open(self, document: Document) -> Sentences:
+        """Each sentence twice."""
+        return Sentences(document, self.longest)
 
 
 def dropout_of(rate: float, strategy: str, lexicon: Lexicon) -> float:

@@ -24,6 +24,7 @@ LEXICON = Lexicon(
     kind="bert",
     can_cut=True,
     can_drop=True,
+    drops=True,
     vocabulary=200,
     special=(0, 1, 2, 3, 4),
     mask=4,
