@@ -124,7 +124,9 @@ class Encoder(Section):
         "must be safetensors; remote code is never run."
     )
     pooling: Literal["auto", "mean", "cls"] = Field(
-        default="auto", description="`auto`: what the sentence-transformers folder says, mean if it says nothing."
+        default="auto",
+        description="`auto`: what the sentence-transformers folder says; if it says nothing, what train.strategy "
+        "publishes (cls: simcse, ict, conpono; mean: the others).",
     )
     max_length: int = Field(
         default=32, ge=4, description="Tokens a sentence, special tokens included; the rest is cut."
@@ -197,8 +199,9 @@ class Train(Section):
     positive: Literal["sentence", "cluster", "self_and_partner"] = Field(
         default="sentence",
         description="Of idc: what an anchor is pulled to. `sentence`: the other sentence of the pair, as in the "
-        "paper. `cluster`: the mean of the vectors of the rest of its cluster. `self_and_partner`: the mean of the "
-        "other sentence's vector and of the anchor's own under other dropout.",
+        "paper. `cluster`: the mean of the vectors of the rest of its cluster (of 16 of them, drawn anew each time, "
+        "where there are more). `self_and_partner`: the mean of the other sentence's vector and of the anchor's own "
+        "under other dropout.",
     )
     batch_size: int = Field(
         default=3200, ge=2, description="Pairs (or a method's other examples) in a global batch, over all workers."
@@ -217,7 +220,8 @@ class Train(Section):
     similarity: Literal["dot", "cosine"] = Field(
         default="dot",
         description="`dot`: inner product, as in the paper. `cosine`: sentence vectors are normalised, "
-        "everywhere and in the exported model.",
+        "everywhere and in the exported model; best where train.strategy compares cosines (simcse, consert, "
+        "mirror_bert, declutr).",
     )
     chunk_tokens: int = Field(
         default=8192,
@@ -283,6 +287,9 @@ class Loop(Section):
     initialization_tokens: int | None = Field(
         default=None, ge=1, description="Most tokens of that training. Default: train.max_tokens."
     )
+    initialization_patience: int | None = Field(
+        default=None, ge=1, description="Patience of that training, in steps. Default: validate.patience."
+    )
 
 
 Temperature = Annotated[float, Field(gt=0.0)]
@@ -340,7 +347,12 @@ class ICT(Section):
         ge=0,
         description="Dimensions that vectors are projected to in training (a linear layer and layer norm); 0: none.",
     )
-    temperature: Shared = None
+    temperature: float | None = Field(
+        default=None,
+        gt=0.0,
+        description="Inner products are divided by it. Default: 1 with a projection, as published, else "
+        "train.temperature.",
+    )
 
 
 class CPC(Section):

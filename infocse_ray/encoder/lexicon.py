@@ -26,6 +26,8 @@ class Lexicon(NamedTuple):
     """Of the backbone, such as bert."""
     can_cut: bool
     """Whether it has an embedding layer whose output can be cut off."""
+    can_shuffle: bool
+    """Whether tokens' positions can be given."""
     can_drop: bool
     """Whether it has dropout layers."""
     drops: bool
@@ -53,6 +55,7 @@ class Lexicon(NamedTuple):
             embedding=embeddings.shape[1],
             kind=encoder.backbone.config.model_type,
             can_cut=hasattr(encoder.backbone, "embeddings"),
+            can_shuffle=_takes_positions(encoder),
             can_drop=bool(layers),
             drops=any(layer.p > 0 for layer in layers),
             vocabulary=min(len(tokenizer), len(embeddings)),
@@ -60,6 +63,20 @@ class Lexicon(NamedTuple):
             mask=tokenizer.mask_token_id,
             characters=_characters(tokenizer),
         )
+
+
+def _takes_positions(encoder: SentenceEncoder) -> bool:
+    """Whether other positions give other vectors: some encoders take no positions, and some ignore them."""
+    ids = torch.arange(4, device=encoder.device)[None] + 5
+    try:
+        with torch.inference_mode():
+            as_they_stand, turned = (
+                encoder.eval().hidden(ids, torch.ones_like(ids), positions)
+                for positions in (torch.arange(4, device=encoder.device)[None], ids.flip(1) - 5)
+            )
+    except TypeError:
+        return False
+    return not torch.allclose(as_they_stand, turned)
 
 
 def _characters(tokenizer: Any) -> np.ndarray:

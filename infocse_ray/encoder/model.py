@@ -7,6 +7,7 @@ Loading takes safetensors only and never runs remote code. Saving gives a folder
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,20 @@ class SentenceEncoder(nn.Module):
         write_layout(folder, self.dimension, self.pooling, self.normalize, self.max_length)
 
     def fingerprint(self) -> str:
-        """Names the function the encoder computes: weights, tokenizer, pooling, normalising, length."""
+        """Names the function the encoder computes, in training too: weights, configuration, tokenizer, pooling, ..."""
         digest = hashlib.blake2b(digest_size=16)
         for name, tensor in sorted(self.backbone.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        config = {k: v for k, v in self.backbone.config.to_diff_dict().items() if k not in _NOT_WHAT_IT_COMPUTES}
+        digest.update(json.dumps(config, sort_keys=True, default=str).encode())
         rest = (tokenizer_json(self.tokenizer), self.pooling, self.normalize, self.max_length)
         digest.update(repr(rest).encode())
         return digest.hexdigest()
+
+
+_NOT_WHAT_IT_COMPUTES = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version"}
+"""Of a configuration."""
 
 
 def load_encoder(

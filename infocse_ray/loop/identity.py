@@ -16,6 +16,9 @@ _HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "chec
 _OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"}
 """Training settings that a train stage's strategy and budget stand for."""
 
+_FORMATS = {"annotate": 1, "examples": 1, "train": 1}
+"""Counted up when the code of a stage begins to give another result for the same settings."""
+
 _STRATEGIES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
 
 
@@ -43,21 +46,30 @@ def run_identity(
 
 def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequence[str]) -> str:
     """Of an annotate stage on the token store and with the encoder of these fingerprints."""
-    return fingerprint("annotate", store, encoder, list(splits), _annotation(settings), settings.encoder.precision)
+    return fingerprint(
+        "annotate",
+        _FORMATS["annotate"],
+        store,
+        encoder,
+        list(splits),
+        _annotation(settings),
+        settings.encoder.precision,
+    )
 
 
 def examples_identity(source: str, splits: Sequence[str], strategy: Strategy) -> str:
     """Of the count of a strategy's examples in documents of this fingerprint."""
-    return fingerprint("examples", source, list(splits), strategy.identity(), strategy.longest)
+    return fingerprint("examples", _FORMATS["examples"], source, list(splits), strategy.count_identity())
 
 
 def train_identity(
     settings: Settings, strategy: Strategy, examples: str, encoder: str, on: On, t: int, budget: Budget
 ) -> str:
     """Of the train stage of iteration t."""
-    validation = settings.validate.model_dump(mode="json")  # pyright: ignore
+    validation = settings.validate.model_dump(mode="json", exclude={"patience"})  # pyright: ignore
     return fingerprint(
         "train",
+        _FORMATS["train"],
         examples,
         encoder,
         strategy.identity(),

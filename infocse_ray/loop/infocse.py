@@ -135,17 +135,21 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     rounds = Rounds(root, run, settings, store, splits, on, where, annotator)
     iterations: list[dict[str, Any]] = [{"iteration": 0}]
     metric = settings.validate.metric
-    loop, most = settings.loop, settings.train
+    loop, most, patience = settings.loop, settings.train, settings.validate.patience  # pyright: ignore
     if inputs.initialization is not None:
         say(f"iteration 0: {initialization_of(settings)}")
-        budget = Budget(loop.initialization_steps or most.max_steps, loop.initialization_tokens or most.max_tokens)
+        budget = Budget(
+            loop.initialization_steps or most.max_steps,
+            loop.initialization_tokens or most.max_tokens,
+            loop.initialization_patience or patience,
+        )
         stages, encoders[0] = _round(rounds, manifest, inputs.initialization, encoders[0], budget, 0)
         iterations[0] = round_report(0, stages)
     best = 0
     for t in range(1, _rounds(settings, inputs.strategy) + 1):
         assert inputs.strategy is not None
         say(f"iteration {t}")
-        budget = Budget(most.max_steps, most.max_tokens)
+        budget = Budget(most.max_steps, most.max_tokens, patience)
         stages, encoder = _round(rounds, manifest, inputs.strategy, encoders[-1], budget, t)
         encoders.append(encoder)
         iterations.append(round_report(t, stages))

@@ -79,23 +79,38 @@ class Rounds(NamedTuple):
         return stage
 
     def count(self, source: Shards, strategy: Strategy, t: int) -> tuple[Stage, Examples]:
-        """Count the examples that a strategy makes of documents."""
+        """Count the examples that a strategy makes of documents.
+
+        Raises:
+            ValueError: there are none.
+        """
         identity = examples_identity(source.fingerprint, self.splits, strategy)
         stage = run_stage(
             self.root,
             self.folder(t) / "examples",
             "examples",
             identity,
-            lambda _: count_examples(source, strategy),
+            lambda _: count_examples(source, strategy, f"iteration {t}: counting"),
         )
         counts = stage.summary or {}
-        notes = [f"{counts['none']:,} documents give none"] if counts["none"] else []
+        if not counts["examples"]:
+            raise ValueError(
+                f"corpus.source: none of the {counts['none']:,} training documents gives an example to train on: all "
+                f"have {strategy.none}"
+            )
+        notes = [f"{counts['none']:,} more have {strategy.none}"] if counts["none"] else []
         notes += [f"{counts['short']:,} have {strategy.short}"] if counts["short"] else []
         say(
             f"  examples: {counts['examples']:,} of {counts['documents']:,} documents"
             + (f"; {'; '.join(notes)}" if notes else "")
         )
-        return stage, Examples.of(stage, source, strategy)
+        if counts["documents"] < (size := self.settings.train.batch_size):
+            say(
+                f"  warning: train.batch_size = {size} is more than the {counts['documents']:,} documents that give "
+                "examples: a batch has several of one document, which are no negatives of each other; lower it, or "
+                "loosen annotate.mutual and annotate.min_edge_quantile"
+            )
+        return stage, Examples.of(stage, source)
 
     def train(self, examples: Examples, strategy: Strategy, encoder: EncoderFolder, budget: Budget, t: int) -> Stage:
         """Train the encoder on the examples (Eq. 5, or the strategy's own loss)."""

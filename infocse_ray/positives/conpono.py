@@ -86,6 +86,10 @@ class CONPONO(Plain):
         """Name and settings."""
         return ("conpono", self.section, self.temperature)
 
+    def count_identity(self) -> tuple[Any, ...]:
+        """Name and what the count depends on."""
+        return ("conpono", self.section.context)
+
     def count(self, documents: Documents) -> Counted:
         """One a place of the passage."""
         sizes = np.diff(documents.offsets)

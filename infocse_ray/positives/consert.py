@@ -32,15 +32,23 @@ class ConSERT(TwoViews):
     dropout = 0.0
 
     def __init__(self, section: Section, lexicon: Lexicon) -> None:
-        """Check that the encoder can be cut off.
+        """Check that the views differ and that the encoder can do what makes them differ.
 
         Raises:
-            ValueError: it has no embedding layer of its own.
+            ValueError: it can't.
         """
-        if not lexicon.can_cut and {section.first, section.second} - {"shuffle", "none"}:
+        changes = {section.first, section.second}
+        where = f"consert.first = {section.first}, consert.second = {section.second}"
+        if changes == {"none"}:
+            raise ValueError(f"{where}: both views are the sentence as it is; let one be changed")
+        if not lexicon.can_cut and changes - {"shuffle", "none"}:
             raise ValueError(
-                f"consert.first = {section.first}, consert.second = {section.second}: a {lexicon.kind} encoder has no "
-                "embedding layer that can be cut off; set them to shuffle or none"
+                f"{where}: a {lexicon.kind} encoder has no embedding layer that can be cut off; set them to shuffle "
+                "and none"
+            )
+        if not lexicon.can_shuffle and "shuffle" in changes:
+            raise ValueError(
+                f"{where}: this {lexicon.kind} encoder takes no positions to shuffle; set it to token_cutoff or dropout"
             )
         self.section, self.dimension = section, lexicon.embedding
         self.longest = lexicon.sentence_tokens

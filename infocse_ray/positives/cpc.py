@@ -87,6 +87,10 @@ class CPC(Plain):
         """Name and settings."""
         return ("cpc", self.section, self.temperature)
 
+    def count_identity(self) -> tuple[Any, ...]:
+        """Name and what the count depends on."""
+        return ("cpc", self.section.context, self.section.ahead)
+
     def count(self, documents: Documents) -> Counted:
         """One a place of the window."""
         sizes = np.diff(documents.offsets)

@@ -125,11 +125,17 @@ class DeCLUTR(Plain):
         self.section, self.lexicon = section, lexicon._replace(characters=lexicon.characters[:0])
         self.longest = min(section.max_tokens, lexicon.longest)
         self.lengths = Lengths(min(section.min_tokens, self.longest), self.longest)
+        self.guesses = section.mask > 0
+        self.none = f"fewer than {section.anchors} tokens"
         self.short = f"fewer than {2 * section.anchors * self.lengths.shortest} tokens, so that spans are shorter"
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         return ("declutr", self.section)
+
+    def count_identity(self) -> tuple[Any, ...]:
+        """Name and what the count depends on."""
+        return ("declutr", self.section.anchors, self.lengths.shortest)
 
     def count(self, documents: Documents) -> Counted:
         """One a document."""

@@ -14,6 +14,7 @@ import ray
 from infocse_ray.cluster import quiet_data
 from infocse_ray.corpus.store import Documents, documents_of, row_groups, shard_name
 from infocse_ray.positives.strategy import Strategy
+from infocse_ray.progress import Bar
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 
@@ -51,8 +52,6 @@ class Examples(NamedTuple):
     source: Shards
     fingerprint: str
     summary: dict[str, Any]
-    none: str
-    """What documents without examples lack, for people."""
 
     @property
     def by_lane(self) -> np.ndarray:
@@ -60,14 +59,19 @@ class Examples(NamedTuple):
         return np.asarray(self.summary["examples_by_lane"], dtype=np.int64)
 
     @classmethod
-    def of(cls, stage: Stage, source: Shards, strategy: Strategy) -> Examples:
+    def of(cls, stage: Stage, source: Shards) -> Examples:
         """The output of a finished stage of `count_examples`."""
         assert stage.summary is not None
-        return cls(source, stage.fingerprint, stage.summary, strategy.short or "no document has a sentence")
+        return cls(source, stage.fingerprint, stage.summary)
 
 
-def count_examples(source: Shards, strategy: Strategy) -> dict[str, Any]:
+def count_examples(source: Shards, strategy: Strategy, title: str) -> dict[str, Any]:
     """Count every document's examples.
+
+    Args:
+        source: the documents.
+        strategy: makes the examples.
+        title: of the progress bar.
 
     Returns:
         `examples_by_lane`, `examples`, `documents` that give some, `none` that give none, and `short`, how many are
@@ -78,19 +82,23 @@ def count_examples(source: Shards, strategy: Strategy) -> dict[str, Any]:
     totals: Counter[str] = Counter({"examples": 0, "documents": 0, "none": 0, "short": 0})
     together = max(1, source.shards // 256)
     packs = [{"shards": list(range(i, min(i + together, source.shards)))} for i in range(0, source.shards, together)]
-    # A task for each of many small shards would cost more than reading them.
-    dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), 16))
+    # A task for each of many small shards would cost more than reading them; a large cluster has more to do at once.
+    tasks = max(16, 4 * int(ray.cluster_resources().get("CPU", 1)))
+    dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), tasks))
     counted = dataset.map_batches(
         _count,  # pyright: ignore[reportArgumentType]
         batch_size=None,
         batch_format="pyarrow",
         fn_kwargs={"source": source, "strategy": strategy},
     )
+    bar = Bar(title, None, "documents")
     for row in counted.iter_rows():
         counts = json.loads(row["counts"])
         for shard, examples in counts.pop("shards"):
             by_lane[shard % source.lanes] += examples
         totals.update(counts)
+        bar.to(totals["documents"] + totals["none"])
+    bar.close()
     return dict(totals) | {"examples_by_lane": by_lane.tolist()}
 
 

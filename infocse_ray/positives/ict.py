@@ -7,7 +7,8 @@
 Published: CLS pooling, query 64 tokens, block 288, learning rate 1e-4, batch 4096. Deviations: the run's batch, steps
 and learning rate; an encoder that comes with a pooling keeps it; one encoder and one projection for query and block,
 for one encoder is what is wanted; blocks are not cut from the document beforehand but grow around each query, by turns
-after and before it, so that none is left empty and every sentence is a query once a pass; the run's temperature.
+after and before it, so that none is left empty and every sentence is a query once a pass. Without the projection the
+temperature is the run's.
 
 Past the published method: `ict.block = sentences` takes the mean of the vectors of the block's sentences.
 """
@@ -79,7 +80,8 @@ class ICT(Plain):
 
     def __init__(self, section: Section, temperature: float, cosine: bool, lexicon: Lexicon) -> None:
         self.section, self.cosine, self.dimension = section, cosine, lexicon.dimension
-        self.temperature = section.temperature or temperature
+        # Projected vectors are not of length 1 whatever the similarity; published is their plain inner product.
+        self.temperature = section.temperature or (1.0 if section.projection else temperature)
         self.sentence = lexicon.sentence_tokens
         self.query = min(section.query_tokens, lexicon.longest)
         self.block = min(section.block_tokens, lexicon.longest)
@@ -88,6 +90,10 @@ class ICT(Plain):
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         return ("ict", self.section, self.temperature, self.cosine)
+
+    def count_identity(self) -> tuple[Any, ...]:
+        """Name and what the count depends on."""
+        return ("ict",)
 
     def count(self, documents: Documents) -> Counted:
         """One a sentence."""

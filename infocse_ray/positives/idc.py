@@ -105,7 +105,7 @@ class Idc(Plain):
     """
 
     annotated = True
-    short = "no two sentences in one cluster"
+    none = "no two sentences in one cluster"
 
     def __init__(
         self,
@@ -131,13 +131,17 @@ class Idc(Plain):
         """Name and settings."""
         return ("idc", self.positive, self.temperature, self.cosine)
 
+    def count_identity(self) -> tuple[Any, ...]:
+        """Name and what the count depends on."""
+        return ("idc", self.positive == "cluster")
+
     def count(self, documents: Documents) -> Counted:
         """Pairs of each document, or with `positive = cluster` its sentences that are in a cluster with others."""
         assert documents.clusters is not None
         found = count_pairs(documents.clusters, documents.offsets)
         if self.positive == "cluster":
             found = _not_alone(documents.clusters, documents.offsets)
-        return Counted(found, found == 0)
+        return Counted(found, np.zeros(len(found), dtype=bool))
 
     def open(self, document: Document) -> PairedDocument | ClusteredDocument:
         """Pairs, or sentences with the rest of their clusters."""

@@ -79,8 +79,18 @@ class Strategy(Protocol):
         ...
 
     @property
+    def guesses(self) -> bool:
+        """Whether `inputs` may have tokens to guess."""
+        ...
+
+    @property
     def short(self) -> str:
         """What makes a document short, for people."""
+        ...
+
+    @property
+    def none(self) -> str:
+        """What a document without examples has, for people."""
         ...
 
     def identity(self) -> tuple[Any, ...]:
@@ -89,6 +99,10 @@ class Strategy(Protocol):
 
     def count(self, documents: Documents) -> Counted:
         """Examples of each document; what `open` then deals."""
+        ...
+
+    def count_identity(self) -> tuple[Any, ...]:
+        """What names the result of `count`: what can change it, and nothing else."""
         ...
 
     def open(self, document: Document) -> Opened:
@@ -140,6 +154,8 @@ class Plain:
     pooling: Pooling = "mean"
     """What the method publishes for a backbone that has no pooling of its own."""
     short = ""
+    none = "no sentence"
+    guesses = False
 
     def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Nothing."""
@@ -177,6 +193,10 @@ class TwoViews(Plain):
     """What methods have in common that contrast a sentence with itself."""
 
     longest: int
+
+    def count_identity(self) -> tuple[Any, ...]:
+        """The same for all of these."""
+        return ("sentences",)
 
     def count(self, documents: Documents) -> Counted:
         """An example a sentence; no document is short."""

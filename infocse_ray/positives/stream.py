@@ -35,8 +35,6 @@ class Batch(NamedTuple):
     """int64 [texts], equal for texts that were equal before that."""
     seeds: np.ndarray
     """uint64 [texts], what chance in each text may come from."""
-    counts: list[int]
-    """[workers], how many examples each worker has of this global batch."""
 
     @classmethod
     def of_pairs(cls, doc_ids: list[str], keys: np.ndarray, anchors: Tokens, positives: Tokens) -> Batch:
@@ -52,7 +50,7 @@ class Batch(NamedTuple):
         turns = np.arange(2 * count).reshape(2, count).T.reshape(-1)
         texts = concatenate([anchors, positives]).take(turns)
         owner, labels = np.repeat(np.arange(count), 2), np.tile([0, 1], count)
-        return cls(doc_ids, keys, owner, labels, texts, texts.hashes(), np.zeros(2 * count, np.uint64), [count])
+        return cls(doc_ids, keys, owner, labels, texts, texts.hashes(), np.zeros(2 * count, np.uint64))
 
 
 class ExampleStream:
@@ -88,9 +86,9 @@ class ExampleStream:
                 "as many workers or prepare it with more lanes"
             )
         if not self._examples.sum():
-            raise ValueError(f"corpus.source: there is nothing to train on: {examples.none}")
+            raise ValueError("corpus.source: no document gives an example to train on")
         self._strategy = strategy
-        self.batch_size, self._rank, self._workers = batch_size, rank, workers
+        self.batch_size = batch_size
         self._left = self._examples.copy()
         self.passes = 0
         self._lanes = {
@@ -100,8 +98,6 @@ class ExampleStream:
 
     def next_batch(self) -> Batch:
         """This worker's rows of the next global batch."""
-        whose = np.arange(len(self._examples)) % self._workers
-        counts = np.zeros(self._workers, dtype=np.int64)
         drawn: list[tuple[Dealt, int, int]] = []
         missing = self.batch_size
         avoid: set[int] = set()
@@ -120,10 +116,9 @@ class ExampleStream:
             avoid = {document.key for document, _, _ in drawn}
             self._left -= quota
             missing -= taken
-            counts += np.bincount(whose, weights=quota, minlength=self._workers).astype(np.int64)
-        return self._batch(drawn, counts.tolist())
+        return self._batch(drawn)
 
-    def _batch(self, drawn: list[tuple[Dealt, int, int]], counts: list[int]) -> Batch:
+    def _batch(self, drawn: list[tuple[Dealt, int, int]]) -> Batch:
         rows: list[np.ndarray] = []
         labels: list[int] = []
         seeds: list[int] = []
@@ -146,7 +141,6 @@ class ExampleStream:
             texts=self._strategy.alter(texts, label_of, seed_of),
             text_ids=texts.hashes(),
             seeds=seed_of,
-            counts=counts,
         )
 
     def state(self) -> dict[str, np.ndarray]:

@@ -55,6 +55,8 @@ class Budget(NamedTuple):
     steps: int
     tokens: int | None
     """Encoded, padding not counted; None: any number."""
+    patience: int
+    """Steps without a better validation score after which training stops."""
 
 
 class Training(NamedTuple):
@@ -97,7 +99,7 @@ def train_worker(training: Training) -> None:
     stream = ExampleStream(
         training.examples, training.strategy, settings.train.batch_size, training.seed, rank(), workers()
     )
-    stopping = EarlyStopping(settings.validate.patience)
+    stopping = EarlyStopping(training.budget.patience)
     progress: dict[str, Any] = {
         "step": 0,
         "tokens": 0,
@@ -226,7 +228,7 @@ def train_step(trainee: Trainee, batch: Batch, seed: int, step: int) -> StepRepo
         loss_of,
         autocast_for(settings, device),
         settings.train.chunk_tokens,
-        _loss_of_guesses(trainee, chunks),
+        _loss_of_guesses(trainee, chunks) if trainee.strategy.guesses else None,
     )
     trainee.average_head()
     unit = torch.nn.functional.normalize(vectors.float(), dim=-1)

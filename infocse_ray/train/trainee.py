@@ -23,18 +23,26 @@ from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk
 
 
+class _Cut:
+    """What an embedding layer's hook multiplies by; apart from the module, so that a copy of the encoder holds no other
+    copy of it, in a cycle that memory would wait for.
+    """
+
+    keep: torch.Tensor | None = None
+
+    def __call__(self, _: Any, __: Any, embedded: torch.Tensor) -> torch.Tensor:
+        return embedded if self.keep is None else embedded * self.keep
+
+
 class _InTraining(torch.nn.Module):
     """The encoder with what a strategy may change inside it."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
         self.encoder = encoder
-        self._keep: torch.Tensor | None = None
+        self._cut = _Cut()
         if (layer := getattr(encoder.backbone, "embeddings", None)) is not None:
             layer.register_forward_hook(self._cut)
-
-    def _cut(self, _: Any, __: Any, embedded: torch.Tensor) -> torch.Tensor:
-        return embedded if self._keep is None else embedded * self._keep
 
     def forward(
         self,
@@ -45,11 +53,11 @@ class _InTraining(torch.nn.Module):
         guess: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Vectors [b, d], and the states [m, d] of the tokens to guess; see `Strategy.inputs`."""
-        self._keep = keep
+        self._cut.keep = keep
         try:
             hidden = self.encoder.hidden(input_ids, attention_mask, position_ids)
         finally:
-            self._keep = None
+            self._cut.keep = None
         vectors = self.encoder.pool(hidden, attention_mask)
         return vectors, hidden[guess >= 0] if guess is not None else hidden[:0, 0]
 

@@ -79,7 +79,7 @@ def train(stage: Stage, training: Training, placement: Placement, title: str) ->
     """
     result = stage.folder / "result.json"
     if not result.exists():
-        steps, tokens = training.budget
+        steps, tokens, _ = training.budget
         unit, total = ("steps", steps) if tokens is None else ("tokens", tokens)
         with Board(title, unit=unit, total=total) as board:
             run_workers(

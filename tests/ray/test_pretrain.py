@@ -248,9 +248,9 @@ def test_two_workers_train_the_encoder_that_one_worker_trains(
     training = Training(
         settings,
         store,
-        Examples.of(read_stage(run / "iteration_1" / "examples"), source, strategy),
+        Examples.of(read_stage(run / "iteration_1" / "examples"), source),
         strategy,
-        Budget(settings.train.max_steps, None),
+        Budget(settings.train.max_steps, None, settings.validate.patience),  # pyright: ignore
         EncoderFolder(run / "iteration_0" / "encoder" / "model", "x", 16),
         mix(settings.seed, 1),
         Storage.open(str(tmp_path)),

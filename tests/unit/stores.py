@@ -23,6 +23,7 @@ LEXICON = Lexicon(
     embedding=32,
     kind="bert",
     can_cut=True,
+    can_shuffle=True,
     can_drop=True,
     drops=True,
     vocabulary=200,
@@ -60,7 +61,7 @@ def counted(source: Shards, strategy: Strategy) -> Examples:
         with source.shard(shard).parquet() as file:
             for group in source.groups(file):
                 by_lane[shard % source.lanes] += int(strategy.count(source.read(file, group)).examples.sum())
-    return Examples(source, "f", {"examples_by_lane": by_lane}, strategy.short)
+    return Examples(source, "f", {"examples_by_lane": by_lane})
 
 
 def write_annotations(folder: Storage, documents: list[Written], lanes: int, shards: int, group: int = 3) -> Shards:

@@ -65,8 +65,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "train.learning_rate": (1e-3, TRAIN),
     "train.max_steps": (7, TRAIN),
     "train.max_tokens": (7, TRAIN),
-    "train.temperature": (0.5, "run examples train first_examples first"),
-    "train.similarity": ("cosine", "run examples train first"),
+    "train.temperature": (0.5, TRAIN),
+    "train.similarity": ("cosine", TRAIN),
     "train.chunk_tokens": (128, NONE),
     "train.num_workers": (3, NONE),
     "train.use_gpu": (False, NONE),
@@ -86,12 +86,13 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "loop.initialization": ("ict", FIRST),
     "loop.initialization_steps": (9, "run first"),
     "loop.initialization_tokens": (9, "run first"),
+    "loop.initialization_patience": (9, "run first"),
     "conpono.context": (1, FIRST),
-    "conpono.offsets": (1, FIRST),
-    "conpono.targets": (1, FIRST),
-    "conpono.form": ("margin", FIRST),
-    "conpono.margin": (0.5, FIRST),
-    "conpono.temperature": (0.5, FIRST),
+    "conpono.offsets": (1, "run first"),
+    "conpono.targets": (1, "run first"),
+    "conpono.form": ("margin", "run first"),
+    "conpono.margin": (0.5, "run first"),
+    "conpono.temperature": (0.5, "run first"),
 } | {
     # Methods that the run doesn't use.
     name: (value, NONE)
@@ -126,17 +127,21 @@ CHANGES: dict[str, tuple[Any, str]] = {
 
 
 def identities(settings: Settings) -> dict[str, str]:
-    main, first = settings.train, settings.loop
+    main, first, patience = settings.train, settings.loop, settings.validate.patience  # pyright: ignore
     found = {
         "run": run_identity(settings, "source", "encoder", "tokenizer"),
         "annotate": annotate_identity(settings, "store", "encoder", ["train"]),
     }
     trainings: list[tuple[str, StrategyName, Budget]] = [
-        ("", main.strategy, Budget(main.max_steps, main.max_tokens)),
+        ("", main.strategy, Budget(main.max_steps, main.max_tokens, patience)),
         (
             "first_",
             initialization_of(settings),
-            Budget(first.initialization_steps or main.max_steps, first.initialization_tokens or main.max_tokens),
+            Budget(
+                first.initialization_steps or main.max_steps,
+                first.initialization_tokens or main.max_tokens,
+                first.initialization_patience or patience,
+            ),
         ),
     ]
     for prefix, name, budget in trainings:
@@ -191,7 +196,7 @@ def test_inputs_name_another_result():
     assert idc is not None
     assert none is None
 
-    def trained(examples="examples", encoder="encoder", on: Any = "counterpart", t=1, budget=Budget(9, None)):  # noqa: B008
+    def trained(examples="examples", encoder="encoder", on: Any = "counterpart", t=1, budget=Budget(9, None, 9)):  # noqa: B008
         return train_identity(settings, idc, examples, encoder, on, t, budget)
 
     found = [
@@ -213,7 +218,8 @@ def test_inputs_name_another_result():
         trained(encoder="other"),
         trained(on="halves"),
         trained(t=2),
-        trained(budget=Budget(8, None)),
-        trained(budget=Budget(9, 8)),
+        trained(budget=Budget(8, None, 9)),
+        trained(budget=Budget(9, 8, 9)),
+        trained(budget=Budget(9, None, 8)),
     ]
     assert len(set(found)) == len(found)
