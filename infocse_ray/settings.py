@@ -145,7 +145,7 @@ class Annotate(Section):
         default="partition",
         description="`partition`: IDC, the connected components of a document's most similar sentences. `kmeans`: "
         "sentences of a document that are nearest to the same of `kmeans_clusters` centroids of the whole corpus "
-        "form a cluster; k, mutual and min_edge_quantile then mean nothing.",
+        "form a cluster; k then means nothing.",
     )
     k: int = Field(default=1, ge=1, description="Top-K edges a sentence keeps (Eq. 3).")
     mutual: bool = Field(
