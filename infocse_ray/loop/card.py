@@ -20,8 +20,6 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
         for entry in metrics["iterations"]
     )
     first = initialization_of(settings)
-    section = settings.annotate
-    clusters = f"{section.kmeans_clusters} global clusters" if section.method == "kmeans" else f"K = {section.k}"
     similarity = "cosine" if settings.train.similarity == "cosine" else "inner product"
     return f"""---
 library_name: sentence-transformers
@@ -53,9 +51,21 @@ vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Ano
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 
-{clusters}, batch {settings.train.batch_size}, learning rate {settings.train.learning_rate:g},
-temperature {settings.train.temperature:g}, seed {settings.seed}.
+{_how(settings)}batch {settings.train.batch_size}, learning rate {settings.train.learning_rate:g}, seed {settings.seed}.
 """
+
+
+def _how(settings: Settings) -> str:
+    """InfoCSE's own settings."""
+    if settings.train.strategy != "idc":
+        return ""
+    annotate, train = settings.annotate, settings.train
+    parts = [f"K = {annotate.k}" if annotate.method == "partition" else f"{annotate.kmeans_clusters} global clusters"]
+    parts += ["mutual edges"] if annotate.mutual else []
+    parts += [f"edges above quantile {annotate.min_edge_quantile:g}"] if annotate.min_edge_quantile else []
+    parts += ["another encoder annotated first"] if annotate.first_encoder else []
+    parts += [f"positive = {train.positive}"] if train.positive != "sentence" else []
+    return ", ".join([*parts, f"temperature {train.temperature:g}", ""])
 
 
 _METHODS = {

@@ -34,17 +34,25 @@ def training_splits(settings: Settings, on: On) -> list[str]:
     return [split for split in SPLITS if on == "counterpart" or split != "valid"]
 
 
-def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On, workers: int) -> None:
+def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On, workers: int, trains: bool) -> None:
     """Refuse, before any GPU time is spent, what the corpus is too small for; warn of a noisy validation.
 
+    Args:
+        settings: of the run.
+        store: the corpus.
+        splits: whose documents are trained on.
+        on: what validation documents must find.
+        workers: in training.
+        trains: whether anything is trained.
+
     Raises:
-        ValueError: fewer training documents than pairs in a batch, fewer lanes than workers, no validation.
+        ValueError: fewer training documents than examples in a batch, fewer lanes than workers, no validation.
     """
     training = store.documents(splits)
-    if settings.train.batch_size > training:
+    if trains and settings.train.batch_size > training:
         raise ValueError(
             f"train.batch_size = {settings.train.batch_size}: the corpus has {training} training documents and a batch "
-            f"takes one pair from each; set it to {training} or less"
+            f"takes one example from each; set it to {training} or less"
         )
     if workers > store.summary["lanes"]:
         raise ValueError(
@@ -53,8 +61,8 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
     held_out = store.summary["labelled" if on == "counterpart" else "documents"]["valid"]
     if held_out < 2:
         raise ValueError(
-            f"corpus.valid_fraction = {settings.corpus.valid_fraction}: {held_out} documents to validate on; raise it "
-            "or mark more documents valid in the split column"
+            f"corpus.valid_fraction = {settings.corpus.valid_fraction}: {held_out} documents or counterparts to validate "
+            "on; raise it or mark more documents valid in the split column"
         )
     if held_out < _FEW_DOCUMENTS:
-        say(f"warning: only {held_out} validation documents: recall is known to about {0.5 / held_out**0.5:.2f}")
+        say(f"warning: only {held_out} validation questions: recall is known to about {0.5 / held_out**0.5:.2f}")

@@ -70,14 +70,15 @@ def check(settings: Settings) -> Inputs:
         pooling=pooling_of(settings.train.strategy),
     )
     lexicon = Lexicon.of(encoder)
+    strategy = strategy_of(settings.train.strategy, settings, lexicon)
     return Inputs(
         source,
         encoder,
         tokenizer_json(encoder.tokenizer),
         encoder.fingerprint(),
-        load_first_encoder(settings),
+        load_first_encoder(settings) if strategy is not None and strategy.annotated else None,
         strategy_of(initialization_of(settings), settings, lexicon),
-        strategy_of(settings.train.strategy, settings, lexicon),
+        strategy,
     )
 
 
@@ -116,7 +117,8 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     )
     on = validation_of(settings, store)
     splits = training_splits(settings, on)
-    check_sizes(settings, store, splits, on, where["train"].workers)
+    trains = inputs.strategy is not None or inputs.initialization is not None
+    check_sizes(settings, store, splits, on, where["train"].workers, trains)
 
     start = run_stage(
         root,
@@ -166,6 +168,7 @@ def pretrain(settings: Settings) -> dict[str, Any]:
         )
         manifest.add("iteration_0/valid", validated)
         iterations[0]["validation"] = (validated.summary or {})["metrics"]
+    _warn_if_worse(iterations, best, metric)
     if store.summary["labelled"]["test"]:
         tested = evaluate(
             root,
@@ -199,6 +202,16 @@ def pretrain(settings: Settings) -> dict[str, Any]:
         f"the best encoder is that of iteration {best}; it is in {run / 'model'}, its figures in {run / 'metrics.json'}"
     )
     return metrics
+
+
+def _warn_if_worse(iterations: list[dict[str, Any]], best: int, metric: str) -> None:
+    """Say so when an initialisation did harm that nothing after it made good."""
+    start = iterations[0].get("history", [iterations[0]["validation"]])[0][metric]
+    if (found := iterations[best]["validation"][metric]) < start:
+        say(
+            f"warning: the best encoder's {metric} on validation is {found:.4f}, that of the encoder as it came "
+            f"{start:.4f}; set loop.initialization to none, or lower train.learning_rate"
+        )
 
 
 def _rounds(settings: Settings, strategy: Strategy | None) -> int:

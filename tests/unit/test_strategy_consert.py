@@ -201,10 +201,12 @@ def test_encoders_that_ignore_positions_are_known(tiny_encoder):
 
 
 def test_a_copy_for_validation_is_freed_at_once(tiny_encoder):
-    found = Observed(tiny_encoder)
+    settings = settings_for("consert", tiny_encoder)
+    encoder = load_encoder(tiny_encoder, settings.encoder, False)
+    Trainee(encoder, ConSERT(Section(), Lexicon.of(encoder)), settings, 0)
     gc.disable()
     try:
-        copy = weakref.ref(for_inference(found.encoder, "fp32", torch.device("cpu")))
+        copy = weakref.ref(for_inference(encoder, "fp32", torch.device("cpu")))
         assert copy() is None
     finally:
         gc.enable()
