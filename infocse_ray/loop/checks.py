@@ -61,8 +61,8 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
     held_out = store.summary["labelled" if on == "counterpart" else "documents"]["valid"]
     if held_out < 2:
         raise ValueError(
-            f"corpus.valid_fraction = {settings.corpus.valid_fraction}: {held_out} documents or counterparts to validate "
-            "on; raise it or mark more documents valid in the split column"
+            f"corpus.valid_fraction = {settings.corpus.valid_fraction}: {held_out} documents or counterparts to "
+            "validate on; raise it or mark more documents valid in the split column"
         )
     if held_out < _FEW_DOCUMENTS:
         say(f"warning: only {held_out} validation questions: recall is known to about {0.5 / held_out**0.5:.2f}")
