@@ -114,7 +114,8 @@ def test_all_of_a_seed_runs_before_the_next(tmp_path: Path):
 
 
 def test_what_is_asked_for_is_part_of_what_is_shown(tmp_path: Path):
-    corpora = [{"name": n, "settings": tables(tmp_path).corpora[0].settings} for n in ("a", "b")]
+    files = {name: str(write_jsonl(tmp_path / f"{name}.jsonl", make_documents(8))) for name in ("a", "b")}
+    corpora = [{"name": name, "settings": {"corpus": {"source": file}}} for name, file in files.items()]
     every = plan(tmp_path, corpora=corpora)
     assert every.asked == every.cells
     found = plan(tmp_path, corpora=corpora, only_corpora=["b"], only_rows=["infocse", "ict"])

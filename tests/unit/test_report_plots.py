@@ -41,7 +41,7 @@ def test_bars_are_the_means(monkeypatch: pytest.MonkeyPatch):
     assert first == pytest.approx([0.2, np.nan, 0.0], nan_ok=True)  # a score of 0 is a bar, none is none
     assert second == [0.5, 0.4, 0.3]
     # The error bars reach from mean - sd to mean + sd.
-    segments = [s for c in axes.collections for s in c.get_segments()]
+    segments = [s for c in axes.collections for s in c.get_segments() if len(s)]
     assert any(np.allclose(segment[:, 1], [0.4, 0.6]) for segment in segments)
     assert axes.get_xlabel() == "corpus"
     assert "recall@5" in axes.get_ylabel()

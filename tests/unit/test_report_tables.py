@@ -39,7 +39,7 @@ def of_hand(method: str, seed: int, iteration: int) -> list[int]:
 
 def made(folder: Path, runs: Runs, **changes: Any) -> tuple[dict[str, Any], str]:
     reproduce(tables(folder, **changes), runs)
-    out = folder / "runs" / "t"
+    out = folder / "runs" / changes.get("name", "t")
     return json.loads((out / "tables.json").read_text()), (out / "tables.md").read_text()
 
 
@@ -166,7 +166,7 @@ def test_an_initialised_encoder_is_held_against_the_untouched_one(tmp_path: Path
     assert row_of(found, "infocse")["below_start"] == {}
     assert found["cells"]["a-infocse-1"]["start_validation"]["recall@5"] == 0.3
     runs.began = 0.31
-    found, text = made(tmp_path / "other", runs, only_rows=["infocse"])
+    found, text = made(tmp_path, runs, name="again", only_rows=["infocse"])
     assert row_of(found, "infocse")["below_start"] == {"1": {"metric": "recall@5", "score": 0.3, "start": 0.31}}
     assert "1. InfoCSE, a, seed 1: its validation recall@5, 0.3000, is below" in text
 

@@ -200,7 +200,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file = JOBS / "configs" / "tables.yaml"
     argv = ["--config", str(file), "--encoder", "model", "--settings.train.batch_size", "64", "--seeds=[7]"]
     config = parse(Tables, argv, "reproduce.py", "")
-    columns = {"bbc_news": {"body": "title"}, "wikiqa": {"body": "title"}, "wikispeedia": {"history": "target"}}
+    columns = {"bbc_news": {"body": "title"}, "wikiqa": {"sentences": "title"}, "wikispeedia": {"history": "target"}}
     for corpus in config.corpora:
         source = Path(corpus.settings["corpus"]["source"])
         source.parent.mkdir(parents=True)
@@ -213,5 +213,5 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {cell.corpus for cell in plan.cells} == set(columns)
     assert len(plan.cells) == 3 * 19  # without the row that needs first_encoder
     assert plan.cells[0].settings.train.batch_size == 64
-    assert plan.by_row["bbc_news", "simcse", 7].settings.train.learning_rate == 3e-5
+    assert plan.by_row["bbc_news", "simcse", 7].settings.train.learning_rate == 2e-5
     assert yaml.safe_load(file.read_text())["tokens"] == config.tokens == plan.by_row["bbc_news", "simcse", 7].tokens
