@@ -8,6 +8,8 @@ tables.json and the plots, written anew after each cell. Needs the `report` extr
 there; --name, --storage, --seeds, --tokens, --encoder and the like override it on the command line. Settings inside
 are those of pretrain.py, and all cells' are checked before the first runs.
 
+--only_rows and --only_corpora run some of the cells; the tables show all, the others as they were or as `to do`.
+
 A cell that fails leaves its reason in the tables and doesn't stop the others. The same command goes on after Ctrl-C
 or a crash, tries failed cells again, and leaves finished ones alone; status 1 says that some failed.
 

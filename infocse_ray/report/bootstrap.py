@@ -1,11 +1,14 @@
-"""Whether one method's lead over another is more than the luck of the test questions: the paired bootstrap.
+"""Whether one method's lead over another is more than the luck of the test documents: the paired cluster bootstrap.
 
 1. Every question has a difference: its score under ours, less its score under theirs, each averaged over seeds.
-2. As many questions are drawn with replacement as there are, 10,000 times; each draw has a mean difference.
+2. As many documents are drawn with replacement as there are, each with all its questions, 10,000 times; each draw has
+   a mean difference over its questions. Questions of one document are alike: drawn alone, they would seem more than
+   they are.
 3. The middle 95 % of these means are the interval; those not above 0 are draws without a lead.
 
-Efron and Tibshirani, An Introduction to the Bootstrap, 1993 (percentile interval); Berg-Kirkpatrick, Burkett and
-Klein, An Empirical Investigation of Statistical Significance in NLP, 2012 (paired, over test items).
+Efron and Tibshirani, An Introduction to the Bootstrap, 1993 (percentile interval); Davison and Hinkley, Bootstrap
+Methods and their Application, 1997 (whole clusters drawn); Berg-Kirkpatrick, Burkett and Klein, An Empirical
+Investigation of Statistical Significance in NLP, 2012 (paired, over test items).
 """
 
 from __future__ import annotations
@@ -30,40 +33,48 @@ class Lead(NamedTuple):
     no_lead: float
     """Share of the resamples whose mean difference is 0 or less."""
     questions: int
+    documents: int
     resamples: int
 
 
-def paired_bootstrap(ours: np.ndarray, theirs: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Lead:
-    """Resample questions, both methods' scores of one together.
+def paired_bootstrap(
+    ours: np.ndarray, theirs: np.ndarray, documents: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
+) -> Lead:
+    """Resample documents with all their questions, both methods' scores of a question together.
 
     Args:
         ours: float [questions].
         theirs: float [questions], of the same questions in the same order.
+        documents: int [questions], the same number for questions of the same document.
         resamples: how many.
         seed: of the draws.
 
     Raises:
         ValueError: no questions, or not the same number of them.
     """
-    if ours.shape != theirs.shape or ours.ndim != 1 or not len(ours):
+    if not ours.shape == theirs.shape == documents.shape or ours.ndim != 1 or not len(ours):
         raise ValueError(f"scores of shapes {ours.shape} and {theirs.shape} have no questions in common")
-    # Differences are few (recall over s seeds has 2 s + 1): how often each is drawn, which is multinomial, says as
-    # much of a resample as its questions one by one, and takes no memory that grows with them.
-    values, counts = np.unique(ours - theirs, return_counts=True)
+    differences = ours - theirs
+    _, document = np.unique(documents, return_inverse=True)
+    sizes = np.bincount(document)
+    sums = np.bincount(document, weights=differences).round(12)  # equal but for the order of summing is equal
+    # Few documents differ in sum and size (with one question and s seeds there are 2 s + 1 sums): how often each kind
+    # is drawn, which is multinomial, says as much of a resample as its documents one by one, in less memory.
+    kinds, counts = np.unique(np.stack([sums, sizes], axis=1), axis=0, return_counts=True)
     random = np.random.default_rng(seed)
-    block = max(1, _ELEMENTS // len(values))
-    means = np.concatenate(
-        [
-            random.multinomial(len(ours), counts / len(ours), size=min(block, resamples - begin)) @ values / len(ours)
-            for begin in range(0, resamples, block)
-        ]
-    )
+    block = max(1, _ELEMENTS // len(kinds))
+    means = np.empty(resamples)
+    for begin in range(0, resamples, block):
+        size = min(block, resamples - begin)
+        drawn = random.multinomial(len(sizes), counts / len(sizes), size=size) @ kinds
+        means[begin : begin + size] = drawn[:, 0] / drawn[:, 1]
     low, high = np.quantile(means, (0.025, 0.975))
     return Lead(
-        float(values @ counts / len(ours)),
+        float(differences.mean()),
         float(low),
         float(high),
         float((means <= _ZERO).mean()),
         len(ours),
+        len(sizes),
         resamples,
     )

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from infocse_ray.command_line import as_settings, explain
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.report.config import TableCorpus, Tables
-from infocse_ray.report.studies import FIRST_ENCODER, METHODS, STUDIES, Method, Row, Study
+from infocse_ray.report.studies import FIRST_ENCODER, METHODS, STUDIES, Method, Study
 from infocse_ray.settings import Corpus, Settings, fingerprint
 
 _OF_THE_TABLES = {
@@ -34,8 +34,17 @@ _OF_THE_TABLES = {
     "loop.initialization": "tables",
     "loop.initialization_tokens": "tokens",
     "annotate.first_encoder": "first_encoder",
+    # What rows are named after.
+    "train.positive": "tables",
+    "annotate.method": "tables",
+    "annotate.mutual": "tables",
+    "annotate.min_edge_quantile": "tables",
+    "ict.block": "tables",
 }
 """Settings that make the rows comparable, and what of the tables' configuration they follow from."""
+
+_RECORD = 2
+"""Of what is kept of a cell; where that has changed, the run, finished as it is, is read again."""
 
 
 class Cell(NamedTuple):
@@ -58,12 +67,14 @@ class Cell(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything that is to run, and who shows it."""
+    """Every cell of the tables, which of them are to run, and who shows them."""
 
     studies: list[Study]
-    """With only the rows asked for."""
+    """The tables asked for."""
     cells: list[Cell]
-    """Each once, in the order they run: all of the first seed, then all of the next."""
+    """All that the tables show, each once, in the order they run: all of the first seed, then all of the next."""
+    asked: list[Cell]
+    """Those of them that may run: of the rows and corpora asked for."""
     by_row: dict[tuple[str, str, int], Cell]
     """By corpus, method and seed."""
     skipped: dict[str, str]
@@ -80,7 +91,7 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
     Raises:
         ValueError: one line that names corpus, row and setting; nothing has run.
     """
-    studies = studies_of(config)
+    studies = [STUDIES[name] for name in config.tables]
     wanted = {row.method for study in studies for row in study.rows}
     skipped = {}
     if FIRST_ENCODER in wanted and config.first_encoder is None:
@@ -101,23 +112,23 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
                         stamps[path] = _stamp(path)
                 content = settings.model_dump(mode="json", exclude={"name", "storage"})
                 other = stamps[config.first_encoder] if method.key == FIRST_ENCODER else None
-                identity = fingerprint(content, files[corpus.name], stamps[settings.encoder.model], other)
+                identity = fingerprint(_RECORD, content, files[corpus.name], stamps[settings.encoder.model], other)
                 name = f"{corpus.name}-{method.key}-{seed}"
                 cell = Cell(name, corpus.name, method.key, seed, settings, identity, budget_of(config, method))
                 by_row[corpus.name, method.key, seed] = cells.setdefault(identity, cell)
     by_row = {place: cell for place, cell in by_row.items() if place[1] in wanted}
-    return Plan(studies, list({cell.name: cell for cell in by_row.values()}.values()), by_row, skipped)
+    run = {row.method for study in studies for row in study.rows if _named(row.key, config.only_rows)}
+    asked = {
+        cell.name
+        for (corpus, method, _), cell in by_row.items()
+        if method in run and _named(corpus, config.only_corpora)
+    }
+    all_cells = list({cell.name: cell for cell in by_row.values()}.values())
+    return Plan(studies, all_cells, [cell for cell in all_cells if cell.name in asked], by_row, skipped)
 
 
-def studies_of(config: Tables) -> list[Study]:
-    """The tables asked for, with the rows asked for; a table without any is left out."""
-
-    def asked(row: Row) -> bool:
-        return config.rows is None or row.key in config.rows
-
-    studies = [STUDIES[name] for name in config.tables]
-    studies = [study._replace(rows=tuple(row for row in study.rows if asked(row))) for study in studies]
-    return [study for study in studies if study.rows]
+def _named(name: str, only: list[str] | None) -> bool:
+    return only is None or name in only
 
 
 def stage_tokens(config: Tables, method: Method) -> int:

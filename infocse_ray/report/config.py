@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from infocse_ray.report.studies import METHODS, STUDY_NAMES, row_keys
+from infocse_ray.report.studies import METHODS, STUDIES, STUDY_NAMES, row_keys
 from infocse_ray.settings import Section
 
 Like = Literal["news", "web_document", "web_browsing"]
@@ -71,11 +71,22 @@ class Tables(Section):
     methods: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="Settings of one method's cells: `infocse` holds for all rows of InfoCSE, `ict` for all of ICT, "
-        f"and before those of one row alone. Methods: {', '.join(METHODS)}.",
+        "and before those of one row alone. InfoCSE's initialisation takes over the section of its method's own name "
+        "(of `conpono`, what is under `conpono: conpono:`), not that method's other settings, such as `train`. "
+        f"Methods: {', '.join(METHODS)}.",
     )
-    tables: list[str] = Field(default=list(STUDY_NAMES), description=f"Which to make: {', '.join(STUDY_NAMES)}.")
-    rows: list[str] | None = Field(
-        default=None, description=f"Only these rows; default: all. Rows: {', '.join(row_keys())}."
+    tables: list[str] = Field(
+        default=list(STUDY_NAMES),
+        description="Which to make; tables.md and tables.json have these alone, until the next command with all. "
+        f"Tables: {', '.join(STUDY_NAMES)}.",
+    )
+    only_rows: list[str] | None = Field(
+        default=None,
+        description="Run only the cells of these rows; the tables still show all rows, those not run as `to do`. "
+        f"Rows: {', '.join(row_keys())}.",
+    )
+    only_corpora: list[str] | None = Field(
+        default=None, description="Run only the cells of these corpora; the tables still show all, and need all files."
     )
     only: Literal["plan"] | None = Field(
         default=None, description="`plan`: print the cells, their state and their budget, and run nothing."
@@ -86,7 +97,7 @@ class Tables(Section):
     def _plain_name(cls, value: str) -> str:
         return _plain(value)
 
-    @field_validator("seeds", "tables", "rows", "corpora")
+    @field_validator("seeds", "tables", "only_rows", "only_corpora", "corpora")
     @classmethod
     def _each_once(cls, values: list[Any] | None) -> list[Any] | None:
         if values is None:
@@ -125,12 +136,23 @@ class Tables(Section):
             _known(key, METHODS, "method")
         return methods
 
-    @field_validator("rows")
+    @field_validator("only_rows")
     @classmethod
     def _known_rows(cls, rows: list[str] | None) -> list[str] | None:
         for key in rows or []:
             _known(key, row_keys(), "row")
         return rows
+
+    @model_validator(mode="after")
+    def _something_to_run(self) -> Tables:
+        shown = {row.key for name in self.tables for row in STUDIES[name].rows}
+        for key in self.only_rows or []:
+            if key not in shown:
+                raise ValueError(f"only_rows: {key} is in none of the tables {', '.join(self.tables)}; add its table")
+        for name in self.only_corpora or []:
+            if name not in (names := [corpus.name for corpus in self.corpora]):
+                raise ValueError(f"only_corpora: {name} is not a corpus of the tables, which are {', '.join(names)}")
+        return self
 
 
 def _known(key: str, known: Iterable[str], kind: str) -> None:

@@ -10,6 +10,7 @@ from infocse_ray.report.bootstrap import Lead
 from infocse_ray.report.paper import COLUMNS
 from infocse_ray.report.studies import ITERATIONS_STUDIED, Study
 
+_FEW_STEPS = 50
 _SHOWN = {"recall@5": "R@5", "recall@10": "R@10", "recall@20": "R@20"}
 
 
@@ -31,6 +32,7 @@ def render(studies: list[Study], tables: dict[str, Any]) -> str:
     for study in studies:
         notes: list[str] = []
         out += [f"## {study.title}", _caption(study, tables), _table(study, tables, len(seeds), notes)]
+        out.append(_few_steps(study, tables))
         out += ["\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []
         if study.name == "zero_shot":
             out.append("\n".join(_lead(name, corpus["lead"]) for name, corpus in tables["corpora"].items()))
@@ -46,8 +48,8 @@ def _how(tables: dict[str, Any]) -> str:
     return (
         f"{finished} of {len(cells)} cells are finished. Each test document must find its counterpart; scores are "
         f"recall@5, 10 and 20, mean ± sample standard deviation over the seeds {seeds}; the best of a column is bold. "
-        "A row shows the encoder that its run returns: that of the iteration with the best validation score, "
-        "iteration 0 (what it started from) among them; the test never chooses."
+        "A row shows the trained encoder of the iteration with the best validation score; `start` is the encoder "
+        "untouched; the test never chooses."
     )
 
 
@@ -89,7 +91,10 @@ def _table(study: Study, tables: dict[str, Any], seeds: int, notes: list[str]) -
     corpora = tables["corpora"]
     columns = [(name, metric) for name in corpora for metric in _SHOWN]
     best = {
-        (name, metric): max((m for row in corpora[name]["tables"][study.name] if (m := _mean(row, metric))), default=0)
+        (name, metric): max(
+            (mean for row in corpora[name]["tables"][study.name] if (mean := _mean(row, metric)) is not None),
+            default=None,
+        )
         for name, metric in columns
     }
     lines = [
@@ -103,11 +108,26 @@ def _table(study: Study, tables: dict[str, Any], seeds: int, notes: list[str]) -
             found = corpora[name]["tables"][study.name][number]
             marks = "".join(f" [{noted(note)}]" for note in _notes(found, name, seeds))
             for metric in _SHOWN:
-                shown = _score(found["metrics"][metric]) if _mean(found, metric) is not None else _state(found)
-                cells.append((f"**{shown}**" if _mean(found, metric) == best[name, metric] else shown) + marks)
+                mean = _mean(found, metric)
+                shown = _state(found) if mean is None else _score(found["metrics"][metric])
+                bold = mean is not None and mean == best[name, metric]
+                cells.append((f"**{shown}**" if bold else shown) + marks)
                 marks = ""  # with the first score of a corpus is enough
         lines.append(f"| {escape(row.label)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _few_steps(study: Study, tables: dict[str, Any]) -> str:
+    """The rows for which the budget is so few steps that it says little of the method; none: nothing."""
+    found = []
+    for name, corpus in tables["corpora"].items():
+        for row in corpus["tables"][study.name]:
+            steps = [many for many in row["steps"].values() if many is not None]
+            if steps and min(steps) < _FEW_STEPS:
+                many = f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
+                where = f"{escape(row['label'])}, {escape(name)}"
+                found.append(f"{where}: the budget in tokens is {many} steps of this method's batch")
+    return f"Few steps: {'; '.join(found)}." if found else ""
 
 
 def _numbered(notes: list[str]) -> Callable[[str], int]:
@@ -132,7 +152,7 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def _notes(row: dict[str, Any], corpus: str, seeds: int) -> list[str]:
-    """What is missing of a row on a corpus, and why."""
+    """What is missing of a row on a corpus, and why, and whether training made it worse."""
     where = f"{escape(row['label'])}, {escape(corpus)}"
     if row["skipped"]:
         return [f"{escape(row['label'])}: skipped: {escape(row['skipped'])}"]
@@ -142,11 +162,12 @@ def _notes(row: dict[str, Any], corpus: str, seeds: int) -> list[str]:
     notes = [f"{where}, {_seeds(failed)}: failed: {escape(reason)}" for reason, failed in reasons.items()]
     if row["to_do"] and len(row["to_do"]) < seeds:
         notes.append(f"{where}, {_seeds([str(seed) for seed in row['to_do']])}: not run yet")
-    if row["kept_start"]:
-        scores = ", ".join(f"{score:.4f}" for score in row["kept_start"].values())
+    if below := row["below_start"]:
+        scores, starts = (", ".join(f"{one[of]:.4f}" for one in below.values()) for of in ("score", "start"))
+        metric = next(iter(below.values()))["metric"]
         notes.append(
-            f"{where}, {_seeds(list(row['kept_start']))}: validation chose the encoder it started from; the last "
-            f"iteration's has R@5 {scores}"
+            f"{where}, {_seeds(list(below))}: its validation {metric}, {scores}, is below that of the encoder its "
+            f"training began with, {starts}"
         )
     return notes
 
@@ -160,16 +181,19 @@ def _lead(corpus: str, found: dict[str, Any]) -> str:
         return f"- {escape(corpus)}: no comparison of InfoCSE with the strongest other row: {escape(found['missing'])}."
     lead = Lead(**{name: found[name] for name in Lead._fields})
     if lead.low > 0:
-        verdict = "the lead is real: more than the choice of questions explains"
+        verdict = "InfoCSE leads, over the choice of test documents"
     elif lead.high < 0:
-        verdict = "InfoCSE is behind, by more than the choice of questions explains"
+        verdict = "InfoCSE is behind, over the choice of test documents"
     else:
-        verdict = "there is no telling them apart: the choice of questions explains the difference"
+        verdict = "there is no telling them apart, over the choice of test documents"
+    several = len(found["seeds"]) > 1
+    noise = "seeds averaged" if several else "one seed: training's own noise is not in it"
+    seeds = _seeds([str(seed) for seed in found["seeds"]])
     return (
         f"- {escape(corpus)}: InfoCSE less {escape(found['over'])}, the strongest other row, is {lead.difference:+.4f} "
         f"in R@5 (95 % interval {lead.low:+.4f} to {lead.high:+.4f}; {100 * lead.no_lead:.2f} % of "
-        f"{lead.resamples:,} paired bootstrap resamples of the {lead.questions:,} test questions show no lead; "
-        f"{_seeds([str(seed) for seed in found['seeds']])} averaged for each question): {verdict}."
+        f"{lead.resamples:,} paired bootstrap resamples of the {lead.documents:,} test documents, with "
+        f"{lead.questions:,} questions, show no lead): {verdict} ({seeds}; {noise})."
     )
 
 

@@ -40,7 +40,7 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
         found = [tables["corpora"][name]["tables"][study.name][number]["metrics"][_METRIC] for name in corpora]
         axes.bar(
             places + (number - (len(study.rows) - 1) / 2) * width,
-            [one["mean"] or 0.0 for one in found],
+            [np.nan if one["mean"] is None else one["mean"] for one in found],  # no score, no bar
             width,
             yerr=[one["sd"] or 0.0 for one in found],
             capsize=2,

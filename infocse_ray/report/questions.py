@@ -50,5 +50,10 @@ def recall_by_question(stages: list[Storage], cutoff: int) -> tuple[pa.Table, np
     return questions, np.asarray(hits / len(tables))
 
 
+def documents_of(questions: pa.Table) -> np.ndarray:
+    """Which document each question is of: int32 [questions], the same number for the same `doc_id`."""
+    return questions["doc_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+
+
 def _questions(table: pa.Table) -> pa.Table:
     return table.drop_columns(["rank"]).combine_chunks()

@@ -20,7 +20,7 @@ from infocse_ray.report.config import Tables
 from infocse_ray.report.interrupt import Interrupt
 from infocse_ray.report.markdown import render
 from infocse_ray.report.plots import plot, require_matplotlib
-from infocse_ray.report.tables import summarise
+from infocse_ray.report.tables import METRICS, summarise
 from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 
@@ -46,15 +46,15 @@ def reproduce(config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = r
     require_matplotlib()
     folder = Storage.for_runs(config.storage) / config.name
     records = read_records(folder, plan)
-    finished = sum(_finished(records, cell) for cell in plan.cells)
-    say(f"{len(plan.cells)} cells, {finished} of them finished; tables: {folder / 'tables.md'}")
+    finished = sum(_finished(records, cell) for cell in plan.asked)
+    say(f"{len(plan.asked)} cells, {finished} of them finished; tables: {folder / 'tables.md'}")
     write_tables(folder, config, plan, records)
     failed = 0
     with Interrupt() as interrupt:
-        for number, cell in enumerate(plan.cells, 1):
+        for number, cell in enumerate(plan.asked, 1):
             if _finished(records, cell):
                 continue
-            say(f"[{number}/{len(plan.cells)}] {cell.title}")
+            say(f"[{number}/{len(plan.asked)}] {cell.title}")
             try:
                 record = outcome(Storage.open(config.storage), cell, pretrain(cell.settings))
             except Exception as error:  # whatever it is, the other cells can do without this one
@@ -64,8 +64,10 @@ def reproduce(config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = r
                 say(f"  failed: {reason}")
                 record = {"identity": cell.identity, "state": "failed", "reason": reason}
                 failed += 1
-                if isinstance(error, RayError) and ray.is_initialized():
-                    ray.shutdown()  # the next cell starts or joins a Ray that works
+                # A mistake in the settings leaves Ray as it was; after anything else it may be what failed, and the
+                # next cell starts or joins one that works.
+                if not isinstance(error, ValueError) and ray.is_initialized():
+                    ray.shutdown()
             except SystemExit:  # how Ray Train answers a Ctrl-C
                 if interrupt.pressed():
                     raise KeyboardInterrupt from None
@@ -77,7 +79,7 @@ def reproduce(config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = r
                 raise KeyboardInterrupt
             interrupt.restore()
     again = f"; {failed} failed, and the same command tries them again" if failed else ""
-    say(f"{len(plan.cells) - failed} of {len(plan.cells)} cells are finished{again}. Tables: {folder / 'tables.md'}")
+    say(f"{len(plan.asked) - failed} of {len(plan.asked)} cells are finished{again}. Tables: {folder / 'tables.md'}")
     return failed
 
 
@@ -98,6 +100,7 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
         ValueError: the run has no test scores.
     """
     stages = (root / cell.settings.name / "manifest.json").read_json()["stages"]
+    metric, first = cell.settings.validate.metric, metrics["iterations"][0]
     iterations = []
     for entry in metrics["iterations"]:
         if "test" not in entry:
@@ -106,6 +109,8 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
             {
                 "iteration": entry["iteration"],
                 "test": entry["test"],
+                "validation": _scores(entry["validation"]),
+                "steps": (entry.get("train") or {}).get("steps"),
                 "tokens": (entry.get("train") or {}).get("tokens"),
                 "annotation_tokens": (entry.get("annotations") or {}).get("tokens"),
                 "seconds": _seconds(entry.get("seconds")),
@@ -115,10 +120,20 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
     return {
         "identity": cell.identity,
         "state": "finished",
-        "best_iteration": metrics["best_iteration"],
+        "metric": metric,
+        "chosen_iteration": chosen_iteration(iterations, metric),
+        # An initialised encoder began untouched, at step 0 of iteration 0.
+        "start_validation": _scores(first["history"][0] if first.get("history") else first["validation"]),
         "iterations": iterations,
         "versions": metrics.get("versions", {}),
     }
+
+
+def chosen_iteration(iterations: list[dict[str, Any]], metric: str) -> int:
+    """The iteration t >= 1 with the best validation score, the first of equal ones; 0 where nothing was trained."""
+    trained = [entry for entry in iterations if entry["iteration"] > 0]
+    # In order of iterations, and max() returns the first of equals.
+    return max(trained or iterations, key=lambda entry: entry["validation"][metric])["iteration"]
 
 
 def write_tables(folder: Storage, config: Tables, plan: Plan, records: dict[str, dict[str, Any]]) -> None:
@@ -131,24 +146,28 @@ def write_tables(folder: Storage, config: Tables, plan: Plan, records: dict[str,
 
 
 def show_plan(config: Tables, plan: Plan, records: dict[str, dict[str, Any]]) -> None:
-    """Print every cell, its state and its budget."""
-    for number, cell in enumerate(plan.cells, 1):
+    """Print every cell that may run, its state and its budget."""
+    for number, cell in enumerate(plan.asked, 1):
         record = records.get(cell.name, {})
         state = record.get("state", "to do")
         if state == "failed":
             state = f"failed, to be tried again: {record['reason']}"
-        say(f"[{number}/{len(plan.cells)}] {cell.title}: {state} ({cell.tokens:,} tokens)")
+        say(f"[{number}/{len(plan.asked)}] {cell.title}: {state} ({cell.tokens:,} tokens)")
     for reason in plan.skipped.values():
         say(f"skipped: {reason}")
-    todo = [cell for cell in plan.cells if not _finished(records, cell)]
+    todo = [cell for cell in plan.asked if not _finished(records, cell)]
     say(
-        f"{len(plan.cells)} cells, {len(plan.cells) - len(todo)} finished; to go: {len(todo)}, at most "
+        f"{len(plan.asked)} cells, {len(plan.asked) - len(todo)} finished; to go: {len(todo)}, at most "
         f"{sum(cell.tokens for cell in todo):,} tokens of training (stages that cells share are trained once)"
     )
 
 
 def _finished(records: dict[str, dict[str, Any]], cell: Cell) -> bool:
     return records.get(cell.name, {}).get("state") == "finished"
+
+
+def _scores(validation: dict[str, Any]) -> dict[str, float]:
+    return {metric: validation[metric] for metric in METRICS}
 
 
 def _seconds(of: dict[str, float | None] | None) -> float:

@@ -10,7 +10,7 @@ from infocse_ray.report.bootstrap import paired_bootstrap
 from infocse_ray.report.cells import Plan, budget_of, stage_tokens
 from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.paper import COLUMNS, paper_recalls
-from infocse_ray.report.questions import recall_by_question
+from infocse_ray.report.questions import documents_of, recall_by_question
 from infocse_ray.report.studies import METHODS, Row, Study
 from infocse_ray.storage import Storage
 
@@ -25,9 +25,9 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
 
     Returns:
         `corpora`: by name, `tables` (by study, its rows) and `lead` (of InfoCSE over the strongest other row of
-        `zero_shot`, or why there is none); `cells`: state and reason of each; `budget`: tokens of a baseline's and
-        of an InfoCSE's stage; `skipped`: rows not run; `paper`: its recalls for the corpora it is like; the
-        configuration; the versions now and those the cells were computed with.
+        `zero_shot`, or why there is none); `cells`: state, reason and iterations of each; `budget`: tokens of a
+        baseline's and of an InfoCSE's stage; `skipped`: rows not run; `paper`: its recalls for the corpora it is
+        like; the configuration; the versions now and those the cells were computed with.
     """
     corpora: dict[str, Any] = {}
     for corpus in config.corpora:
@@ -41,7 +41,7 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
     computed = [record["versions"] for record in records.values() if record["state"] == "finished"]
     return {
         "name": config.name,
-        "config": config.model_dump(mode="json"),
+        "config": config.model_dump(mode="json", exclude={"only", "only_rows", "only_corpora"}),
         "versions": {"tables": versions(), "cells": [v for i, v in enumerate(computed) if v not in computed[:i]]},
         "budget": {
             "baseline": stage_tokens(config, METHODS["simcse"]),
@@ -59,7 +59,8 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
                 "budget": cell.tokens,
                 "state": records.get(cell.name, {}).get("state", "to do"),
                 "reason": records.get(cell.name, {}).get("reason"),
-                "best_iteration": records.get(cell.name, {}).get("best_iteration"),
+                "chosen_iteration": records.get(cell.name, {}).get("chosen_iteration"),
+                "start_validation": records.get(cell.name, {}).get("start_validation"),
                 "iterations": records.get(cell.name, {}).get("iterations"),
             }
             for cell in plan.cells
@@ -74,14 +75,15 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
 
     Returns:
         Per metric `mean`, `sd` (sample standard deviation; None for fewer than two seeds) and `seeds`; by seed the
-        `iteration` shown, `tokens` of training, `annotation_tokens` (None where unknown), `seconds` of annotating and
-        training, `ranks`; `failures` by seed, `to_do`; `skipped`, the reason or None; `kept_start`: seeds whose
-        validation chose iteration 0, with recall@5 of the last iteration.
+        `iteration` shown, `steps` and `tokens` of training, `annotation_tokens` (each None where there are none),
+        `seconds` of annotating and training, `ranks`; `failures` by seed, `to_do`; `skipped`, the reason or None;
+        `below_start`: by seed, where the encoder shown has a lower validation score than the one that training began
+        with, the `metric`, its `score` and that at the `start`.
     """
     out: dict[str, Any] = {"key": row.key, "label": row.label, "skipped": plan.skipped.get(row.method)}
     shown: dict[str, dict[str, Any]] = {}
-    out |= {name: {} for name in ("iteration", "tokens", "annotation_tokens", "seconds", "failures", "ranks")}
-    out |= {"to_do": [], "kept_start": {}}
+    out |= {name: {} for name in ("iteration", "steps", "tokens", "annotation_tokens", "seconds", "failures", "ranks")}
+    out |= {"to_do": [], "below_start": {}}
     for seed in seeds if out["skipped"] is None else []:
         record = records.get(plan.by_row[corpus, row.method, seed].name)
         key = str(seed)
@@ -91,7 +93,7 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
             out["failures"][key] = record["reason"]
         else:
             entries = {entry["iteration"]: entry for entry in record["iterations"]}
-            iteration = record["best_iteration"] if row.iteration is None else row.iteration
+            iteration = record["chosen_iteration"] if row.iteration is None else row.iteration
             # The budget is that of the whole run, whichever iteration of it validation chose.
             upto = [e for t, e in entries.items() if row.iteration is None or t <= row.iteration]
             if iteration not in entries:
@@ -99,13 +101,15 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
                 continue
             shown[key] = entries[iteration]["test"]
             out["iteration"][key] = iteration
+            out["steps"][key] = _total([e["steps"] for e in upto])
             out["tokens"][key] = _total([e["tokens"] for e in upto])
             out["annotation_tokens"][key] = _total([e["annotation_tokens"] for e in upto])
             out["seconds"][key] = round(sum(e["seconds"] for e in upto), 2)
             out["ranks"][key] = entries[iteration]["ranks"]
-            last = max(entries)
-            if iteration == 0 < last:
-                out["kept_start"][key] = entries[last]["test"][_LEAD_METRIC]
+            metric = record["metric"]
+            score, start = entries[iteration]["validation"][metric], record["start_validation"][metric]
+            if score < start:
+                out["below_start"][key] = {"metric": metric, "score": score, "start": start}
     out["metrics"] = {metric: _statistics({s: test[metric] for s, test in shown.items()}) for metric in METRICS}
     out["questions"] = next((test["queries"] for test in shown.values()), None)
     out["candidates"] = next((test["candidates"] for test in shown.values()), None)
@@ -113,7 +117,7 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
 
 
 def lead_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """InfoCSE's lead in recall@5 over the strongest other row, by the paired bootstrap over test questions.
+    """InfoCSE's lead in recall@5 over the strongest other row, by the paired bootstrap over test documents.
 
     Returns:
         `over` (the other row's label), `seeds` (that both have) and the fields of `bootstrap.Lead`; or `missing`,
@@ -136,7 +140,7 @@ def lead_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"InfoCSE and {theirs['label']} were not asked the same questions")
     except (ValueError, TypeError, OSError) as error:  # the runs' folders may be gone; the tables stay
         return {"missing": f"the ranks can't be read: {str(error).strip()}"}
-    lead = paired_bootstrap(mine, yours)
+    lead = paired_bootstrap(mine, yours, documents_of(asked))
     return {"over": theirs["label"], "seeds": [int(seed) for seed in seeds], **lead._asdict()}
 
 

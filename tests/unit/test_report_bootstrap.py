@@ -8,23 +8,28 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from infocse_ray.report.bootstrap import paired_bootstrap
+from infocse_ray.report.bootstrap import Lead, paired_bootstrap
+
+
+def one_each(ours: np.ndarray, theirs: np.ndarray, **more: int) -> Lead:
+    """With one question a document."""
+    return paired_bootstrap(ours, theirs, np.arange(len(ours)) * 7 - 3, **more)
 
 
 def test_every_resample_of_three_questions():
     ours, theirs = np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0])
     draws = [np.mean(d) for d in itertools.product((1.0, 0.0, -1.0), repeat=3)]  # all 27, equally likely
-    lead = paired_bootstrap(ours, theirs, resamples=200_000)
+    lead = one_each(ours, theirs, resamples=200_000)
     assert lead.difference == 0.0
     assert lead.no_lead == pytest.approx(np.mean(np.array(draws) <= 1e-9), abs=0.005)
     assert (lead.low, lead.high) == pytest.approx((-1.0, 1.0))  # 1 / 27 at each end is more than 2.5 %
-    assert (lead.questions, lead.resamples) == (3, 200_000)
+    assert (lead.questions, lead.documents, lead.resamples) == (3, 3, 200_000)
 
 
 def test_a_lead_on_every_question_is_one_in_every_resample():
-    lead = paired_bootstrap(np.full(10, 0.75), np.full(10, 0.5))
+    lead = one_each(np.full(10, 0.75), np.full(10, 0.5))
     assert lead[:4] == (0.25, 0.25, 0.25, 0.0)
-    assert paired_bootstrap(np.full(10, 0.5), np.full(10, 0.5)).no_lead == 1.0
+    assert one_each(np.full(10, 0.5), np.full(10, 0.5)).no_lead == 1.0
 
 
 def test_what_floating_point_keeps_from_zero_is_no_lead():
@@ -32,7 +37,7 @@ def test_what_floating_point_keeps_from_zero_is_no_lead():
     pairs = np.array([(a, b) for a in thirds for b in thirds])
     # Differences cancel exactly; their sum in floating point need not.
     even = np.concatenate([pairs, pairs[:, ::-1]])
-    lead = paired_bootstrap(even[:, 0], even[:, 1], resamples=200_000)
+    lead = one_each(even[:, 0], even[:, 1], resamples=200_000)
     steps = np.rint(3 * (even[:, 0] - even[:, 1])).astype(int)
     drawn = np.random.default_rng(5).choice(steps, size=(200_000, len(steps))).sum(1)
     assert lead.no_lead == pytest.approx((drawn <= 0).mean(), abs=0.005)
@@ -52,20 +57,39 @@ def test_agrees_with_scipy(shift: float):
         method="percentile",
         rng=np.random.default_rng(1),
     )
-    lead = paired_bootstrap(ours, theirs, resamples=50_000)
+    lead = one_each(ours, theirs, resamples=50_000)
     assert lead.difference == pytest.approx((ours - theirs).mean())
     assert (lead.low, lead.high) == pytest.approx(expected.confidence_interval, abs=0.003)
     assert lead.no_lead == pytest.approx((expected.bootstrap_distribution <= 1e-12).mean(), abs=0.01)
 
 
+def test_documents_are_drawn_whole():
+    draw = np.random.default_rng(8)
+    documents = draw.permutation(np.repeat(np.arange(12), draw.integers(1, 9, 12)))
+    # Questions of one document share their luck, so that drawing them alone would give a narrower interval.
+    theirs = np.zeros(len(documents))
+    ours = (draw.random(12) - 0.4)[documents] + draw.integers(0, 4, len(documents)) / 30
+    groups = [(ours - theirs)[documents == document] for document in range(12)]
+    slow = np.array([np.concatenate([groups[d] for d in draw.integers(0, 12, 12)]).mean() for _ in range(20_000)])
+    lead = paired_bootstrap(ours, theirs, documents, resamples=20_000)
+    assert lead.difference == pytest.approx((ours - theirs).mean())
+    assert (lead.low, lead.high) == pytest.approx(tuple(np.quantile(slow, (0.025, 0.975))), abs=0.015)
+    assert lead.no_lead == pytest.approx((slow <= 0).mean(), abs=0.015)
+    assert (lead.questions, lead.documents) == (len(documents), 12)
+    alone = one_each(ours, theirs)
+    assert alone.high - alone.low < 0.8 * (lead.high - lead.low)
+
+
 def test_the_same_seed_draws_the_same():
     ours, theirs = np.random.default_rng(0).integers(0, 2, (2, 50)).astype(float)
-    assert paired_bootstrap(ours, theirs, seed=4) == paired_bootstrap(ours, theirs, seed=4)
-    assert paired_bootstrap(ours, theirs, seed=4) != paired_bootstrap(ours, theirs, seed=5)
+    assert one_each(ours, theirs, seed=4) == one_each(ours, theirs, seed=4)
+    assert one_each(ours, theirs, seed=4) != one_each(ours, theirs, seed=5)
 
 
 def test_scores_of_other_questions_are_refused():
     with pytest.raises(ValueError, match="no questions in common"):
-        paired_bootstrap(np.zeros(3), np.zeros(4))
+        one_each(np.zeros(3), np.zeros(4))
     with pytest.raises(ValueError, match="no questions in common"):
-        paired_bootstrap(np.zeros(0), np.zeros(0))
+        paired_bootstrap(np.zeros(3), np.zeros(3), np.zeros(2, int))
+    with pytest.raises(ValueError, match="no questions in common"):
+        one_each(np.zeros(0), np.zeros(0))

@@ -107,10 +107,20 @@ def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
 
 
 def test_all_of_a_seed_runs_before_the_next(tmp_path: Path):
-    found = plan(tmp_path, seeds=[5, 3], rows=["simcse", "infocse"])
-    assert [cell.name for cell in found.cells] == ["a-simcse-5", "a-infocse-5", "a-simcse-3", "a-infocse-3"]
-    assert [cell.settings.seed for cell in found.cells] == [5, 5, 3, 3]
-    assert found.cells[0].settings.name == "t-a-simcse-5"
+    found = plan(tmp_path, seeds=[5, 3], only_rows=["simcse", "infocse"])
+    assert [cell.name for cell in found.asked] == ["a-simcse-5", "a-infocse-5", "a-simcse-3", "a-infocse-3"]
+    assert [cell.settings.seed for cell in found.asked] == [5, 5, 3, 3]
+    assert found.asked[0].settings.name == "t-a-simcse-5"
+
+
+def test_what_is_asked_for_is_part_of_what_is_shown(tmp_path: Path):
+    files = {name: str(write_jsonl(tmp_path / f"{name}.jsonl", make_documents(8))) for name in ("a", "b")}
+    corpora = [{"name": name, "settings": {"corpus": {"source": file}}} for name, file in files.items()]
+    every = plan(tmp_path, corpora=corpora)
+    assert every.asked == every.cells
+    found = plan(tmp_path, corpora=corpora, only_corpora=["b"], only_rows=["infocse", "ict"])
+    assert found[:2] == every[:2]
+    assert [cell.name for cell in found.asked] == ["b-ict-1", "b-infocse-1"]
 
 
 def test_identity_follows_content(tmp_path: Path):
@@ -119,7 +129,7 @@ def test_identity_follows_content(tmp_path: Path):
     (model / "weights").write_text("1")
 
     def identity(**changes: Any) -> str:
-        return plan(tmp_path, encoder=str(model), rows=["simcse"], **changes).cells[0].identity
+        return plan(tmp_path, encoder=str(model), only_rows=["simcse"], **changes).asked[0].identity
 
     first = identity()
     assert identity(name="other", storage=str(tmp_path / "elsewhere")) == first
@@ -150,6 +160,11 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ({"settings": {"train": {"max_tokens": 3}}}, "settings: train.max_tokens follows from `tokens`"),
         ({"settings": {"seed": 3}}, "settings: seed follows from `seeds`"),
         ({"methods": {"ict": {"corpus.text": "x"}}}, "methods: ict: corpus.text would make rows of different corpora"),
+        ({"settings": {"ict": {"block": "text"}}}, "settings: ict.block follows from `tables`"),
+        ({"methods": {"infocse": {"train.positive": "cluster"}}}, "methods: infocse: train.positive follows from"),
+        ({"methods": {"infocse_mutual": {"annotate": {"mutual": False}}}}, "methods: infocse_mutual: annotate.mutual"),
+        ({"settings": {"annotate.min_edge_quantile": 0.5}}, "settings: annotate.min_edge_quantile follows from"),
+        ({"settings": {"annotate.method": "kmeans"}}, "settings: annotate.method follows from `tables`"),
         ({"encoder": None}, "corpus a, row The encoder as it is: encoder is required"),
         ({"tokens": 2}, "tokens = 2: InfoCSE has 3 stages"),
         ({"corpora": [{"name": "a"}]}, "corpus a, row The encoder as it is: corpus is required"),
@@ -179,7 +194,10 @@ def test_a_corpus_with_nothing_to_find_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"rows": ["infocs"]}, "did you mean infocse?"),
+        ({"only_rows": ["infocs"]}, "did you mean infocse?"),
+        ({"only_rows": ["start", "iteration_1"]}, "only_rows: iteration_1 is in none of the tables zero_shot"),
+        ({"only_corpora": ["b"]}, "only_corpora: b is not a corpus of the tables, which are a"),
+        ({"only_corpora": []}, "at least one"),
         ({"methods": {"simsce": {}}}, "did you mean simcse?"),
         ({"tables": ["zero_shots"]}, "did you mean zero_shot?"),
         ({"seeds": [1, 1]}, "each once"),

@@ -13,15 +13,17 @@ import pytest
 import yaml
 
 from infocse_ray.command_line import parse
+from infocse_ray.report import runner
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
 from infocse_ray.report.interrupt import Interrupt
 from infocse_ray.report.runner import reproduce
+from infocse_ray.train.trainer import TrainingStopped
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
 
 JOBS = Path(__file__).parents[2] / "jobs"
-THREE = {"rows": ["start", "simcse", "infocse"]}
+THREE = {"only_rows": ["start", "simcse", "infocse"]}
 
 
 @pytest.fixture(autouse=True)
@@ -53,10 +55,12 @@ def test_finished_cells_never_run_again(tmp_path: Path, runs: Runs):
 
 
 def test_a_cell_of_several_tables_runs_once(tmp_path: Path, runs: Runs):
-    reproduce(tables(tmp_path, tables=["zero_shot", "clustering", "annotator"], rows=["infocse"]), runs)
+    reproduce(tables(tmp_path, tables=["zero_shot", "clustering", "annotator"], only_rows=["infocse"]), runs)
     assert runs.calls == ["a-infocse-1"]
     found = content(tmp_path)["corpora"]["a"]["tables"]
-    assert [rows[0]["metrics"]["recall@5"]["mean"] for rows in found.values()] == [0.5, 0.5, 0.5]
+    shown = {(name, row["key"]): row["metrics"]["recall@5"]["mean"] for name, rows in found.items() for row in rows}
+    assert {place for place, mean in shown.items() if mean == 0.5} == {(name, "infocse") for name in found}
+    assert set(shown.values()) == {0.5, None}
 
 
 def test_a_failed_cell_stops_nothing_and_is_tried_again(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
@@ -72,6 +76,31 @@ def test_a_failed_cell_stops_nothing_and_is_tried_again(tmp_path: Path, runs: Ru
     assert reproduce(tables(tmp_path, **THREE), runs) == 0
     assert runs.calls[3:] == ["a-simcse-1"]
     assert content(tmp_path)["cells"]["a-simcse-1"]["state"] == "finished"
+
+
+def test_tables_show_what_other_commands_ran(tmp_path: Path, runs: Runs):
+    reproduce(tables(tmp_path, only_rows=["simcse"]), runs)
+    reproduce(tables(tmp_path, only_rows=["infocse"]), runs)
+    assert runs.calls == ["a-simcse-1", "a-infocse-1"]
+    cells = content(tmp_path)["cells"]
+    assert len(cells) == 9
+    assert {name for name, cell in cells.items() if cell["state"] == "finished"} == {"a-simcse-1", "a-infocse-1"}
+
+
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [(TrainingStopped("workers"), True), (RuntimeError("lost"), True), (ValueError("a setting"), False)],
+)
+def test_a_ray_that_may_be_broken_is_ended(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch, error: Exception, ended: bool
+):
+    up, calls = [True], []
+    monkeypatch.setattr(runner.ray, "is_initialized", lambda: up[0])
+    monkeypatch.setattr(runner.ray, "shutdown", lambda: (calls.append(list(runs.calls)), up.clear(), up.append(False)))
+    runs.failing |= {"a-start-1": error, "a-simcse-1": error}
+    assert reproduce(tables(tmp_path, **THREE), runs) == 2
+    # Once, before the next cell; Ray isn't started here again.
+    assert calls == ([["a-start-1"]] if ended else [])
 
 
 def test_tables_are_there_after_every_cell(tmp_path: Path, runs: Runs):
@@ -93,7 +122,7 @@ def test_a_run_without_test_scores_is_a_failure(tmp_path: Path, runs: Runs):
             del entry["test"]
         return metrics
 
-    assert reproduce(tables(tmp_path, rows=["start"]), untested) == 1
+    assert reproduce(tables(tmp_path, only_rows=["start"]), untested) == 1
     assert "no test document has a counterpart" in content(tmp_path)["cells"]["a-start-1"]["reason"]
 
 
@@ -171,7 +200,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file = JOBS / "configs" / "tables.yaml"
     argv = ["--config", str(file), "--encoder", "model", "--settings.train.batch_size", "64", "--seeds=[7]"]
     config = parse(Tables, argv, "reproduce.py", "")
-    columns = {"bbc_news": {"body": "title"}, "wikiqa": {"body": "title"}, "wikispeedia": {"history": "target"}}
+    columns = {"bbc_news": {"body": "title"}, "wikiqa": {"sentences": "title"}, "wikispeedia": {"history": "target"}}
     for corpus in config.corpora:
         source = Path(corpus.settings["corpus"]["source"])
         source.parent.mkdir(parents=True)
@@ -184,5 +213,5 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {cell.corpus for cell in plan.cells} == set(columns)
     assert len(plan.cells) == 3 * 19  # without the row that needs first_encoder
     assert plan.cells[0].settings.train.batch_size == 64
-    assert plan.by_row["bbc_news", "simcse", 7].settings.train.learning_rate == 3e-5
+    assert plan.by_row["bbc_news", "simcse", 7].settings.train.learning_rate == 2e-5
     assert yaml.safe_load(file.read_text())["tokens"] == config.tokens == plan.by_row["bbc_news", "simcse", 7].tokens
