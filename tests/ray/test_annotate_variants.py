@@ -24,7 +24,7 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.loop import infocse
+from infocse_ray.loop import infocse, rounds
 from infocse_ray.settings import Annotate, Corpus, Settings
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
@@ -81,7 +81,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
         "encoder": {"model": str(tiny_encoder), "max_length": 40, "precision": "fp32"},
         "annotate": {"first_encoder": str(spelling_encoder)},
         "train": {"batch_size": 8},
-        "loop": {"max_iterations": 2},
+        "loop": {"max_iterations": 2, "initialization": "none"},
     }
     main = EncoderFolder(Storage.open(str(tiny_encoder)), "x", 40).load()
 
@@ -91,9 +91,9 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
         history = [
             {"step": step, "recall@5": step * better, "recall@10": 1, "recall@20": 1, "mrr": 1} for step in (0, 1)
         ]
-        return {"best_step": 1, "best": better, "steps": 1, "history": history}
+        return {"best_step": 1, "best": better, "steps": 1, "tokens": 9, "history": history}
 
-    monkeypatch.setattr(infocse, "train", train)
+    monkeypatch.setattr(rounds, "train", train)
     infocse.pretrain(Settings.model_validate(content))
     run = tmp_path / "runs" / "run"
     first = EncoderFolder(Storage.open(str(spelling_encoder)), "x", POSITIONS).load()
@@ -113,7 +113,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
     assert differ, "the two encoders give other clusters"
     assert len(list((tmp_path / "runs" / "corpora").iterdir())) == 2
     assert (run / "first_encoder" / "model" / "model.safetensors").exists()
-    monkeypatch.setattr(infocse, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     infocse.pretrain(Settings.model_validate(content))
     content["annotate"] = {"first_encoder": str(tmp_path / "nowhere")}
     monkeypatch.setattr(infocse, "connect", lambda: pytest.fail("connect was called"))
