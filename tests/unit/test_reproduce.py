@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,16 @@ def test_a_run_without_test_scores_is_a_failure(tmp_path: Path, runs: Runs):
     assert "no test document has a counterpart" in content(tmp_path)["cells"]["a-start-1"]["reason"]
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT as at a terminal: a shell starts what is to run behind it, tests too, with SIGINT ignored."""
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, outside)
+
+
 @pytest.mark.parametrize("how", ["raised", "swallowed", "exit", "late"])
-def test_an_interrupt_stops_it_and_the_same_command_goes_on(tmp_path: Path, runs: Runs, how: str):
+def test_an_interrupt_stops_it_and_the_same_command_goes_on(tmp_path: Path, runs: Runs, how: str, ctrl_c: None):
     before = signal.getsignal(signal.SIGINT)
 
     def interrupted(settings: Any) -> dict[str, Any]:
