@@ -74,8 +74,7 @@ def _count(documents: Documents, counts: Counter[str], sizes: Counter[int]) -> N
 class Summary:
     """Adds up the counts of shards, in memory that does not grow with them."""
 
-    def __init__(self, lanes: int) -> None:
-        self._by_lane = np.zeros(lanes, dtype=np.int64)
+    def __init__(self) -> None:
         self._totals: Counter[str] = Counter()
         self._sizes: Counter[int] = Counter()
 
@@ -86,14 +85,12 @@ class Summary:
 
     def add(self, counts: dict[str, Any]) -> None:
         """Add what `counts_of` returned, or its JSON read back."""
-        rest = dict(counts)
-        self._by_lane[rest.pop("shard") % len(self._by_lane)] += rest.get("pairs", 0)
+        rest = {name: count for name, count in counts.items() if name != "shard"}
         self._sizes.update({int(size): n for size, n in rest.pop("sizes").items()})
         self._totals.update(rest)
 
     def content(self) -> dict[str, Any]:
-        """The stage's summary: counts by name, `pairs_by_lane`, and the histogram `cluster_sizes`."""
+        """The stage's summary: counts by name, and the histogram `cluster_sizes`."""
         return dict(self._totals) | {
-            "pairs_by_lane": self._by_lane.tolist(),
             "cluster_sizes": {str(s): self._sizes[s] for s in sorted(self._sizes)},
         }

@@ -54,7 +54,7 @@ def annotate(
         encoder_store: the same corpus, tokenised for `encoder`, if `store` isn't.
 
     Returns:
-        The stage's summary: documents, sentences, clusters, pairs, `pairs_by_lane`, the histogram
+        The stage's summary: documents, sentences, clusters, pairs, the histogram
         `cluster_sizes` (upper bound of each power-of-two bin -> clusters), tokens and padding; with a
         `min_edge_quantile` also `edge_threshold`, `edges_kept` and `edges_dropped`.
 
@@ -77,7 +77,7 @@ def annotate(
 
 def _added(counts: Iterable[dict[str, Any]], documents: TrainingDocuments, title: str) -> dict[str, Any]:
     """The stage's summary, from the counts of its shards."""
-    summary = Summary(documents.store.summary["lanes"])
+    summary = Summary()
     bar = Bar(title, documents.store.documents(documents.splits), "documents")
     for one in counts:
         summary.add(one)

@@ -136,7 +136,6 @@ def round_report(t: int, stages: dict[str, Stage]) -> dict[str, Any]:
     """What `metrics.json` says of a round: its validation, counts and seconds."""
     summary = stages["train"].summary or {}
     history = {entry["step"]: entry for entry in summary["history"]}
-    by_lane = ("pairs_by_lane", "examples_by_lane")
     return {
         "iteration": t,
         "validation": history[summary["best_step"]],
@@ -144,7 +143,7 @@ def round_report(t: int, stages: dict[str, Stage]) -> dict[str, Any]:
         "history": summary["history"],
         "seconds": {name: stage.seconds for name, stage in stages.items()},
     } | {
-        name: {k: v for k, v in (stage.summary or {}).items() if k not in by_lane}
+        name: {k: v for k, v in (stage.summary or {}).items() if k != "examples_by_lane"}
         for name, stage in stages.items()
         if name != "train"
     }

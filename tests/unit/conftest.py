@@ -1,7 +1,16 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+from tests.unit.passes import Passes, encoder_in
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch, tiny_encoder: Path) -> Passes:
+    """The annotate stage in this process, with the tiny encoder."""
+    return Passes(monkeypatch, encoder_in(tiny_encoder))
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -14,20 +14,13 @@ from infocse_ray.settings import Annotate
 from infocse_ray.storage import Storage
 from tests.unit.passes import (
     Crash,
-    Passes,
     document_vectors,
-    encoder_in,
     numbered,
     pieces,
     small_store,
     written_clusters,
 )
 from tests.unit.stores import Written, write_store
-
-
-@pytest.fixture
-def passes(monkeypatch, tiny_encoder) -> Passes:
-    return Passes(monkeypatch, encoder_in(tiny_encoder))
 
 
 def brute_force(vectors, k, mutual):
@@ -82,11 +75,10 @@ def test_summary_is_that_of_one_pass_where_no_edge_is_dropped(passes, tmp_path, 
     # Below the second smallest weight is only the smallest edge, or none.
     two = passes.annotate(store, tmp_path / "two", Annotate(k=2, min_edge_quantile=1e-9))
     assert two["edges_dropped"] == 1
-    assert {name: two[name] for name in one if name not in ("clusters", "pairs", "pairs_by_lane", "cluster_sizes")} == {
-        name: one[name] for name in one if name not in ("clusters", "pairs", "pairs_by_lane", "cluster_sizes")
+    assert {name: two[name] for name in one if name not in ("clusters", "pairs", "cluster_sizes")} == {
+        name: one[name] for name in one if name not in ("clusters", "pairs", "cluster_sizes")
     }
     assert two.keys() - one.keys() == {"edge_threshold", "edges_kept", "edges_dropped"}
-    assert sum(two["pairs_by_lane"]) == two["pairs"]
     assert set(pieces(tmp_path / "two")) == set(pieces(tmp_path / "one")) | {"threshold.json"}
 
 
@@ -159,7 +151,7 @@ def test_what_is_embedded_at_once_and_together_changes_no_cluster(passes, tmp_pa
     two = passes.annotate(store, tmp_path / "two", kind)
     assert written_clusters(store, tmp_path / "two") == written_clusters(store, tmp_path / "one")
     assert two["padded_tokens"] != one["padded_tokens"], "nothing was dealt otherwise"
-    assert two["pairs_by_lane"] == one["pairs_by_lane"]
+    assert two["pairs"] == one["pairs"]
 
 
 def test_a_crash_between_and_within_the_passes_resumes(passes, tmp_path):

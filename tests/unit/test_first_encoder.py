@@ -17,9 +17,7 @@ from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.settings import Annotate, Settings
 from infocse_ray.storage import Storage
 from tests.unit.passes import (
-    Passes,
     document_vectors,
-    encoder_in,
     small_store,
     written_clusters,
 )
@@ -34,11 +32,6 @@ def settings(model: str | None, **encoder: Any) -> Settings:
         "annotate": {"first_encoder": model},
     }
     return Settings.model_validate(content)
-
-
-@pytest.fixture
-def passes(monkeypatch, tiny_encoder) -> Passes:
-    return Passes(monkeypatch, encoder_in(tiny_encoder))
 
 
 @pytest.mark.parametrize(

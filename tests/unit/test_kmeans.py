@@ -20,19 +20,12 @@ from infocse_ray.storage import Storage
 from tests.unit.passes import (
     SPLITS,
     Crash,
-    Passes,
     document_vectors,
-    encoder_in,
     numbered,
     pieces,
     small_store,
     written_clusters,
 )
-
-
-@pytest.fixture
-def passes(monkeypatch, tiny_encoder) -> Passes:
-    return Passes(monkeypatch, encoder_in(tiny_encoder))
 
 
 def settings(sample: int = 10_000, clusters: int = 4) -> Annotate:
