@@ -169,10 +169,13 @@ def test_the_fingerprint_names_the_function(tiny_encoder):
     found.append(load(tiny_encoder, pooling="cls").fingerprint())
     found.append(load(tiny_encoder, cosine=True).fingerprint())
     found.append(load(tiny_encoder, max_length=17).fingerprint())
+    encoder.backbone.config.hidden_dropout_prob = 0.3  # of the function in training
+    found.append(encoder.fingerprint())
+    encoder.backbone.config.hidden_dropout_prob = 0.1
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight[9, 3] += 1e-6
     found.append(encoder.fingerprint())
-    assert len(set(found)) == 5
+    assert len(set(found)) == 6
 
 
 def copy_of(folder, tmp_path) -> Path:

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.loop import rounds
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.infocse import _warn_if_worse
 from infocse_ray.settings import Settings
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+from tests.unit.stores import idc
 
 
 def scores(recall: float) -> dict[str, float]:
@@ -50,3 +55,30 @@ def test_the_card_says_how_the_encoder_came_about():
     assert "with SimCSE" in baseline
     assert "started from" in baseline
     assert "K = " not in baseline
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, **counts: int) -> None:
+    """Count examples as a round does, where the stage finds `counts`."""
+    settings = Settings.model_validate(
+        {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "train": {"batch_size": 10}}
+    )
+    nowhere = Storage("nowhere")
+    found = Stage("examples", "f", nowhere, {"examples_by_lane": [counts["examples"]], "short": 0} | counts)
+    monkeypatch.setattr(rounds, "run_stage", lambda *_: found)
+    store = TokenStore(nowhere, "f", {"shards": 1, "lanes": 1})
+    one = rounds.Rounds(nowhere, nowhere, settings, store, ["train"], "halves", {}, None)
+    one.count(one.documents, idc(), 1)
+
+
+def test_a_corpus_that_gives_no_example_is_refused_before_training(monkeypatch):
+    with pytest.raises(ValueError, match=r"corpus\.source: none of the 7 .* all have no two sentences in one cluster"):
+        counted(monkeypatch, examples=0, documents=0, none=7)
+
+
+def test_fewer_documents_with_examples_than_a_batch_are_spoken_of(monkeypatch, capsys):
+    counted(monkeypatch, examples=90, documents=9, none=7)
+    said = capsys.readouterr().out
+    assert "7 more have no two sentences in one cluster" in said
+    assert "train.batch_size = 10 is more than the 9 documents that give examples" in said
+    counted(monkeypatch, examples=90, documents=10, none=0)
+    assert capsys.readouterr().out == "  examples: 90 of 10 documents\n"
