@@ -6,6 +6,7 @@ from typing import Any
 
 from infocse_ray import __version__
 from infocse_ray.loop.identity import initialization_of
+from infocse_ray.positives.registry import title_of
 from infocse_ray.settings import Settings
 
 
@@ -33,9 +34,9 @@ tags:
 # {settings.name}
 
 A sentence encoder adapted without labels to a corpus of {metrics["corpus"]["documents"]:,} documents
-({metrics["corpus"]["sentences"]:,} sentences) with {_METHODS[settings.train.strategy]} by
+({metrics["corpus"]["sentences"]:,} sentences) with {title_of(settings.train.strategy)} by
 infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
-{"started from" if first == "none" else "was initialised to with " + _METHODS[first]}.
+{"started from" if first == "none" else "was initialised to with " + title_of(first)}.
 
 - sentences are cut to {settings.encoder.max_length} tokens; similarity: {similarity}
 - a document's vector is the mean of its sentences' vectors
@@ -66,19 +67,6 @@ def _how(settings: Settings) -> str:
     parts += ["another encoder annotated first"] if annotate.first_encoder else []
     parts += [f"positive = {train.positive}"] if train.positive != "sentence" else []
     return ", ".join([*parts, f"temperature {train.temperature:g}", ""])
-
-
-_METHODS = {
-    "idc": "InfoCSE (Yang et al., arXiv 2202.13802)",
-    "simcse": "SimCSE (Gao et al. 2021)",
-    "consert": "ConSERT (Yan et al. 2021)",
-    "mirror_bert": "Mirror-BERT (Liu et al. 2021)",
-    "ict": "the Inverse Cloze Task (Lee et al. 2019)",
-    "cpc": "Contrastive Predictive Coding (van den Oord et al. 2018)",
-    "declutr": "DeCLUTR (Giorgi et al. 2021)",
-    "conpono": "CONPONO (Iter et al. 2020)",
-    "none": "no training",
-}
 
 
 def _name(iteration: int) -> str:

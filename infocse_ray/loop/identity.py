@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from infocse_ray.positives.registry import METHODS
 from infocse_ray.positives.strategy import Strategy
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, StrategyName, fingerprint
@@ -18,8 +19,6 @@ _OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"
 
 _FORMATS = {"annotate": 1, "examples": 1, "train": 1}
 """Counted up when the code of a stage begins to give another result for the same settings."""
-
-_STRATEGIES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
 
 
 def initialization_of(settings: Settings) -> StrategyName:
@@ -37,9 +36,8 @@ def run_identity(
     del content["corpus"]["source"], content["encoder"]["model"]
     content["train"] = _training(settings, _HOW_NOT_WHAT)
     used = {settings.train.strategy, initialization_of(settings)}
-    for name in _STRATEGIES:  # a method that the run doesn't use can't change it
-        if name not in used:
-            del content[name]
+    for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
+        content.pop(name, None)
     content["annotate"] = _annotation(settings)
     return fingerprint("run", source, encoder, content, tokenizer, first_encoder)
 

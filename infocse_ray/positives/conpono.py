@@ -24,6 +24,7 @@ from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, Side, View
 from infocse_ray.positives.strategy import Counted, Document, Plain
 from infocse_ray.settings import CONPONO as Section
+from infocse_ray.settings import Train
 
 
 class Passages(NamedTuple):
@@ -74,9 +75,9 @@ class CONPONO(Plain):
 
     pooling = "cls"
 
-    def __init__(self, section: Section, temperature: float, lexicon: Lexicon) -> None:
+    def __init__(self, section: Section, train: Train, lexicon: Lexicon) -> None:
         self.section, self.dimension = section, lexicon.dimension
-        self.temperature = section.temperature or temperature
+        self.temperature = section.temperature or train.temperature
         self.sentence = lexicon.sentence_tokens
         self.passage = min(section.context * self.sentence, lexicon.longest)
         self.longest = max(self.sentence, self.passage)

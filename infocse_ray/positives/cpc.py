@@ -24,6 +24,7 @@ from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, Side, View
 from infocse_ray.positives.strategy import Counted, Document, Plain
 from infocse_ray.settings import CPC as Section
+from infocse_ray.settings import Train
 
 
 class Windows(NamedTuple):
@@ -77,9 +78,9 @@ class Predictor(torch.nn.Module):
 class CPC(Plain):
     """The sentences before and those to come."""
 
-    def __init__(self, section: Section, temperature: float, lexicon: Lexicon) -> None:
+    def __init__(self, section: Section, train: Train, lexicon: Lexicon) -> None:
         self.section, self.dimension = section, lexicon.dimension
-        self.temperature = section.temperature or temperature
+        self.temperature = section.temperature or train.temperature
         self.longest = lexicon.sentence_tokens
         self.short = f"fewer than {section.context + section.ahead} sentences, so that a window is the document"
 

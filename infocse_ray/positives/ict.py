@@ -25,6 +25,7 @@ from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, View, own
 from infocse_ray.positives.strategy import Counted, Document, Plain
 from infocse_ray.settings import ICT as Section
+from infocse_ray.settings import Train
 
 
 class CutOut(NamedTuple):
@@ -78,10 +79,11 @@ class ICT(Plain):
     pooling = "cls"
     short = "fewer than 3 sentences, so that a block is one sentence"
 
-    def __init__(self, section: Section, temperature: float, cosine: bool, lexicon: Lexicon) -> None:
-        self.section, self.cosine, self.dimension = section, cosine, lexicon.dimension
+    def __init__(self, section: Section, train: Train, lexicon: Lexicon) -> None:
+        self.section, self.dimension = section, lexicon.dimension
+        self.cosine = train.similarity == "cosine"
         # Projected vectors are not of length 1 whatever the similarity; published is their plain inner product.
-        self.temperature = section.temperature or (1.0 if section.projection else temperature)
+        self.temperature = section.temperature or (1.0 if section.projection else train.temperature)
         self.sentence = lexicon.sentence_tokens
         self.query = min(section.query_tokens, lexicon.longest)
         self.block = min(section.block_tokens, lexicon.longest)

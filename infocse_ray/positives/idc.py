@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, Side, View, own
 from infocse_ray.positives.strategy import Counted, Document, Plain
+from infocse_ray.settings import Train
 
 _REST = 16
 """Sentences of the rest of a cluster that its mean is made of at most, drawn anew each time: a cluster may have
@@ -107,24 +108,19 @@ class Idc(Plain):
     annotated = True
     none = "no two sentences in one cluster"
 
-    def __init__(
-        self,
-        positive: Literal["sentence", "cluster", "self_and_partner"],
-        temperature: float,
-        cosine: bool,
-        lexicon: Lexicon,
-    ) -> None:
+    def __init__(self, train: Train, lexicon: Lexicon) -> None:
         """Check that an anchor has another view where it is to have one.
 
         Raises:
             ValueError: the encoder has no dropout.
         """
-        if positive == "self_and_partner" and not lexicon.drops:
+        if train.positive == "self_and_partner" and not lexicon.drops:
             raise ValueError(
                 f"train.positive = self_and_partner: this {lexicon.kind} encoder has no dropout, so that an anchor's "
                 "second view is the anchor; use sentence or cluster"
             )
-        self.positive, self.temperature, self.cosine = positive, temperature, cosine
+        self.positive, self.temperature = train.positive, train.temperature
+        self.cosine = train.similarity == "cosine"
         self.longest = lexicon.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from infocse_ray.encoder.layout import Pooling
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.conpono import CONPONO
@@ -16,36 +19,47 @@ from infocse_ray.positives.strategy import Plain, Strategy
 from infocse_ray.settings import Settings, StrategyName
 
 
+class Method(NamedTuple):
+    """A strategy, as settings name it."""
+
+    title: str
+    """With its source, for people."""
+    pooling: Pooling
+    """What it publishes for a backbone that has no pooling of its own."""
+    make: Callable[[Settings, Lexicon], Strategy]
+    """Makes it of the settings of a run; raises a ValueError if it asks for what the encoder doesn't have."""
+
+
+METHODS: dict[StrategyName, Method] = {
+    "idc": Method("InfoCSE (Yang et al., arXiv 2202.13802)", Idc.pooling, lambda s, x: Idc(s.train, x)),
+    "simcse": Method("SimCSE (Gao et al. 2021)", SimCSE.pooling, lambda s, x: SimCSE(s.simcse, x)),
+    "consert": Method("ConSERT (Yan et al. 2021)", ConSERT.pooling, lambda s, x: ConSERT(s.consert, x)),
+    "mirror_bert": Method(
+        "Mirror-BERT (Liu et al. 2021)", MirrorBERT.pooling, lambda s, x: MirrorBERT(s.mirror_bert, x)
+    ),
+    "ict": Method("the Inverse Cloze Task (Lee et al. 2019)", ICT.pooling, lambda s, x: ICT(s.ict, s.train, x)),
+    "cpc": Method(
+        "Contrastive Predictive Coding (van den Oord et al. 2018)", CPC.pooling, lambda s, x: CPC(s.cpc, s.train, x)
+    ),
+    "declutr": Method("DeCLUTR (Giorgi et al. 2021)", DeCLUTR.pooling, lambda s, x: DeCLUTR(s.declutr, x)),
+    "conpono": Method("CONPONO (Iter et al. 2020)", CONPONO.pooling, lambda s, x: CONPONO(s.conpono, s.train, x)),
+}
+
+
 def strategy_of(name: StrategyName, settings: Settings, lexicon: Lexicon) -> Strategy | None:
     """The strategy of a name with its settings; None for `none`, which trains nothing.
 
     Raises:
         ValueError: it asks for what the encoder doesn't have.
     """
-    train = settings.train
-    cosine = train.similarity == "cosine"
-    match name:
-        case "idc":
-            return Idc(train.positive, train.temperature, cosine, lexicon)
-        case "simcse":
-            return SimCSE(settings.simcse, lexicon)
-        case "consert":
-            return ConSERT(settings.consert, lexicon)
-        case "mirror_bert":
-            return MirrorBERT(settings.mirror_bert, lexicon)
-        case "ict":
-            return ICT(settings.ict, train.temperature, cosine, lexicon)
-        case "cpc":
-            return CPC(settings.cpc, train.temperature, lexicon)
-        case "declutr":
-            return DeCLUTR(settings.declutr, lexicon)
-        case "conpono":
-            return CONPONO(settings.conpono, train.temperature, lexicon)
-        case "none":
-            return None
+    return METHODS[name].make(settings, lexicon) if name in METHODS else None
 
 
 def pooling_of(name: StrategyName) -> Pooling:
     """What a method publishes for a backbone that has no pooling of its own."""
-    published: dict[str, Pooling] = {"simcse": SimCSE.pooling, "ict": ICT.pooling, "conpono": CONPONO.pooling}
-    return published.get(name, Plain.pooling)
+    return METHODS[name].pooling if name in METHODS else Plain.pooling
+
+
+def title_of(name: StrategyName) -> str:
+    """A method with its source, for people."""
+    return METHODS[name].title if name in METHODS else "no training"

@@ -14,6 +14,7 @@ from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.examples import Examples, Shards
 from infocse_ray.positives.idc import Idc
 from infocse_ray.positives.strategy import Strategy
+from infocse_ray.settings import Train
 from infocse_ray.storage import Storage
 
 LEXICON = Lexicon(
@@ -46,7 +47,8 @@ class Written(NamedTuple):
 
 def idc(positive: Any = "sentence", temperature: float = 1.0, cosine: bool = False, sentence_tokens: int = 14) -> Idc:
     """InfoCSE's strategy."""
-    return Idc(positive, temperature, cosine, LEXICON._replace(sentence_tokens=sentence_tokens))
+    train = Train(positive=positive, temperature=temperature, similarity="cosine" if cosine else "dot")
+    return Idc(train, LEXICON._replace(sentence_tokens=sentence_tokens))
 
 
 def numbered(labels: np.ndarray) -> list[int]:
