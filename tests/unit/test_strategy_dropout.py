@@ -77,4 +77,4 @@ def test_an_anchor_without_another_view_is_refused(undropped):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("simcse", "mirror_bert")])
 def test_others_need_no_dropout_layers(case):
-    strategy_for(case, LEXICON._replace(can_drop=False))
+    assert not strategy_for(case, LEXICON._replace(can_drop=False)).dropout
