@@ -67,7 +67,8 @@ def test_a_baseline_trains_once_and_annotates_nothing(
     folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
-    metrics = pretrain(settings_for(folder, tiny_encoder, "declutr", train={"strategy": "declutr"}))
+    loop = {"max_iterations": 2, "early_stop": False}
+    metrics = pretrain(settings_for(folder, tiny_encoder, "declutr", train={"strategy": "declutr"}, loop=loop))
     assert [entry["iteration"] for entry in metrics["iterations"]] == [0, 1]
     assert "train" not in metrics["iterations"][0]
     assert metrics["iterations"][1]["examples"]["examples"] == 150
