@@ -17,7 +17,7 @@ _HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "chec
 _OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"}
 """Training settings that a train stage's strategy and budget stand for."""
 
-_FORMATS = {"annotate": 1, "examples": 1, "train": 1}
+_FORMATS = {"annotate": 1, "examples": 1, "train": 2}
 """Counted up when the code of a stage begins to give another result for the same settings."""
 
 

@@ -22,6 +22,7 @@ import torch
 from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, Side, View
+from infocse_ray.positives.first_weights import without_biases
 from infocse_ray.positives.strategy import Counted, Document, Plain
 from infocse_ray.settings import CPC as Section
 from infocse_ray.settings import Train
@@ -55,7 +56,7 @@ class Predictor(torch.nn.Module):
 
     def __init__(self, dimension: int, ahead: int) -> None:
         super().__init__()
-        self.gru = torch.nn.GRU(dimension, dimension, batch_first=True)
+        self.gru = without_biases(torch.nn.GRU(dimension, dimension, batch_first=True))
         self.maps = torch.nn.Parameter(torch.eye(dimension).repeat(ahead, 1, 1))
 
     def forward(self, contexts: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:

@@ -23,6 +23,7 @@ import torch
 from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, View, own
+from infocse_ray.positives.first_weights import linear
 from infocse_ray.positives.strategy import Counted, Document, Plain
 from infocse_ray.settings import ICT as Section
 from infocse_ray.settings import Train
@@ -111,7 +112,7 @@ class ICT(Plain):
         size = self.section.projection
         if not size:
             return torch.nn.Identity()
-        return torch.nn.Sequential(torch.nn.Linear(self.dimension, size), torch.nn.LayerNorm(size))
+        return torch.nn.Sequential(linear(self.dimension, size), torch.nn.LayerNorm(size))
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """Rows are the queries, columns the blocks."""

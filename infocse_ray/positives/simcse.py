@@ -1,13 +1,14 @@
 """Unsupervised SimCSE (Gao, Yao and Chen 2021): the same sentence twice, only dropout differs.
 
 1. Both views are encoded with dropout on.
-2. In training a linear layer and tanh follow the pooled vector, as BERT's pooler; it is dropped afterwards.
+2. In training a linear layer and tanh follow the pooled vector, as BERT's pooler, with BERT's first weights; it is
+   dropped afterwards.
 3. View 1 is to find view 2 among those of the batch, one way, by cosine at temperature 0.05.
 
 Published: CLS pooling, dropout 0.1, batch 64, learning rate 3e-5 (base), 32 tokens, one epoch. Deviations: batch,
 learning rate, steps and length are the run's (`train.*`, `encoder.max_length`), for one harness trains all; an encoder
-that comes with a pooling keeps it; the layer's first weights are torch's, not BERT's; views of the anchor's own
-document are no negatives, as nowhere in this project unless a method asks for it.
+that comes with a pooling keeps it; where train.similarity is the cosine, the layer gets vectors of length 1; views of
+the anchor's own document are no negatives, as nowhere in this project unless a method asks for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, own, unit
+from infocse_ray.positives.first_weights import linear
 from infocse_ray.positives.strategy import TwoViews, dropout_of
 from infocse_ray.settings import SimCSE as Section
 
@@ -38,7 +40,7 @@ class SimCSE(TwoViews):
 
     def head(self) -> torch.nn.Module:
         """Linear and tanh, on every vector."""
-        return torch.nn.Sequential(torch.nn.Linear(self.dimension, self.dimension), torch.nn.Tanh())
+        return torch.nn.Sequential(linear(self.dimension, self.dimension), torch.nn.Tanh())
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """Rows are the first views, columns the second."""

@@ -43,7 +43,7 @@ _OF_THE_TABLES = {
 }
 """Settings that make the rows comparable, and what of the tables' configuration they follow from."""
 
-_RECORD = 2
+_RECORD = 3
 """Of what is kept of a cell; where that has changed, the run, finished as it is, is read again."""
 
 
