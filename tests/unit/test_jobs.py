@@ -13,6 +13,7 @@ REQUIRED = {
     "pretrain": ["--name", "x", "--encoder.model", "m", "--corpus.source", "c.jsonl"],
     "prepare": ["--model", "m", "--corpus.source", "c.jsonl"],
     "evaluate": ["--model", "m", "--corpus.source", "c.jsonl"],
+    "pairs": ["--model", "m", "--corpus.source", "c.jsonl"],
 }
 
 
