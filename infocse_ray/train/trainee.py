@@ -92,7 +92,7 @@ class Trainee:
             lr=train.learning_rate,
             betas=(train.adam_beta1, train.adam_beta2),
             eps=train.adam_epsilon,
-            fused=encoder.device.type == "cuda",
+            fused=True,  # on CPUs an eighth of the default's time, which for small batches is a good part of a step
         )
 
     def parameters(self) -> list[torch.nn.Parameter]:
