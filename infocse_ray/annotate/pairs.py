@@ -27,7 +27,7 @@ KINDS = ("edges", "chained", "rest of the document", "other documents")
 QUANTILES = (0.25, 0.5, 0.75)
 
 _DRAWN = 200_000  # pairs looked at of each kind at most
-_ALL_PAIRS = 1_000  # sentences of a document up to which its pairs are listed rather than drawn
+_ALL_PAIRS = 300  # sentences of a document up to which its pairs are listed; of a longer one as many are drawn
 _RELATED = 0.95
 
 

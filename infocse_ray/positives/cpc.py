@@ -7,9 +7,9 @@
 
 Published for text: a 2400-dimensional GRU on BookCorpus sentences, 3 predicted. Deviations: GRU and W_k have the
 encoder's dimension, the GRU starts without biases and W_k as the identity, because the vectors they read and predict
-have a meaning from the start; the run's batch, steps, learning rate and temperature. The other targets of a window stay as negatives, though they are of the
-same document: telling distances apart is the method. A document shorter than the window has one window, cut to it: half
-of its sentences, rounded down, are the context.
+have a meaning from the start; the run's batch, steps, learning rate and temperature. The other targets of a window stay
+as negatives, though they are of the same document: telling distances apart is the method. A document shorter than the
+window has one window, cut to it: half of its sentences, rounded down, are the context.
 """
 
 from __future__ import annotations
