@@ -64,7 +64,7 @@ def look_at_pairs(
         k: the K of Eq. 3.
         mutual: keep an edge if it is among the top-K of both its ends.
         min_edge_quantile: share of the edges to drop, the least similar of these documents.
-        seed: of the pairs drawn where there are more than 200,000 of a kind.
+        seed: of the pairs drawn where a kind has more than 200,000, or a document more than 300 sentences.
 
     Returns:
         Counts are exact; cosines are of pairs drawn.

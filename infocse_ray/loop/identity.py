@@ -39,7 +39,7 @@ def run_identity(
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
-    return fingerprint("run", source, encoder, content, tokenizer, first_encoder)
+    return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder)
 
 
 def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequence[str]) -> str:

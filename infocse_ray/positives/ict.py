@@ -1,7 +1,7 @@
 """Inverse Cloze Task (Lee, Chang and Toutanova 2019; as in Chang et al. 2020): a sentence and the text around it.
 
 1. The query is a sentence, the block the sentences around it, 288 tokens in all; the query stays in it 1 time in 10.
-2. In training both vectors go through one linear layer to 128 dimensions and layer norm.
+2. In training both vectors go through one linear layer to 128 dimensions, which starts as BERT's, and layer norm.
 3. The query is to find its block among those of the batch, one way, by inner product.
 
 Published: CLS pooling, query 64 tokens, block 288, learning rate 1e-4, batch 4096. Deviations: the run's batch, steps

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infocse_ray.command_line import dotted_names
+from infocse_ray.loop import identity
 from infocse_ray.loop.identity import (
     annotate_identity,
     examples_identity,
@@ -223,3 +224,10 @@ def test_inputs_name_another_result():
         trained(budget=Budget(9, None, 8)),
     ]
     assert len(set(found)) == len(found)
+
+
+def test_a_finished_run_is_not_what_a_stage_that_gives_another_result_would_make(monkeypatch: pytest.MonkeyPatch):
+    settings = Settings.model_validate(BASE)
+    before = run_identity(settings, "source", "encoder", "tokenizer")
+    monkeypatch.setitem(identity._FORMATS, "train", 0)
+    assert run_identity(settings, "source", "encoder", "tokenizer") != before
