@@ -116,14 +116,14 @@ class Rounds(NamedTuple):
         """Train the encoder on the examples (Eq. 5, or the strategy's own loss)."""
         settings, on = self.settings, self.on
         identity = train_identity(settings, strategy, examples.fingerprint, encoder.fingerprint, on, t, budget)
-        folder = self.folder(t) / "train"
-        training = Training(
-            settings, self.store, examples, strategy, budget, encoder, mix(settings.seed, t), folder, on
-        )
-        work = functools.partial(
-            train, training=training, placement=self.where["train"], title=f"iteration {t}: training"
-        )
-        return run_stage(self.root, folder, "train", identity, work)
+
+        def work(stage: Stage) -> dict[str, Any]:
+            # The stage's own folder, which isn't the one asked for where another stage was finished there.
+            seed = mix(settings.seed, t)
+            training = Training(settings, self.store, examples, strategy, budget, encoder, seed, stage.folder, on)
+            return train(training, self.where["train"], f"iteration {t}: training")
+
+        return run_stage(self.root, self.folder(t) / "train", "train", identity, work)
 
     def trained_encoder(self, trained: Stage) -> EncoderFolder:
         """The best encoder of a train stage."""

@@ -72,7 +72,7 @@ class Training(NamedTuple):
     seed: int
     """Of the order of the examples, of the head's first weights, and of dropout."""
     folder: Storage
-    """Of the stage: gets `models/step-...` and `result.json`."""
+    """Of the stage: gets Ray Train's `checkpoints`, `models/step-...` and `result.json`."""
     validate_on: On
     board: Any = None
     """Handle of a progress board."""

@@ -12,7 +12,6 @@ from ray.train.v2.api.exceptions import TrainingFailedError
 
 from infocse_ray.cluster import Placement
 from infocse_ray.progress import Board
-from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training, train_worker
 
@@ -66,7 +65,7 @@ def run_workers(
         raise TrainingStopped(f"{name}: the workers failed: {lines[-1] if lines else error}") from error
 
 
-def train(stage: Stage, training: Training, placement: Placement, title: str) -> dict[str, Any]:
+def train(training: Training, placement: Placement, title: str) -> dict[str, Any]:
     """Train on a strategy's examples until validation stops growing.
 
     Returns:
@@ -77,7 +76,7 @@ def train(stage: Stage, training: Training, placement: Placement, title: str) ->
     Raises:
         TrainingStopped: the loss became non-finite, or workers failed too often.
     """
-    result = stage.folder / "result.json"
+    result = training.folder / "result.json"
     if not result.exists():
         steps, tokens, _ = training.budget
         unit, total = ("steps", steps) if tokens is None else ("tokens", tokens)
@@ -86,7 +85,7 @@ def train(stage: Stage, training: Training, placement: Placement, title: str) ->
                 train_worker,
                 training._replace(board=board.handle),
                 placement,
-                stage.folder,
+                training.folder,
                 "checkpoints",
                 training.settings.train.max_failures,
             )

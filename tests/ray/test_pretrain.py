@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,22 @@ def test_a_finished_run_does_nothing(
     assert pretrain(settings_for(folder, still_encoder, loop={"max_iterations": 2})) == metrics
 
 
+def test_a_run_whose_stages_were_other_ones_trains_beside_what_these_left(
+    finished: tuple[Path, dict], still_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the corpus' files have changed: the folder of the run's name has another stage, maybe of use."""
+    folder = shutil.copytree(finished[0], tmp_path / "copy")
+    kept = folder / "runs" / "run" / "iteration_1" / "train"
+    assert (kept / "result.json").exists()
+    used = []
+    monkeypatch.setattr(rounds, "train", lambda training, *a: used.append(training.folder) or pytest.fail("there"))
+    with pytest.raises(pytest.fail.Exception, match="there"):
+        pretrain(settings_for(folder, still_encoder, train={"learning_rate": 2e-3}))
+    place = Path(used[0].path)
+    assert place.parent == kept.parent
+    assert place != kept
+
+
 def test_another_run_in_the_storage_shares_finished_stages(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +273,7 @@ def test_two_workers_train_the_encoder_that_one_worker_trains(
         Storage.open(str(tmp_path)),
         "counterpart",
     )
-    summary = train(Stage("train", "other", training.folder), training, Placement(2, False, 1), "two workers")
+    summary = train(training, Placement(2, False, 1), "two workers")
     assert summary["workers"] == 2
     one, two = metrics["iterations"][1]["history"], summary["history"]
     assert [entry["step"] for entry in one] == [entry["step"] for entry in two] == [0, 3, 6]
