@@ -9,6 +9,8 @@ Family = Literal["start", "simcse", "consert", "mirror_bert", "ict", "cpc", "dec
 
 ITERATIONS_STUDIED = 3
 
+_SURE_PAIRS = {"annotate.min_edge_quantile": 0.75, "train.positive": "self_and_partner"}
+
 
 class Method(NamedTuple):
     """One way to train: settings on top of those that all cells share."""
@@ -73,11 +75,11 @@ METHODS: dict[str, Method] = {
         _infocse("cluster", "InfoCSE, positive = cluster", {"train.positive": "cluster"}),
         _infocse("mutual", "InfoCSE, mutual edges", {"annotate.mutual": True}),
         _infocse("quantile", "InfoCSE, edges above quantile 0.75", {"annotate.min_edge_quantile": 0.75}),
+        _infocse("quantile_partner", "InfoCSE, both 0.75 and self_and_partner", _SURE_PAIRS),
         _infocse(
-            "quantile_partner",
-            "InfoCSE, both 0.75 and self_and_partner",
-            {"annotate.min_edge_quantile": 0.75, "train.positive": "self_and_partner"},
+            "quantile_partner_none", "InfoCSE, both, from the encoder as it is", _SURE_PAIRS, initialization="none"
         ),
+        _infocse("quantile_partner_simcse", "InfoCSE, both, from SimCSE", _SURE_PAIRS, initialization="simcse"),
         Method("ict_sentences", "ICT, block = sentences", "ict", {"train.strategy": "ict", "ict.block": "sentences"}),
     )
 }
@@ -127,7 +129,8 @@ STUDIES: dict[str, Study] = {
             "Options",
             _rows("ict", "ict_sentences")
             + _rows(infocse="InfoCSE (as in the paper)")
-            + _rows("infocse_cluster", "infocse_mutual", "infocse_quantile", "infocse_quantile_partner"),
+            + _rows("infocse_cluster", "infocse_mutual", "infocse_quantile", "infocse_quantile_partner")
+            + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse"),
         ),
     )
 }

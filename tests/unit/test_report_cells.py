@@ -28,12 +28,13 @@ def test_every_row_trains_on_the_budget(tmp_path: Path):
     for method in METHODS:
         run = settings(found, method)
         infocse = method.startswith("infocse")
-        stages = 0 if method == "start" else 1
+        stages, each = (0, None) if method == "start" else (1, 601)
         if infocse:
             iterations = 3 if method == "infocse_3_iterations" else 2
             assert (run.loop.max_iterations, run.loop.early_stop) == (iterations, False)
-            stages = iterations + (run.loop.initialization != "none")
-        each = {"start": None, "infocse_none": 300}.get(method, 200 if infocse else 601)
+            initialised = not method.endswith("_none")
+            assert (run.loop.initialization != "none") == initialised
+            stages, each = iterations + initialised, 200 if initialised else 300
         assert run.train.max_tokens == each
         assert run.validate.every_tokens == (each and each // 3)
         assert run.loop.initialization_tokens is None
@@ -60,6 +61,10 @@ def test_methods_are_what_they_say(tmp_path: Path):
     assert settings(found, "infocse_mutual").annotate.mutual is True
     both = settings(found, "infocse_quantile_partner")
     assert (both.annotate.min_edge_quantile, both.train.positive) == (0.75, "self_and_partner")
+    for start in ("none", "simcse"):
+        also = settings(found, f"infocse_quantile_partner_{start}")
+        assert (also.annotate, also.train.positive) == (both.annotate, both.train.positive)
+        assert also.loop.initialization == start
     assert settings(found, "infocse_quantile").train.positive == "sentence"
     assert settings(found, "ict_sentences").ict.block == "sentences"
     assert settings(found, "ict").ict.block == "text"
@@ -96,8 +101,8 @@ def test_the_nearest_override_wins(tmp_path: Path):
 
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
-    # 9 + K-means + 5 options; InfoCSE is in all three tables, ICT in two.
-    assert len(every.cells) == 15
+    # 9 + K-means + 7 options; InfoCSE is in all three tables, ICT in two.
+    assert len(every.cells) == 17
     three = plan(tmp_path, iterations=3, tables=["zero_shot", "iterations"])
     assert len(three.cells) == 9
     assert three.by_row["a", "infocse", 1] is three.by_row["a", "infocse_3_iterations", 1]

@@ -220,7 +220,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     plan = plan_cells(config)
     assert {cell.seed for cell in plan.cells} == {7}
     assert {cell.corpus for cell in plan.cells} == set(columns)
-    assert len(plan.cells) == 3 * 19  # without the row that needs first_encoder
+    assert len(plan.cells) == 3 * 21  # without the row that needs first_encoder
     assert plan.cells[0].settings.train.batch_size == 64
     assert plan.by_row["bbc_news", "simcse", 7].settings.train.learning_rate == 2e-5
     assert yaml.safe_load(file.read_text())["tokens"] == config.tokens == plan.by_row["bbc_news", "simcse", 7].tokens
