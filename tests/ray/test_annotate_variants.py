@@ -28,6 +28,7 @@ from infocse_ray.loop import infocse, rounds
 from infocse_ray.settings import Annotate, Corpus, Settings
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
+from infocse_ray.train.loop import Training
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.passes import SPLITS, Passes, encoder_in, pieces
 
@@ -85,9 +86,9 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
     }
     main = EncoderFolder(Storage.open(str(tiny_encoder)), "x", 40).load()
 
-    def train(stage: Stage, **_: Any) -> dict[str, Any]:
-        EncoderFolder.save(main, stage.folder / "models" / "step-00000001")
-        better = 0.5 + int("iteration_1" in str(stage.folder)) / 10
+    def train(training: Training, *_: Any) -> dict[str, Any]:
+        EncoderFolder.save(main, training.folder / "models" / "step-00000001")
+        better = 0.5 + int("iteration_1" in str(training.folder)) / 10
         history = [
             {"step": step, "recall@5": step * better, "recall@10": 1, "recall@20": 1, "mrr": 1} for step in (0, 1)
         ]

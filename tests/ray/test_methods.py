@@ -57,7 +57,7 @@ def test_infocse_starts_from_what_it_is_initialised_with(
     trained: list[int] = []
     train = rounds.Rounds.train
     monkeypatch.setattr(rounds.Rounds, "train", lambda self, *a: trained.append(a[-1]) or train(self, *a))
-    monkeypatch.setattr(rounds, "train", lambda stage, training, **_: pytest.fail("trained again"))
+    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained again"))
     with pytest.raises(pytest.fail.Exception, match="trained again"):
         pretrain(settings_for(folder, tiny_encoder, "other", loop=loop, train={"positive": "cluster"}))
     assert trained == [0, 1], "the stage of iteration 0 was found, that of iteration 1 begun"
