@@ -15,6 +15,8 @@ from infocse_ray.progress import Board
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training, train_worker
 
+_CHECKPOINTS = "checkpoints"
+
 
 class TrainingStopped(RuntimeError):
     """Training can't go on; the message says why and what to change."""
@@ -86,13 +88,14 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
                 training._replace(board=board.handle),
                 placement,
                 training.folder,
-                "checkpoints",
+                _CHECKPOINTS,
                 training.settings.train.max_failures,
             )
     found = result.read_json()
     if "error" in found:
         result.delete()
         raise TrainingStopped(found["error"])
+    (training.folder / _CHECKPOINTS).delete()  # of no use once the result is there, and six times an encoder's size
     return {
         "steps": found["step"],
         "tokens": found["tokens"],

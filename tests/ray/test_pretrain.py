@@ -224,6 +224,13 @@ def test_a_finished_run_does_nothing(
     assert pretrain(settings_for(folder, still_encoder, loop={"max_iterations": 2})) == metrics
 
 
+def test_a_finished_training_stage_keeps_its_encoder_and_no_checkpoints(finished: tuple[Path, dict]) -> None:
+    for t in (1, 2):
+        training = finished[0] / "runs" / "run" / f"iteration_{t}" / "train"
+        assert {file.name for file in training.iterdir()} == {"models", "result.json", "stage.json", "started.json"}
+        assert len(list((training / "models").iterdir())) == 1
+
+
 def test_a_run_whose_stages_were_other_ones_trains_beside_what_these_left(
     finished: tuple[Path, dict], still_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
