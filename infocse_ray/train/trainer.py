@@ -16,6 +16,7 @@ from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training, train_worker
 
 _CHECKPOINTS = "checkpoints"
+"""Ray Train's folder in a train stage."""
 
 
 class TrainingStopped(RuntimeError):
@@ -95,7 +96,8 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
     if "error" in found:
         result.delete()
         raise TrainingStopped(found["error"])
-    (training.folder / _CHECKPOINTS).delete()  # of no use once the result is there, and six times an encoder's size
+    # Of no use once the result is there; two, each with Adam's moments, are six times an encoder's size.
+    (training.folder / _CHECKPOINTS).delete()
     return {
         "steps": found["step"],
         "tokens": found["tokens"],
