@@ -65,7 +65,15 @@ class Corpus(Section):
     counterpart: str | None = Field(
         default=None,
         description="Column with the text, or list of texts, that belongs to the document (headline, query, ...), used "
-        "to validate and test, never to train here. Default: `counterpart` if there is one; of `browsing`, `target`.",
+        "to validate, test and fine-tune, never to train without labels. Default: `counterpart` if there is one; "
+        "of `browsing`, `target`.",
+    )
+    labels: str | list[str] | None = Field(
+        default=None,
+        description="Parquet or JSON Lines files that have the counterparts, named as `source` names files: a row is "
+        "a document's id, a counterpart (or a list) and, if wanted, its split, in the columns that `id`, `counterpart` "
+        "and `split` name; several rows of one id are as many counterparts. Counterparts in the documents' files are "
+        "then not read. Of kind auto alone: the others bring theirs. Default: the documents' own.",
     )
     split: str | None = Field(
         default=None,
@@ -105,6 +113,19 @@ class Corpus(Section):
         if not value or not all(value if isinstance(value, list) else [value]):
             raise ValueError("name at least one path, glob or URI")
         return value
+
+    @field_validator("labels")
+    @classmethod
+    def _some_labels(cls, value: str | list[str] | None) -> str | list[str] | None:
+        return value if value is None else cls._some_source(value)
+
+    @model_validator(mode="after")
+    def _labels_of_this_kind(self) -> Corpus:
+        if self.labels is not None and self.kind != "auto":
+            raise ValueError(
+                f"corpus.labels = {self.labels!r}: corpus.kind = {self.kind} brings its labels with it; leave it out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fractions(self) -> Corpus:

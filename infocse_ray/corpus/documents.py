@@ -65,10 +65,21 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
     split = values.get("split")
     if split is None:
         split = draw_split(str(doc_id), corpus.valid_fraction, corpus.test_fraction)
-    elif (split := _SPLIT_NAMES.get(str(split).strip().lower())) is None:
-        raise Rejected("split is none of train, valid, test")
+    else:
+        split = split_of(split)
     counterparts = _counterparts(values.get("counterpart"))
     return {"doc_id": str(doc_id), "split": split, "sentences": sentences, "counterparts": counterparts}
+
+
+def split_of(value: Any) -> str:
+    """The split that a row names.
+
+    Raises:
+        Rejected: there is no such split.
+    """
+    if (split := _SPLIT_NAMES.get(str(value).strip().lower())) is None:
+        raise Rejected("split is none of train, valid, test")
+    return split
 
 
 def _counterparts(value: Any) -> list[str]:

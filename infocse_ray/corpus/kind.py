@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -24,25 +24,29 @@ class Plan(NamedTuple):
     """The number of row groups of each Parquet file."""
 
 
-class Kind(Protocol):
-    """A kind of corpus; each is a module of this room."""
+class Files(Protocol):
+    """What files of a kind are called; a module of this room."""
 
     @property
     def FILES(self) -> str:
-        """Names of the files that have its documents, for people."""
+        """Names of the files that have its documents or labels, for people."""
         ...
 
+    def part_of(self, path: str) -> str:
+        """What a file is: one of `DOCUMENTS`, the kind's own name for a file that goes with them, "" for no part."""
+        ...
+
+
+class Kind(Files, Protocol):
+    """A kind of corpus; each is a module of this room."""
+
     @property
-    def labels(self) -> Callable[[list[Piece]], Labels] | None:
+    def labels(self) -> Callable[[list[Piece], Corpus], Labels] | None:
         """Reads the files that go with the documents; None where rows bring their labels with them.
 
         Raises:
             UnreadableFile: one of them can't be read.
         """
-        ...
-
-    def part_of(self, path: str) -> str:
-        """What a file is: one of `DOCUMENTS`, the kind's own name for a file that goes with them, "" for no part."""
         ...
 
     def plan(self, corpus: Corpus, files: dict[str, list[str]]) -> Plan:
@@ -76,13 +80,16 @@ def refuse_columns(corpus: Corpus, roles: tuple[str, ...] = ROLES) -> None:
             )
 
 
-def settle_columns(corpus: Corpus, there: dict[str, set[str]], defaults: dict[str, str]) -> dict[str, str]:
+def settle_columns(
+    corpus: Corpus, there: dict[str, set[str]], defaults: dict[str, str], elsewhere: Collection[str] = ()
+) -> dict[str, str]:
     """Which column plays which role: the one named in the settings, else the default one if there is such a column.
 
     Args:
         corpus: the settings.
         there: the columns of each file that was looked into.
         defaults: role to column.
+        elsewhere: roles that other files play, so that a column named for them may be missing.
 
     Raises:
         ValueError: a column is named that no file has.
@@ -92,6 +99,8 @@ def settle_columns(corpus: Corpus, there: dict[str, set[str]], defaults: dict[st
     for role in ROLES:
         named = getattr(corpus, role)
         if named is not None and named not in any_has:
+            if role in elsewhere:
+                continue
             where, it_has = place_and_columns(there)
             raise ValueError(f"corpus.{role} = {named!r}: {where}: no such column; there is {it_has}")
         if named or defaults.get(role) in any_has:
@@ -111,11 +120,11 @@ def some_of(uris: list[str]) -> list[str]:
     return list(dict.fromkeys(uris[i * len(uris) // _FILES_SAMPLED] for i in range(_FILES_SAMPLED)))
 
 
-def first_lines(uri: str) -> Iterator[tuple[int, bytes]]:
-    """The first lines of a file that are not blank, with their byte offsets.
+def first_lines(uri: str, setting: str = "source") -> Iterator[tuple[int, bytes]]:
+    """The first lines of a file that are not blank, with their byte offsets; errors name `setting`.
 
     Raises:
         UnreadableFile: there is no reading it.
     """
-    with naming(uri):
+    with naming(uri, setting):
         yield from islice(open_lines(Piece(uri, "", 0, 0, 2**62)), _ROWS_SAMPLED)

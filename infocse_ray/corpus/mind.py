@@ -42,7 +42,7 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
     return Plan({"id": "news id", "text": "body", "counterpart": "title"})
 
 
-def labels(companions: list[Piece]) -> Labels:
+def labels(companions: list[Piece], corpus: Corpus) -> Labels:
     """Headlines by the `nid` of the crawler; news of one URL are one document, under the id that comes first."""
     found = LabelWriter()
     for piece in companions:

@@ -53,7 +53,7 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
     return Plan(columns)
 
 
-def labels(companions: list[Piece]) -> Labels:
+def labels(companions: list[Piece], corpus: Corpus) -> Labels:
     """Queries by document id."""
     found = LabelWriter()
     queries: dict[str, str] = {}

@@ -55,7 +55,7 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
         UnreadableFile: a whole file can't be read.
         ValueError: no document is left.
     """
-    settings = corpus.model_dump(mode="json", exclude={"source", "unlabelled"})
+    settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled"})
     identity = fingerprint("prepare", _FORMAT, source.fingerprint, source.columns, settings, tokenizer)
     stage = run_stage(
         root,
@@ -144,7 +144,7 @@ def _labels(corpus: Corpus, source: Source) -> list[ObjectRef]:
     """
     if (read := KINDS[corpus.kind].labels) is None or not source.companions:
         return []
-    table = ray.remote(read).remote(source.companions)
+    table = ray.remote(read).remote(source.companions, corpus)
     # Else the reading tasks would start all at once, to wait.
     ray.wait([table], fetch_local=False)
     return [table]

@@ -29,12 +29,12 @@ class UnreadableFile(ValueError):
 
 
 @contextmanager
-def naming(uri: str) -> Iterator[None]:
-    """Make an error of reading `uri` an UnreadableFile that names it."""
+def naming(uri: str, setting: str = "source") -> Iterator[None]:
+    """Make an error of reading `uri`, which that setting of `corpus` led to, an UnreadableFile that names it."""
     try:
         yield
     except READ_ERRORS as error:
-        raise UnreadableFile(f"corpus.source: {uri}: can't be read: {error}") from error
+        raise UnreadableFile(f"corpus.{setting}: {uri}: can't be read: {error}") from error
 
 
 class Piece(NamedTuple):
@@ -81,13 +81,13 @@ def reader_of(path: str) -> str:
     return "" if kind == "parquet" and compression_of(path) else kind
 
 
-def read_rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[Row]:
-    """The rows of a piece, keyed by role (`id`, `text`, `sentences`, `counterpart`, `split`).
+def read_rows(piece: Piece, columns: dict[str, str], by_line: bool, setting: str = "source") -> Iterator[Row]:
+    """The rows of a piece, keyed by role (`id`, `text`, `sentences`, `counterpart`, `split`); errors name `setting`.
 
     Raises:
         UnreadableFile: the file is missing, truncated, or not what its name says.
     """
-    with naming(piece.uri):
+    with naming(piece.uri, setting):
         if piece.kind == "parquet":
             yield from _parquet_rows(piece, columns)
         elif piece.kind == "jsonl":

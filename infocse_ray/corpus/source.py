@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
 
-from infocse_ray.corpus.kind import Kind
+from infocse_ray.corpus import label_files
+from infocse_ray.corpus.kind import Files
 from infocse_ray.corpus.read import DOCUMENTS, Piece, compression_of
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.settings import Corpus, fingerprint
@@ -45,10 +46,14 @@ def find_source(corpus: Corpus) -> Source:
         UnreadableFile: a file can't be read at all.
     """
     kind = KINDS[corpus.kind]
-    infos: dict[str, pafs.FileInfo] = {}
-    for uri in [corpus.source] if isinstance(corpus.source, str) else corpus.source:
-        infos |= _expand(uri, kind)
+    infos = _expand_all("source", corpus.source, kind)
+    of_labels = _expand_all("labels", corpus.labels, label_files) if corpus.labels else {}
+    if both := sorted(infos.keys() & of_labels.keys()):
+        raise ValueError(
+            f"corpus.labels: {both[0]} is a file of corpus.source too; leave corpus.labels out, or name it alone"
+        )
     files = [(uri, infos[uri], kind.part_of(uri)) for uri in sorted(infos)]
+    files += [(uri, of_labels[uri], label_files.part_of(uri)) for uri in sorted(of_labels)]
     of_part: dict[str, list[str]] = {}
     for uri, _, part in files:
         of_part.setdefault(part, []).append(uri)
@@ -60,7 +65,7 @@ def find_source(corpus: Corpus) -> Source:
             else f"corpus.source = {corpus.source!r}: no documents for what is there; add {kind.FILES}"
         )
     plan = kind.plan(corpus, of_part)
-    names = _names([uri for uri, _, _ in files])
+    names = _names(sorted(infos)) + _names(sorted(of_labels))
     pieces: list[Piece] = []
     companions: list[Piece] = []
     for order, (uri, info, part) in enumerate(files):
@@ -73,7 +78,10 @@ def find_source(corpus: Corpus) -> Source:
         kind=readable[0],
         pieces=pieces,
         columns=plan.columns,
-        fingerprint=fingerprint([(name, i.size, i.mtime_ns) for name, (_, i, _) in zip(names, files, strict=True)]),
+        fingerprint=fingerprint(
+            [(name, i.size, i.mtime_ns) for name, (uri, i, _) in zip(names, files, strict=True)],
+            *(["labels", len(of_labels)] if of_labels else []),
+        ),
         text_bytes=sum(
             i.size * (_TYPICAL_COMPRESSION if compression_of(uri) or part == "parquet" else 1)
             for uri, i, part in files
@@ -91,25 +99,30 @@ def _names(uris: list[str]) -> list[str]:
     return [path[start:] for path in paths]
 
 
-def _expand(uri: str, kind: Kind) -> dict[str, pafs.FileInfo]:
-    """Files of one path, glob or folder by their URI."""
+def _expand_all(setting: str, uris: str | list[str], kind: Files) -> dict[str, pafs.FileInfo]:
+    """Files of paths, globs and folders by their URI."""
+    infos: dict[str, pafs.FileInfo] = {}
+    for uri in [uris] if isinstance(uris, str) else uris:
+        infos |= _expand(f"corpus.{setting}", uri, kind)
+    return infos
+
+
+def _expand(setting: str, uri: str, kind: Files) -> dict[str, pafs.FileInfo]:
     try:
         filesystem, path = open_filesystem(uri)
     except ValueError as error:
-        raise ValueError(f"corpus.source = {uri!r}: {error}") from error
+        raise ValueError(f"{setting} = {uri!r}: {error}") from error
     try:
         base, infos = _listed(filesystem, path, kind.part_of)
     except re.error as error:
-        raise ValueError(f"corpus.source = {uri!r}: not a glob: {error}") from error
+        raise ValueError(f"{setting} = {uri!r}: not a glob: {error}") from error
     except OSError as error:
-        raise ValueError(f"corpus.source = {uri!r}: can't be reached: {error}") from error
+        raise ValueError(f"{setting} = {uri!r}: can't be reached: {error}") from error
     if not infos:
-        raise ValueError(
-            f"corpus.source = {uri!r}: no such file; give an existing path, glob or folder of {kind.FILES}"
-        )
+        raise ValueError(f"{setting} = {uri!r}: no such file; give an existing path, glob or folder of {kind.FILES}")
     for info in infos:
         if not kind.part_of(info.path):
-            raise ValueError(f"corpus.source: {info.path}: unknown kind of file; use {kind.FILES}")
+            raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}")
     return {i.path if not is_remote(uri) else _uri_of(uri, path, base, i.path): i for i in infos}
 
 

@@ -24,7 +24,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 def labels_of(corpus: Corpus) -> Labels | None:
     companions = find_source(corpus).companions
     read = KINDS[corpus.kind].labels
-    return read(companions) if read and companions else None
+    return read(companions, corpus) if read and companions else None
 
 
 def read(where: Path | list[str], kind: str, **settings: Any) -> tuple[list[dict[str, Any]], list[str]]:

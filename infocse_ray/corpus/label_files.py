@@ -1,0 +1,102 @@
+"""Labels of kind `auto` in files of their own (`corpus.labels`): a row is a document's id and its counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow.parquet as pq
+
+from infocse_ray.corpus.documents import Rejected, split_of
+from infocse_ray.corpus.kind import first_lines, place_and_columns, some_of
+from infocse_ray.corpus.labels import Labels, LabelWriter
+from infocse_ray.corpus.read import READERS, Piece, Row, naming, parse_json_line, read_rows, reader_of
+from infocse_ray.settings import Corpus
+from infocse_ray.storage import open_filesystem
+
+_OF = " of labels"
+FILES = f".parquet or one of {', '.join(READERS['jsonl'])} (these also .gz, .xz, .zst)"
+
+
+def part_of(path: str) -> str:
+    """What a file of labels is; never one of `DOCUMENTS`."""
+    kind = reader_of(path)
+    return kind + _OF if kind in ("parquet", "jsonl") else ""
+
+
+def columns_of(corpus: Corpus, files: dict[str, list[str]]) -> dict[str, str]:
+    """Which column of the label files plays which role, by a look into some of them; none without label files.
+
+    Raises:
+        ValueError: there is no id or no counterpart.
+        UnreadableFile: a file can't be read at all.
+    """
+    there = {
+        uri: _keys(uri, part.removesuffix(_OF))
+        for part, uris in files.items()
+        if part.endswith(_OF)
+        for uri in some_of(uris)
+    }
+    if not there:
+        return {}
+    where, it_has = place_and_columns(there)
+    columns = _named(corpus)
+    for role in ("id", "counterpart"):
+        if not any(columns[role] in its for its in there.values()):
+            raise ValueError(
+                f"corpus.labels: {where}: no column {columns[role]!r}; there is {it_has}; name it with corpus.{role}"
+            )
+    if not any(columns["split"] in its for its in there.values()):
+        del columns["split"]
+    return columns
+
+
+def _named(corpus: Corpus) -> dict[str, str]:
+    return {role: getattr(corpus, role) or role for role in ("id", "counterpart", "split")}
+
+
+def _keys(uri: str, kind: str) -> set[str]:
+    if kind == "jsonl":
+        return {key for _, line in first_lines(uri, "labels") for key in parse_json_line(line)[0] or {}}
+    filesystem, path = open_filesystem(uri)
+    with naming(uri, "labels"), pq.ParquetFile(filesystem.open_input_file(path)) as file:
+        return set(file.schema_arrow.names)
+
+
+def labels(companions: list[Piece], corpus: Corpus) -> Labels:
+    """Counterparts and split by id."""
+    found = LabelWriter()
+    for piece in companions:
+        for row in _rows(piece, _named(corpus)):
+            values = row.values or {}
+            doc_id = values.get("id")
+            known = doc_id is not None and not isinstance(doc_id, (list, dict)) and str(doc_id) != ""
+            name = str(doc_id) if known else None
+            value = values.get("counterpart")
+            texts = [t for t in (value if isinstance(value, list) else [value]) if isinstance(t, str) and t.strip()]
+            try:
+                if row.reason is not None:
+                    raise Rejected(row.reason)
+                if name is None:
+                    raise Rejected("label without an id")
+                name.encode()
+                split = None if values.get("split") is None else split_of(values["split"])
+                if not texts:
+                    raise Rejected("label without a text")
+                for text in texts:
+                    found.add(name, name, " ".join(text.split()), split)
+                found.line(name, piece.uri, row.number, "label of a missing document", label=True)
+            except UnicodeEncodeError:
+                found.line(None, piece.uri, row.number, "not UTF-8")
+            except Rejected as rejected:
+                found.line(name, piece.uri, row.number, str(rejected))
+    return found.labels()
+
+
+def _rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
+    kind = piece.kind.removesuffix(_OF)
+    whole = piece._replace(kind=kind)
+    if kind == "parquet":
+        filesystem, path = open_filesystem(piece.uri)
+        with naming(piece.uri, "labels"), pq.ParquetFile(filesystem.open_input_file(path)) as file:
+            whole = whole._replace(end=file.num_row_groups)
+    return read_rows(whole, columns, by_line=False, setting="labels")
