@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from infocse_ray.annotate.annotations import COLUMNS
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
-from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of
+from infocse_ray.corpus.tokens import concatenate, offsets_of
 
 _SENTENCES_TOGETHER = 2_048
 
@@ -77,18 +77,3 @@ def joined(parts: list[Documents]) -> Documents:
     offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
     keys = np.concatenate([part.keys for part in parts])
     return parts[0]._replace(keys=keys, offsets=offsets, sentences=concatenate([part.sentences for part in parts]))
-
-
-def sentence_hashes(seed: int, *columns: np.ndarray) -> np.ndarray:
-    """Hashes that draw a sample: as if at random, yet whoever computes them gets the same.
-
-    Args:
-        seed: another one gives other hashes.
-        columns: int [n] each, that tell n things apart, such as a document's key and a sentence's number.
-
-    Returns:
-        int64 [n], evenly spread over all values.
-    """
-    rows = np.stack([np.full(len(columns[0]), seed, np.int64), *(c.astype(np.int64) for c in columns)], axis=1)
-    offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
-    return Tokens(rows.view(np.uint64).ravel(), offsets).hashes()

@@ -16,9 +16,10 @@ import torch
 from scipy.cluster.vq import kmeans2, vq
 
 from infocse_ray.annotate.actor import Annotator
-from infocse_ray.annotate.documents import TrainingDocuments, joined, sentence_hashes
+from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import number_clusters
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.storage import Storage
 
@@ -29,7 +30,7 @@ def drawn(documents: Documents, share: float, seed: int) -> np.ndarray:
     """int64: about `share` of the sentences, the same ones whichever documents are looked at together."""
     sizes = np.diff(documents.offsets)
     number = np.arange(len(documents.sentences)) - np.repeat(documents.offsets[:-1], sizes)
-    hashes = sentence_hashes(seed, np.repeat(documents.keys, sizes), number)
+    hashes = sample_hashes(seed, np.repeat(documents.keys, sizes), number)
     return np.flatnonzero((hashes.view(np.uint64) >> np.uint64(11)) * 2.0**-53 < share)
 
 

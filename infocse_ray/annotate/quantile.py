@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
-from infocse_ray.annotate.documents import TrainingDocuments, joined, sentence_hashes
+from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import Edges, connected_clusters, mutual_edges, top_k_edges, undirected_edges
 from infocse_ray.corpus.store import Documents, documents_of, shard_name
-from infocse_ray.corpus.tokens import flat, offsets_of
+from infocse_ray.corpus.tokens import flat, offsets_of, sample_hashes
 from infocse_ray.storage import Storage
 
 SAMPLE = 16_384
@@ -102,7 +102,7 @@ class FindEdges(NamedTuple):
             tables = self._write(annotator, shards, targets)
         columns = [_flat_edges(table) for table in tables]
         key, source, target, weight = (np.concatenate(part) for part in zip(_NO_EDGES, *columns, strict=True))
-        hashes = sentence_hashes(self.seed, key, source, target)
+        hashes = sample_hashes(self.seed, key, source, target)
         self.sample.add(hashes, weight)
         near = self.sample.near(hashes)
         counts = {"documents": sum(len(table) for table in tables), "edges": len(weight)}

@@ -14,6 +14,24 @@ from infocse_ray.stage import Stage, read_stage
 from infocse_ray.storage import Storage
 
 
+class Counterparts(NamedTuple):
+    """The counterparts of a few documents: a row for each label, so that a document may be there several times."""
+
+    document: np.ndarray
+    """int64 [m], the row of the document in its table, ascending."""
+    keys: np.ndarray
+    """int64 [m], equal for equal texts; distinct within a document."""
+    tokens: Tokens
+
+    def of(self, row: int) -> Counterparts:
+        """Those of one document, copied."""
+        return self.take(np.arange(*np.searchsorted(self.document, [row, row + 1])))
+
+    def take(self, rows: np.ndarray) -> Counterparts:
+        """The given ones, copied."""
+        return Counterparts(self.document[rows], self.keys[rows], self.tokens.take(rows))
+
+
 class Documents(NamedTuple):
     """A few documents in memory."""
 
@@ -27,24 +45,17 @@ class Documents(NamedTuple):
     """The sentences of all documents, one after the other."""
     clusters: np.ndarray | None = None
     """int32 [sentences], once annotated."""
-
-
-class Counterparts(NamedTuple):
-    """The counterparts of a few documents: a row for each label, so that a document may be there several times."""
-
-    document: np.ndarray
-    """int64 [m], the row of the document in its table, ascending."""
-    keys: np.ndarray
-    """int64 [m], equal for equal texts; distinct within a document."""
-    tokens: Tokens
+    counterparts: Counterparts | None = None
+    """Their labels, where these were read."""
 
 
 def documents_of(table: pa.Table) -> Documents:
     """A table of the token store, or of annotations, as arrays."""
     sentences, offsets = flat(table["sentences"])
     clusters = flat(table["cluster"])[0].to_numpy() if "cluster" in table.column_names else None
+    labels = counterparts_of(table) if "counterparts" in table.column_names else None
     keys = table["key"].to_numpy()
-    return Documents(table["doc_id"].combine_chunks(), keys, offsets, tokens_of(sentences), clusters)
+    return Documents(table["doc_id"].combine_chunks(), keys, offsets, tokens_of(sentences), clusters, labels)
 
 
 def counterparts_of(table: pa.Table) -> Counterparts:

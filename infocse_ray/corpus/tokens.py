@@ -36,7 +36,10 @@ class Tokens(NamedTuple):
 
     def cut(self, length: int) -> Tokens:
         """Every row's first `length` ids."""
-        lengths = np.minimum(self.lengths, length)
+        return self.shortened(np.minimum(self.lengths, length))
+
+    def shortened(self, lengths: np.ndarray) -> Tokens:
+        """Every row's first ids, as many as int64 [n] `lengths` says, none more than the row has."""
         offsets = offsets_of(lengths)
         index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
         return Tokens(self.values[index], offsets)
@@ -83,6 +86,21 @@ def tokens_of(column: pa.ChunkedArray | pa.Array) -> Tokens:
     """A list column of token ids."""
     values, offsets = flat(column)
     return Tokens(values.to_numpy(), offsets)
+
+
+def sample_hashes(seed: int, *columns: np.ndarray) -> np.ndarray:
+    """Hashes that draw a sample: as if at random, yet whoever computes them gets the same.
+
+    Args:
+        seed: another one gives other hashes.
+        columns: int [n] each, that tell n things apart, such as a document's key and a sentence's number.
+
+    Returns:
+        int64 [n], evenly spread over all values.
+    """
+    rows = np.stack([np.full(len(columns[0]), seed, np.int64), *(c.astype(np.int64) for c in columns)], axis=1)
+    offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
+    return Tokens(rows.view(np.uint64).ravel(), offsets).hashes()
 
 
 def _scramble(x: np.ndarray) -> np.ndarray:

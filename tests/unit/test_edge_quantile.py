@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from infocse_ray.annotate import actor, documents, kmeans, stage
-from infocse_ray.annotate.documents import sentence_hashes
 from infocse_ray.annotate.quantile import EdgeSample, pack, unpack
+from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.settings import Annotate
 from infocse_ray.storage import Storage
 from tests.unit.passes import (
@@ -85,7 +85,7 @@ def test_summary_is_that_of_one_pass_where_no_edge_is_dropped(passes, tmp_path, 
 def test_quantile_of_a_sample_is_near_that_of_all_and_does_not_depend_on_the_order():
     draw = np.random.default_rng(5)
     weights = draw.normal(size=200_000).astype(np.float32) ** 3
-    hashes = sentence_hashes(3, np.arange(200_000))
+    hashes = sample_hashes(3, np.arange(200_000))
     one, two = EdgeSample(), EdgeSample()
     one.add(hashes, weights)
     for part in np.array_split(draw.permutation(200_000), 37):
@@ -97,7 +97,7 @@ def test_quantile_of_a_sample_is_near_that_of_all_and_does_not_depend_on_the_ord
         assert one.quantile(share) == two.quantile(share)
         assert abs((weights < one.quantile(share)).mean() - share) < 4 * (share * (1 - share) / 16_384) ** 0.5
     other = EdgeSample()
-    other.add(sentence_hashes(4, np.arange(200_000)), weights)
+    other.add(sample_hashes(4, np.arange(200_000)), weights)
     assert other.quantile(0.5) != one.quantile(0.5)
 
 
@@ -106,7 +106,7 @@ def test_quantile_is_exact_where_all_edges_fit():
     weights = draw.normal(size=1_000).astype(np.float32)
     sample = EdgeSample(1_000)
     for part in np.array_split(np.arange(1_000), 7):
-        sample.add(sentence_hashes(0, part), weights[part])
+        sample.add(sample_hashes(0, part), weights[part])
     for share in (0.0, 0.333, 0.75):
         assert sample.quantile(share) == np.quantile(weights.astype(np.float64), share)
     assert EdgeSample().quantile(0.5) == 0.0
@@ -136,7 +136,7 @@ def test_actors_change_nothing_even_where_edges_are_sampled(passes, tmp_path, mo
         for (i, j), weight in brute_force(vectors, 2, False).items()
     ]
     key, i, j, weight = (np.array(column) for column in zip(*edges, strict=True))
-    smallest = np.argsort(sentence_hashes(7, key, i, j))[:40]
+    smallest = np.argsort(sample_hashes(7, key, i, j))[:40]
     assert one["edge_threshold"] == pytest.approx(np.quantile(weight[smallest], 0.5), rel=1e-5)
 
 
