@@ -22,6 +22,7 @@ from infocse_ray.job import run_job
 from infocse_ray.loop.evaluate import ranks_of
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.progress import say
+from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
 from infocse_ray.stage import read_stage
 from infocse_ray.storage import Storage
@@ -87,14 +88,12 @@ def show_table(metrics: dict[str, Any]) -> None:
     scores = [entry["test"] for entry in metrics["iterations"]]
     say(
         f"\nFinding the summary line of each of {scores[0]['queries']:,} docstrings among {scores[0]['candidates']:,} "
-        f"(standard error of R@5 about {scores[0]['recall@5_standard_error']:.3f}):\n"
+        "(± one standard error):\n"
     )
     say("| encoder | R@5 | R@10 | R@20 | MRR |\n| --- | --- | --- | --- | --- |")
     for entry, found in zip(metrics["iterations"], scores, strict=True):
         name = "before" if entry["iteration"] == 0 else f"after iteration {entry['iteration']}"
-        say(
-            f"| {name} | " + " | ".join(f"{found[k]:.3f}" for k in ("recall@5", "recall@10", "recall@20", "mrr")) + " |"
-        )
+        say(f"| {name} | " + " | ".join(shown(found, k) for k in ("recall@5", "recall@10", "recall@20", "mrr")) + " |")
 
 
 def show_examples(corpus: Path, run: Storage, metrics: dict[str, Any], count: int = 3) -> None:

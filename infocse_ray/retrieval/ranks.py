@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -27,13 +27,24 @@ def metrics_of(ranks: np.ndarray, candidates: int) -> dict[str, float]:
         candidates: how many each query was ranked among.
     """
     recall = {f"recall@{k}": float((ranks <= k).mean()) for k in CUTOFFS}
-    share = recall["recall@5"]
     return recall | {
         "mrr": float((1.0 / ranks).mean()),
-        "recall@5_standard_error": math.sqrt(share * (1.0 - share) / len(ranks)),
+        "recall@5_standard_error": standard_error(recall["recall@5"], len(ranks)),
         "queries": len(ranks),
         "candidates": candidates,
     }
+
+
+def standard_error(recall: float, queries: int) -> float:
+    """How far off a recall may be for having asked so few: one sigma, of a share of independent queries."""
+    return math.sqrt(recall * (1.0 - recall) / queries)
+
+
+def shown(scores: Mapping[str, float], metric: str) -> str:
+    """A score for people, a recall with its standard error: 0.8204 ± 0.0267."""
+    if not metric.startswith("recall@"):
+        return f"{scores[metric]:.4f}"
+    return f"{scores[metric]:.4f} ± {standard_error(scores[metric], int(scores['queries'])):.4f}"
 
 
 class Ranking(NamedTuple):

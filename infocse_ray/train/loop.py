@@ -29,6 +29,7 @@ from infocse_ray.positives.document import mix
 from infocse_ray.positives.examples import Examples
 from infocse_ray.positives.strategy import Strategy
 from infocse_ray.positives.stream import Batch, ExampleStream
+from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.validation import On, questions_for, score
 from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
@@ -122,8 +123,9 @@ def train_worker(training: Training) -> None:
         scores = score(for_inference(encoder, settings.encoder.precision, device), questions).metrics
         entry = {"step": step, "tokens_done": progress["tokens"], **scores} | (report._asdict() if report else {})
         progress["history"].append(entry)
-        shown = ", ".join(f"{name} {scores[name]:.4f}" for name in ("recall@5", "recall@10", "recall@20", "mrr"))
-        _tell(training, f"    step {step}: validation {shown}" + (f", loss {report.loss:.4f}" if report else ""))
+        names = ("recall@5", "recall@10", "recall@20", "mrr")
+        found = ", ".join(f"{name} {shown(scores, name)}" for name in names)
+        _tell(training, f"    step {step}: validation {found}" + (f", loss {report.loss:.4f}" if report else ""))
         return scores
 
     def checkpoint_now() -> None:
@@ -139,7 +141,7 @@ def train_worker(training: Training) -> None:
         validate(0, None)
     every, every_tokens = settings.train.checkpoint_every, settings.validate.every_tokens
     budget = training.budget
-    shown = 0.0
+    told = 0.0
     tokens_done, started_at = 0, (time.monotonic(), progress["step"])
     while not progress["finished"]:
         step = progress["step"] + 1
@@ -174,9 +176,9 @@ def train_worker(training: Training) -> None:
         if progress["finished"] or (saving and (every is None or step % every == 0)):
             checkpoint_now()
             _drop_models(training, progress["best_steps"])
-        if time.monotonic() - shown > 1.0 or progress["finished"]:
-            shown = time.monotonic()
-            seconds = shown - started_at[0]
+        if time.monotonic() - told > 1.0 or progress["finished"]:
+            told = time.monotonic()
+            seconds = told - started_at[0]
             done = step - started_at[1]
             speed = done * settings.train.batch_size / seconds
             note = (

@@ -17,7 +17,7 @@ from tests.unit.stores import idc
 
 
 def scores(recall: float) -> dict[str, float]:
-    return {"recall@5": recall, "recall@10": recall, "recall@20": recall, "mrr": recall}
+    return {"recall@5": recall, "recall@10": recall, "recall@20": recall, "mrr": recall, "queries": 100}
 
 
 @pytest.mark.parametrize(("start", "best", "warned"), [(0.5, 0.4, True), (0.5, 0.5, False), (0.4, 0.5, False)])
