@@ -42,6 +42,8 @@ class Contrast(NamedTuple):
     """`softmax`: cross entropy of the positive. `margin`: mean over negatives of max(0, margin - (positive's score -
     negative's))."""
     margin: float = 0.0
+    besides: tuple[torch.Tensor, torch.Tensor] | None = None
+    """int64 [m] rows and int64 [m] texts: columns of these texts are no negatives of these rows either."""
 
 
 class Encoded(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 
 _COLUMNS = ("doc_id", "key", "sentences", "cluster")
+_LABELS = ("counterparts", "counterpart_keys")
 
 
 class Shards(NamedTuple):
@@ -31,18 +33,21 @@ class Shards(NamedTuple):
     lanes: int
     splits: list[str]
     """Whose documents are used."""
+    labels: bool = False
+    """Whether their counterparts are read too."""
 
     def shard(self, number: int) -> Storage:
         """The Parquet file of one shard."""
         return self.folder / shard_name(number)
 
-    def groups(self, file: pq.ParquetFile) -> list[int]:
-        """The row groups whose documents are used."""
-        return row_groups(file, self.splits)
+    def groups(self, file: pq.ParquetFile, splits: list[str] | None = None) -> list[int]:
+        """The row groups whose documents are used, or those of other splits."""
+        return row_groups(file, self.splits if splits is None else splits)
 
     def read(self, file: pq.ParquetFile, group: int) -> Documents:
         """A row group as documents."""
-        columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
+        wanted = _COLUMNS + _LABELS if self.labels else _COLUMNS
+        columns = [name for name in wanted if name in file.schema_arrow.names]
         return documents_of(file.read_row_group(group, columns=columns))
 
 
@@ -77,22 +82,10 @@ def count_examples(source: Shards, strategy: Strategy, title: str) -> dict[str, 
         `examples_by_lane`, `examples`, `documents` that give some, `none` that give none, and `short`, how many are
         shorter than the method's published window.
     """
-    quiet_data()
     by_lane = np.zeros(source.lanes, dtype=np.int64)
     totals: Counter[str] = Counter({"examples": 0, "documents": 0, "none": 0, "short": 0})
-    together = max(1, source.shards // 256)
-    packs = [{"shards": list(range(i, min(i + together, source.shards)))} for i in range(0, source.shards, together)]
-    # A task for each of many small shards would cost more than reading them; a large cluster has more to do at once.
-    tasks = max(16, 4 * int(ray.cluster_resources().get("CPU", 1)))
-    dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), tasks))
-    counted = dataset.map_batches(
-        _count,  # pyright: ignore[reportArgumentType]
-        batch_size=None,
-        batch_format="pyarrow",
-        fn_kwargs={"source": source, "strategy": strategy},
-    )
     bar = Bar(title, None, "documents")
-    for row in counted.iter_rows():
+    for row in over_shards(source, _count, strategy=strategy):
         counts = json.loads(row["counts"])
         for shard, examples in counts.pop("shards"):
             by_lane[shard % source.lanes] += examples
@@ -100,6 +93,26 @@ def count_examples(source: Shards, strategy: Strategy, title: str) -> dict[str, 
         bar.to(totals["documents"] + totals["none"])
     bar.close()
     return dict(totals) | {"examples_by_lane": by_lane.tolist()}
+
+
+def over_shards(source: Shards, work: Callable[..., pa.Table], **arguments: Any) -> Iterator[dict[str, Any]]:
+    """The rows that Ray Data tasks return for the shards, a few each, as they come.
+
+    Args:
+        source: the shards.
+        work: called with a table of packs, each a list of `shards`, `source` and the arguments.
+        arguments: the same for every task.
+    """
+    quiet_data()
+    together = max(1, source.shards // 256)
+    packs = [{"shards": list(range(i, min(i + together, source.shards)))} for i in range(0, source.shards, together)]
+    # A task for each of many small shards would cost more than reading them; a large cluster has more to do at once.
+    tasks = max(16, 4 * int(ray.cluster_resources().get("CPU", 1)))
+    dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), tasks))
+    found = dataset.map_batches(
+        work, batch_size=None, batch_format="pyarrow", fn_kwargs={"source": source, **arguments}
+    )
+    yield from found.iter_rows()
 
 
 def _count(packs: pa.Table, source: Shards, strategy: Strategy) -> pa.Table:

@@ -82,7 +82,8 @@ class Lane:
         # A copy: the pool must not keep whole row groups alive.
         sentences = documents.sentences.take(np.arange(begin, end))
         clusters = None if documents.clusters is None else documents.clusters[begin:end].copy()
-        opened = self._strategy.open(Document(doc_id, key, sentences, clusters))
+        labels = None if documents.counterparts is None else documents.counterparts.of(row)
+        opened = self._strategy.open(Document(doc_id, key, sentences, clusters, labels))
         return Dealt(doc_id, key, opened, mix(self._seed, self.passes), used)
 
     def draw(self, count: int, batches: int, avoid: set[int]) -> list[tuple[Dealt, int, int]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.store import Counterparts, Documents
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.layout import Pooling
 from infocse_ray.encoder.lexicon import Lexicon
@@ -28,6 +28,8 @@ class Document(NamedTuple):
     sentences: Tokens
     clusters: np.ndarray | None = None
     """int32 [sentences], where it is annotated."""
+    counterparts: Counterparts | None = None
+    """Its labels, where these are read."""
 
     def sentence(self, number: int, longest: int) -> np.ndarray:
         """Token ids of a sentence, cut to `longest`."""

@@ -40,6 +40,8 @@ def contrastive_loss(contrast: Contrast) -> torch.Tensor:
         masked |= positive_texts[first:last, None] == texts
         if not contrast.same_document:
             masked |= rows.documents[first:last, None] == documents
+        if contrast.besides is not None:
+            masked |= _besides(contrast.besides, first, last, texts)
         place = torch.arange(last - first, device=own.device)
         if contrast.form == "margin":
             masked[place, own[first:last]] = True
@@ -61,3 +63,11 @@ def contrastive_loss(contrast: Contrast) -> torch.Tensor:
     if not count:  # the collectives above have a backward that the other workers wait for
         loss = loss + 0.0 * columns.sum() + 0.0 * rows.vectors.sum()
     return loss * (workers() / all_rows)
+
+
+def _besides(besides: tuple[torch.Tensor, torch.Tensor], first: int, last: int, texts: torch.Tensor) -> torch.Tensor:
+    """Bool [last - first, columns]: which columns have one of the texts that go with a row."""
+    rows, own = besides
+    here = ((rows >= first) & (rows < last)).nonzero()[:, 0]
+    hits = (own[here, None] == texts).int()
+    return hits.new_zeros(last - first, len(texts)).index_add(0, rows[here] - first, hits) > 0

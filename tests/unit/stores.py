@@ -77,12 +77,16 @@ def write_annotations(folder: Storage, documents: list[Written], lanes: int, sha
                 "split": pa.array([d.split for d in mine], pa.string()),
                 "sentences": pa.array([d.sentences for d in mine], pa.list_(pa.list_(pa.uint16()))),
                 "cluster": pa.array([list(d.clusters) for d in mine], pa.list_(pa.int32())),
+                "counterparts": pa.array([list(d.counterparts) for d in mine], pa.list_(pa.list_(pa.uint16()))),
+                "counterpart_keys": pa.array(
+                    [[stable_hash(repr(c)) for c in d.counterparts] for d in mine], pa.list_(pa.int64())
+                ),
             }
         )
         (folder / shard_name(shard)).write_parquet(
             table, [len(table[i : i + group]) for i in range(0, len(mine), group)]
         )
-    return Shards(folder, "f", shards, lanes, ["train"])
+    return Shards(folder, "f", shards, lanes, ["train"], labels=True)
 
 
 def write_store(folder: Storage, documents: list[Written], shards: int, group: int = 3) -> TokenStore:

@@ -12,7 +12,7 @@ from infocse_ray.positives.stream import ExampleStream
 from infocse_ray.storage import Storage
 from infocse_ray.train.loss import contrastive_loss
 from tests.unit.stores import Written, counted, write_annotations
-from tests.unit.trainees import CASES, strategy_for
+from tests.unit.trainees import LABELLED, TRAINED, strategy_for
 
 
 class Text(NamedTuple):
@@ -181,7 +181,24 @@ def conpono_margin(examples, head):
     return torch.stack(losses).mean()
 
 
+def fine_tuning(examples, head):
+    """Each document's mean against the counterparts of others: none that any of its own counterparts equals."""
+    losses = []
+    columns = [labelled(example, 1)[0] for example in examples]
+    for example, own in zip(examples, columns, strict=True):
+        document = mean_of(labelled(example, 0))
+        known = {text.text for text in labelled(example, 2)}
+        scores = [
+            document.vector @ column.vector
+            for column in columns
+            if column is own or not (same_or(document, column, own, False) or column.text in known)
+        ]
+        losses.append(torch.logsumexp(torch.stack(scores), 0) - document.vector @ own.vector)
+    return torch.stack(losses).mean()
+
+
 REFERENCES = {
+    LABELLED: fine_tuning,
     "idc": idc,
     "idc cluster": idc_cluster,
     "idc self and partner": idc_self_and_partner,
@@ -208,10 +225,14 @@ def source(tmp_path_factory):
         common = [[int(draw.integers(5, 8))] * 4 for _ in range(size)]
         own = [draw.integers(10, 200, draw.integers(1, 14)).tolist() for _ in range(size)]
         body = [c if draw.random() < 0.6 else o for c, o in zip(common, own, strict=True)]
-        documents.append(Written(f"d{n}", body, [i % 2 for i in range(size)]))
+        shared = [[8 + n % 3] * 4, [8 + n % 2] * 4]
+        labels = [shared[:1], [[30 + n] * 3], shared, [[40 + n, 7], *shared]][n % 4]
+        documents.append(Written(f"d{n}", body, [i % 2 for i in range(size)], labels))
     # And two documents that are equal, of equal sentences and not.
     documents += [
-        Written(f"{name}{n}", [[5] * 4, [token] * 4], [0, 0]) for name, token in (("e", 5), ("f", 6)) for n in (0, 1)
+        Written(f"{name}{n}", [[5] * 4, [token] * 4], [0, 0], [[8 + n] * 4])
+        for name, token in (("e", 5), ("f", 6))
+        for n in (0, 1)
     ]
     return write_annotations(Storage.open(str(tmp_path_factory.mktemp("source"))), documents, 2, 2)
 
@@ -229,10 +250,15 @@ def batch_of(source, case):
         *(torch.from_numpy(column) for column in (batch.owner, batch.labels, batch.text_ids)),
     )
     examples = [[] for _ in batch.doc_ids]
+    ids = batch.text_ids.tolist()
+    rows = zip(ids, labels, batch.texts.offsets[:-1], batch.texts.offsets[1:], strict=True)
+    counterparts = {i: tuple(batch.texts.values[a:b].tolist()) for i, label, a, b in rows if label == 1}
     for row, (start, end) in enumerate(zip(batch.texts.offsets[:-1], batch.texts.offsets[1:], strict=True)):
         body = tuple(batch.texts.values[start:end].tolist())
         if strategy.identity()[0] == "mirror_bert" and labels[row] == 1:
             body = examples[owner[row]][0].text  # view 1 is what view 2 was before it was masked
+        if labels[row] == 2 and case == LABELLED:  # shortened to what is left to be known by
+            body = counterparts.get(ids[row])
         examples[owner[row]].append(Text(vectors[row], batch.doc_ids[owner[row]], body, labels[row]))
     return strategy, encoded, examples
 
@@ -245,7 +271,7 @@ def head_of(strategy):
     return head
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_loss_and_gradients_are_the_papers(source, case):
     strategy, encoded, examples = batch_of(source, case)
     head = head_of(strategy)
@@ -261,7 +287,7 @@ def test_loss_and_gradients_are_the_papers(source, case):
             torch.testing.assert_close(gradient, other, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_the_batch_has_what_masks_are_for(source, case):
     """Without the texts' identity the loss is another, and without the documents' where they count."""
     strategy, encoded, _ = batch_of(source, case)
@@ -271,6 +297,15 @@ def test_the_batch_has_what_masks_are_for(source, case):
     apart = strategy.contrast(encoded._replace(documents=owner), head)
     texts = unique if case not in ("simcse", "consert", "consert others", "mirror_bert") else owner
     other = strategy.contrast(encoded._replace(texts=texts), head)
-    keeps = case in ("cpc", "declutr", "conpono", "conpono margin")
+    # Of fine-tuning, columns of a row's document are its counterparts, which are masked by their texts.
+    keeps = case in ("cpc", "declutr", "conpono", "conpono margin", LABELLED)
     assert math.isclose(contrastive_loss(apart).item(), whole, rel_tol=1e-9) == keeps
     assert not math.isclose(contrastive_loss(other).item(), whole, rel_tol=1e-9)
+
+
+def test_no_counterpart_of_a_document_is_its_negative(source):
+    """A batch has a document's other counterpart as another document's: unmasked, the loss would be another."""
+    strategy, encoded, _ = batch_of(source, LABELLED)
+    contrast = strategy.contrast(encoded, torch.nn.Identity())
+    without = contrastive_loss(contrast._replace(besides=None)).item()
+    assert not math.isclose(contrastive_loss(contrast).item(), without, rel_tol=1e-9)

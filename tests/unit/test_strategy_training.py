@@ -7,7 +7,7 @@ import torch
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from tests.unit.group import on_workers
-from tests.unit.trainees import CASES, Run, annotated
+from tests.unit.trainees import TRAINED, Run, annotated
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def source(tiny_encoder, tmp_path_factory):
     return annotated(tmp_path_factory.mktemp("source"), tiny_encoder)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_a_step_changes_all_of_head_and_encoder(tiny_encoder, source, case):
     run = Run(tiny_encoder, source, case=case)
     trained = {f"head.{name}" for name, _ in run.trainee.head.named_parameters()}
@@ -27,7 +27,7 @@ def test_a_step_changes_all_of_head_and_encoder(tiny_encoder, source, case):
     assert {name for name in before if name not in trained and "pooler" not in name} == set()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_steps_on_one_batch_lower_its_loss(tiny_encoder, source, case):
     run = Run(tiny_encoder, source, dropout=False, case=case, temperature=5.0)
     batch = run.stream.next_batch()
@@ -35,7 +35,7 @@ def test_steps_on_one_batch_lower_its_loss(tiny_encoder, source, case):
     assert np.mean(losses[-2:]) < 0.99 * losses[0]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_resumed_equals_uninterrupted(tiny_encoder, source, case, tmp_path):
     uninterrupted = Run(tiny_encoder, source, case=case)
     uninterrupted.losses(1)
@@ -80,7 +80,7 @@ def alone(tiny_encoder, source):
 
 
 def curves(folder, source, batch_size):
-    return {case: curve(folder, source, case, batch_size=batch_size) for case in CASES}
+    return {case: curve(folder, source, case, batch_size=batch_size) for case in TRAINED}
 
 
 def both_curves(folder, source):
@@ -92,7 +92,7 @@ def test_two_workers_train_as_one(tiny_encoder, source, alone):
     first, second = on_workers(2, both_curves, tiny_encoder, source)
     shares = set()
     for mine, theirs, expected in zip(first, second, right, strict=True):
-        for case in CASES:
+        for case in TRAINED:
             same(mine[case], expected[case], case)
             same(theirs[case], expected[case], case)
             shares |= set(zip(mine[case][2], theirs[case][2], strict=True))
@@ -100,12 +100,12 @@ def test_two_workers_train_as_one(tiny_encoder, source, alone):
     assert any(len(set(share)) == 2 for share in shares if 0 not in share)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_chunks_change_no_result(tiny_encoder, source, alone, case):
     same(curve(tiny_encoder, source, case, 100_000), alone[case], case)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_inference_knows_nothing_of_training(tiny_encoder, source, case):
     run = Run(tiny_encoder, source, case=case)
     batch = run.stream.next_batch()
@@ -124,7 +124,7 @@ def test_inference_knows_nothing_of_training(tiny_encoder, source, case):
     assert torch.equal(vectors(run.encoder.eval()), expected)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TRAINED)
 def test_the_head_follows_from_the_seed(tiny_encoder, source, case):
     def head(seed):
         torch.seed()

@@ -14,7 +14,9 @@ from infocse_ray import collective
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.positives.drawn import Drawn
 from infocse_ray.positives.examples import Shards
+from infocse_ray.positives.labelled import Labelled
 from infocse_ray.positives.registry import strategy_of
 from infocse_ray.positives.strategy import Document
 from infocse_ray.positives.stream import Batch, ExampleStream
@@ -50,9 +52,15 @@ CASES: dict[str, dict[str, Any]] = {
 """Settings of every strategy and of its variants, small enough for the tiny encoder."""
 
 
+LABELLED = "labelled"
+"""Fine-tuning, which is no strategy that settings name."""
+
+TRAINED = [*CASES, LABELLED]
+
+
 def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
     """Settings of a case."""
-    content = CASES[case]
+    content = CASES.get(case, {})
     base = {"batch_size": 14, "learning_rate": 1e-3, "chunk_tokens": 64}
     return Settings.model_validate(
         {
@@ -60,7 +68,7 @@ def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
             "corpus": {"source": "unused"},
             "encoder": {"model": str(model), "max_length": 16, "precision": "fp32"},
             **content,
-            "train": base | content["train"] | train,
+            "train": base | content.get("train", {}) | train,
         }
     )
 
@@ -68,6 +76,8 @@ def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
 def strategy_for(case: str, lexicon: Lexicon = LEXICON, settings: Settings | None = None) -> Any:
     """The strategy of a case."""
     settings = settings or settings_for(case)
+    if case == LABELLED:
+        return Labelled(Drawn(0, None), settings.train.temperature, settings.train.similarity == "cosine", lexicon)
     return strategy_of(settings.train.strategy, settings, lexicon)
 
 
@@ -94,8 +104,9 @@ def annotated(folder: Path, encoder: Path, count: int = 40, sentences: tuple[int
     draw = np.random.default_rng(0)
     documents = []
     for row in make_documents(count, sentences=sentences):
-        ids = tokenizer(row["sentences"], add_special_tokens=False)["input_ids"]
-        documents.append(Written(row["id"], ids, numbered(draw.integers(0, 2, len(ids)))))
+        texts = [*row["sentences"], row["counterpart"]]
+        *ids, label = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        documents.append(Written(row["id"], ids, numbered(draw.integers(0, 2, len(ids))), [label, ids[0]]))
     return write_annotations(Storage.open(str(folder)), documents, LANES, SHARDS)
 
 

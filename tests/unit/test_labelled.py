@@ -1,0 +1,163 @@
+"""Labelled examples: which are drawn, what they are made of, what leaks."""
+
+import numpy as np
+import pytest
+
+from infocse_ray.corpus.store import Counterparts, Documents
+from infocse_ray.positives import drawn as drawn_module
+from infocse_ray.positives.drawn import Drawn, draw, leaking
+from infocse_ray.positives.examples import Shards
+from infocse_ray.positives.labelled import Labelled
+from infocse_ray.storage import Storage
+from tests.unit.stores import LEXICON, Written, write_store
+from tests.unit.trainees import document, ragged, texts_of
+
+ALL = Drawn(0, None)
+
+
+def examples(count: int = 300) -> list[Written]:
+    """Documents of every split, of which one in three has no counterpart and one in three has two."""
+    splits = ["train"] * 4 + ["valid", "test"]
+    return [
+        Written(
+            f"d{i}",
+            [[5, 6], [7, i % 200]],
+            (),
+            [[[9, i % 250, i // 250], [8, i % 250]], [], [[10]]][i // 6 % 3],
+            splits[i % 6],
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Ray's tasks, done here: a task a shard."""
+
+    def over_shards(source, work, **arguments):
+        import pyarrow as pa
+
+        for shard in range(source.shards):
+            yield from work(pa.table({"shards": [[shard]]}), source=source, **arguments).to_pylist()
+
+    monkeypatch.setattr(drawn_module, "over_shards", over_shards)
+
+
+def labels_of(store, drawn):
+    """The drawn examples of the train split, as (document, counterpart) keys."""
+    found = set()
+    for shard in range(store.shards):
+        for table in store.read(shard, ["train"]):
+            rows = table.to_pylist()
+            pairs = [(row["key"], key) for row in rows for key in row["counterpart_keys"]]
+            if pairs:
+                documents, counterparts = np.array(pairs, dtype=np.int64).T
+                kept = drawn.has(documents, counterparts)
+                found |= {pair for pair, keep in zip(pairs, kept, strict=True) if keep}
+    return found
+
+
+@pytest.fixture
+def store(tmp_path):
+    return write_store(Storage.open(str(tmp_path)), examples(), 6)
+
+
+def source_of(store):
+    return Shards(store.folder / "documents", "f", store.shards, 6, ["train"], labels=True)
+
+
+def drawn_of(store, size, seed):
+    return Drawn(seed, draw(source_of(store), size, seed, "drawing")["last"])
+
+
+def test_smaller_draws_are_inside_larger_ones(store, in_process):
+    every = labels_of(store, ALL)
+    assert len(every) == store.summary["labelled"]["train"] == 200
+    draws = {size: labels_of(store, drawn_of(store, size, 3)) for size in (2, 10, 50, 199, 200)}
+    assert {size: len(found) for size, found in draws.items()} == {size: size for size in draws}
+    assert draws[2] < draws[10] < draws[50] < draws[199] < draws[200] == every
+    assert draws[50] != labels_of(store, drawn_of(store, 50, 4)), "another seed draws others"
+    assert draw(source_of(store), None, 3, "drawing")["last"] is None
+
+
+def test_a_draw_is_the_same_however_the_shards_are_read(store, in_process, tmp_path):
+    other = write_store(Storage.open(str(tmp_path / "other")), examples()[::-1], 2)
+    assert labels_of(other, drawn_of(other, 40, 0)) == labels_of(store, drawn_of(store, 40, 0))
+
+
+def test_labels_are_counted_by_split(store, in_process):
+    counted = draw(source_of(store), 7, 0, "drawing")
+    assert counted["labelled"] == store.summary["labelled"]
+    assert counted["leaks"] == {"train": 0, "valid": 0, "test": 0}
+
+
+def test_a_counterpart_that_is_a_sentence_of_its_own_document_leaks():
+    sentences = ragged([[1, 2], [3], [4, 5], [6]])
+    labels = Counterparts(np.array([0, 0, 1, 1]), np.arange(4), ragged([[1, 2], [6], [6], [4]]))
+    found = Documents(None, np.arange(2), np.array([0, 2, 4]), sentences, None, labels)  # pyright: ignore
+    assert leaking(found).tolist() == [True, False, True, False], "another document's sentence is none"
+
+
+def test_leaks_are_counted_by_split(tmp_path, in_process):
+    documents = [
+        Written(f"{split}{n}", [[5, n], [6]], (), [[5, n]], split) for split in ("train", "test") for n in range(3)
+    ]
+    documents += [Written("v", [[5], [6]], (), [[5, 6]], "valid")]
+    source = source_of(write_store(Storage.open(str(tmp_path)), documents, 6))
+    assert draw(source, 2, 0, "drawing")["leaks"] == {"train": 3, "valid": 0, "test": 3}
+
+
+def labelled_document(counterparts, drawn=ALL):
+    rows = ragged(counterparts)
+    keys = np.arange(len(counterparts))
+    labels = Counterparts(np.zeros(len(counterparts), np.int64), keys, rows)
+    return Labelled(drawn, 1.0, False, LEXICON).open(document([[5] * 3, [6] * 40])._replace(counterparts=labels))
+
+
+def test_views_are_all_sentences_and_the_counterpart():
+    opened = labelled_document([[7], [8] * 40, [9, 10]])
+    assert opened.examples == 3
+    body = [(0, [5] * 3), (0, [6] * LEXICON.sentence_tokens)]
+    views = texts_of(opened.views(1, np.random.default_rng(0)))
+    assert views == [*body, (2, [7]), (1, [8] * LEXICON.sentence_tokens), (2, [9, 10])]
+    assert [label for label, _ in texts_of(opened.views(0, np.random.default_rng(0)))] == [0, 0, 1, 2, 2]
+
+
+def test_undrawn_counterparts_are_not_seen():
+    keys = np.arange(40)
+    hashes = drawn_module._hashes(3, np.ones(40, np.int64), keys)
+    drawn = Drawn(3, int(np.sort(hashes)[9]))
+    opened = labelled_document([[50 + n] for n in range(40)], drawn)
+    assert opened.examples == 10
+    kept = {50 + n for n in np.flatnonzero(hashes <= drawn.last)}
+    assert {
+        token for label, text in texts_of(opened.views(4, np.random.default_rng(0))) if label for token in text
+    } == kept
+
+
+def test_counts_are_what_is_dealt(store):
+    strategy = Labelled(drawn_module.Drawn(1, 0), 1.0, False, LEXICON)  # about half
+    for group in range(2):
+        with source_of(store).shard(1).parquet() as file:
+            documents = source_of(store).read(file, group)
+        counted = strategy.count(documents).examples
+        labels = documents.counterparts
+        assert labels is not None
+        opened = [
+            strategy.open(document([[5]])._replace(key=int(key), counterparts=labels.of(row)))
+            for row, key in enumerate(documents.keys)
+        ]
+        assert counted.tolist() == [one.examples for one in opened]
+        assert counted.dtype == np.int64
+        assert 0 < counted.sum() < len(labels.keys) or len(labels.keys) < 5
+
+
+def test_what_is_there_to_be_known_by_costs_one_token():
+    strategy = Labelled(ALL, 1.0, False, LEXICON)
+    texts = ragged([[5, 6, 7], [8, 9], [10, 11, 12]])
+    found = strategy.alter(texts, np.array([0, 1, 2]), np.zeros(3, np.uint64))
+    assert [found.values[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)] == [
+        [5, 6, 7],
+        [8, 9],
+        [10],
+    ]
