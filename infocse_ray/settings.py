@@ -313,6 +313,40 @@ class Loop(Section):
     )
 
 
+class Labels(Section):
+    """labels: which of the labelled examples fine-tuning has."""
+
+    train_size: Annotated[int, Field(ge=2)] | Literal["all"] = Field(
+        default="all",
+        description="How many of the train split's labelled examples (a document and one of its counterparts), drawn "
+        "by the seed: smaller numbers are inside larger ones. `all`: every one.",
+    )
+
+
+class Finetune(Section):
+    """finetune: training on labelled examples (section 3.3)."""
+
+    batch_size: int = Field(default=64, ge=2, description="Labelled examples in a global batch, over all workers.")
+    epochs: int = Field(default=20, ge=1, description="Most passes over the labelled examples.")
+    patience: int = Field(
+        default=2, ge=1, description="Epochs without a better validation score after which fine-tuning stops."
+    )
+    learning_rate: float = Field(default=2e-5, gt=0.0, description="Adam's learning rate, constant.")
+    temperature: float | None = Field(
+        default=None, gt=0.0, description="Similarities are divided by it. Default: train.temperature."
+    )
+
+
+class PlusPlus(Section):
+    """plusplus: InfoCSE++, training without labels and fine-tuning in turns (section 3.3)."""
+
+    max_rounds: int = Field(
+        default=3,
+        ge=1,
+        description="Most rounds; the last is that whose fine-tuned validation score is no better than before.",
+    )
+
+
 Temperature = Annotated[float, Field(gt=0.0)]
 Shared = Annotated[
     float | None, Field(default=None, gt=0.0, description="Similarities are divided by it. Default: train.temperature.")
@@ -434,6 +468,9 @@ with warnings.catch_warnings():
         train: Train = Field(default_factory=Train)
         validate: Validate = Field(default_factory=Validate)  # pyright: ignore
         loop: Loop = Field(default_factory=Loop)
+        labels: Labels = Field(default_factory=Labels)
+        finetune: Finetune = Field(default_factory=Finetune)
+        plusplus: PlusPlus = Field(default_factory=PlusPlus)
         simcse: SimCSE = Field(default_factory=SimCSE)
         consert: ConSERT = Field(default_factory=ConSERT)
         mirror_bert: MirrorBERT = Field(default_factory=MirrorBERT)

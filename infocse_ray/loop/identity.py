@@ -20,6 +20,12 @@ _OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"
 _FORMATS = {"annotate": 1, "examples": 1, "train": 2}
 """Counted up when the code of a stage begins to give another result for the same settings."""
 
+_LABELS_FORMAT = 1
+"""As these, of the draw of labels, which runs without labels don't have."""
+
+FEW_SHOT = ("labels", "finetune", "plusplus")
+"""Sections that a run without labels doesn't read."""
+
 
 def initialization_of(settings: Settings) -> StrategyName:
     """What the encoder is trained with before the first annotation."""
@@ -32,14 +38,31 @@ def run_identity(
     settings: Settings, source: str, encoder: str, tokenizer: str, first_encoder: str | None = None
 ) -> str:
     """Of a whole run; the sources and encoders are the fingerprints of what the paths in the settings lead to."""
-    content = settings.model_dump(mode="json", exclude={"name", "storage"})
-    del content["corpus"]["source"], content["encoder"]["model"]
+    content = settings.model_dump(mode="json", exclude={"name", "storage", *FEW_SHOT})
+    del content["corpus"]["source"], content["corpus"]["labels"], content["encoder"]["model"]
     content["train"] = _training(settings, _HOW_NOT_WHAT)
     used = {settings.train.strategy, initialization_of(settings)}
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder)
+
+
+def few_shot_identity(settings: Settings, without_labels: str, rounds: int) -> str:
+    """Of a whole run with labels: fine-tuning, or so many rounds of InfoCSE++ at most.
+
+    Args:
+        settings: of the run.
+        without_labels: `run_identity` of the same.
+        rounds: at most.
+    """
+    return fingerprint("few-shot", without_labels, settings.labels, settings.finetune, rounds)
+
+
+def labels_identity(settings: Settings, store: str) -> str:
+    """Of the draw of labelled examples of the token store of this fingerprint."""
+    asked = settings.labels.train_size
+    return fingerprint("labels", _LABELS_FORMAT, store, asked, settings.seed if asked != "all" else None)
 
 
 def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequence[str]) -> str:

@@ -19,9 +19,14 @@ class Manifest:
         """Whether the whole run was finished with these inputs and settings."""
         return self._content.get("finished") == fingerprint
 
-    def begin(self, settings: dict[str, Any]) -> None:
+    @property
+    def job(self) -> str | None:
+        """What ran last under this name, such as `pretrain`; None if nothing did."""
+        return self._content.get("job", "pretrain" if "settings" in self._content else None)
+
+    def begin(self, job: str, settings: dict[str, Any]) -> None:
         """A run (again) at work."""
-        self._content = {"settings": settings, "stages": {}}
+        self._content = {"job": job, "settings": settings, "stages": {}}
         self._file.write_json(self._content)
 
     def add(self, name: str, stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import Placement
@@ -39,19 +39,37 @@ class Rounds(NamedTuple):
     """Of `annotate` and `train`."""
     annotator: FirstEncoder | None
     """What annotates the first iteration, if not the encoder itself."""
+    phase: Literal["iteration", "fine_tuning"] = "iteration"
+
+    def fine_tuning(self, settings: Settings) -> Rounds:
+        """Rounds of fine-tuning, which train on labels of the train split alone."""
+        return self._replace(settings=settings, splits=["train"], phase="fine_tuning")
 
     @property
     def documents(self) -> Shards:
         """The documents as they are, for strategies that need no clusters."""
         return self.shards(self.store.folder / "documents", self.store.fingerprint)
 
+    def labelled(self) -> Shards:
+        """The documents as they are, with their labels."""
+        return self.documents._replace(labels=True)
+
     def shards(self, folder: Storage, name: str) -> Shards:
         """The shards of a folder of the store's documents."""
-        return Shards(folder, name, self.store.shards, self.store.summary["lanes"], self.splits)
+        labels = self.phase == "fine_tuning"
+        return Shards(folder, name, self.store.shards, self.store.summary["lanes"], self.splits, labels)
+
+    def name(self, t: int) -> str:
+        """Round t, as its folder is called."""
+        return f"{self.phase}_{t}"
+
+    def title(self, t: int) -> str:
+        """Round t, for people."""
+        return f"{self.phase.replace('_', '-')} {t}"
 
     def folder(self, t: int) -> Storage:
         """Where round t puts its stages."""
-        return self.run / f"iteration_{t}"
+        return self.run / self.name(t)
 
     def annotate(self, encoder: EncoderFolder, t: int) -> Stage:
         """Cluster the sentences of every document with the encoder there is (Eq. 4)."""
@@ -67,7 +85,7 @@ class Rounds(NamedTuple):
             seed=settings.seed,
             precision=settings.encoder.precision,
             placement=self.where["annotate"],
-            title=f"iteration {t}: annotating",
+            title=f"{self.title(t)}: annotating",
             encoder_store=by.store,
         )
         stage = run_stage(self.root, self.folder(t) / "annotations", "annotate", identity, work)
@@ -90,7 +108,7 @@ class Rounds(NamedTuple):
             self.folder(t) / "examples",
             "examples",
             identity,
-            lambda _: count_examples(source, strategy, f"iteration {t}: counting"),
+            lambda _: count_examples(source, strategy, f"{self.title(t)}: counting"),
         )
         counts = stage.summary or {}
         if not counts["examples"]:
@@ -105,10 +123,12 @@ class Rounds(NamedTuple):
             + (f"; {'; '.join(notes)}" if notes else "")
         )
         if counts["documents"] < (size := self.settings.train.batch_size):
+            tuning = self.phase == "fine_tuning"
             say(
-                f"  warning: train.batch_size = {size} is more than the {counts['documents']:,} documents that give "
-                "examples: a batch has several of one document, which are no negatives of each other; lower it, or "
-                "loosen annotate.mutual and annotate.min_edge_quantile"
+                f"  warning: {'finetune' if tuning else 'train'}.batch_size = {size} is more than the "
+                f"{counts['documents']:,} documents that give examples: a batch has several of one document, which are "
+                "no negatives of each other; lower it"
+                + ("" if tuning else ", or loosen annotate.mutual and annotate.min_edge_quantile")
             )
         return stage, Examples.of(stage, source)
 
@@ -121,7 +141,7 @@ class Rounds(NamedTuple):
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, strategy, budget, encoder, seed, stage.folder, on)
-            return train(training, self.where["train"], f"iteration {t}: training")
+            return train(training, self.where["train"], f"{self.title(t)}: training")
 
         return run_stage(self.root, self.folder(t) / "train", "train", identity, work)
 

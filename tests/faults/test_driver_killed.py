@@ -1,4 +1,4 @@
-"""`kill -9` of the driver while it annotates and while it trains: the same command goes on, to the same result."""
+"""`kill -9` of the driver in its phases: the same command goes on, to the same result."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import make_documents, write_jsonl
 
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder: Path, name: str, encoder: Path) -> subprocess.Popen[bytes]:
+def start(folder: Path, name: str, encoder: Path, job: str = "pretrain", **more: str) -> subprocess.Popen[bytes]:
     options = {
         "--name": name,
         # A storage of its own, so that no stage is shared with the undisturbed run.
@@ -36,9 +38,9 @@ def start(folder: Path, name: str, encoder: Path) -> subprocess.Popen[bytes]:
         "--train.checkpoint_every": "10",
         "--loop.initialization": "none",
         "--loop.max_iterations": "1",
-    }
+    } | {f"--{setting.replace('__', '.')}": value for setting, value in more.items()}
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "jobs" / "pretrain.py"), *(part for option in options.items() for part in option)],
+        [sys.executable, str(ROOT / "jobs" / f"{job}.py"), *(part for option in options.items() for part in option)],
         env=os.environ | {"RAY_ADDRESS": "local", "INFOCSE_TRACEBACK": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -46,7 +48,7 @@ def start(folder: Path, name: str, encoder: Path) -> subprocess.Popen[bytes]:
 
 
 def finish(driver: subprocess.Popen[bytes]) -> str:
-    output = driver.communicate(timeout=300)[0].decode()
+    output = driver.communicate(timeout=900)[0].decode()
     assert driver.returncode == 0, output
     return output
 
@@ -97,3 +99,40 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path, tiny_encoder: P
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()}
     assert "nothing to do" in finish(start(tmp_path, "killed", tiny_encoder))
     assert {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.slow
+def test_infocse_plusplus_killed_in_each_phase_of_each_round_goes_on_to_the_same_result(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
+    write_jsonl(tmp_path / "corpus.jsonl", make_documents(200))
+    settings = {"labels__train_size": "64", "finetune__batch_size": "16", "finetune__learning_rate": "0.001"}
+    settings |= {"finetune__epochs": "6", "finetune__patience": "6", "plusplus__max_rounds": "2"}
+    settings |= {"train__max_steps": "20"}
+
+    def begin(name: str) -> subprocess.Popen[bytes]:
+        return start(tmp_path, name, tiny_encoder, "plusplus", **settings)
+
+    finish(begin("whole"))
+    run, whole = tmp_path / "killed" / "killed", tmp_path / "whole" / "whole"
+    for number in (1, 2):
+        annotations = run / f"iteration_{number}" / "annotations"
+        kill_when(begin("killed"), lambda annotations=annotations: any(annotations.glob("shard-*.parquet")))
+        for phase in ("iteration", "fine_tuning"):
+            training = run / f"{phase}_{number}" / "train"
+            kill_when(begin("killed"), lambda at=training: recorded(at) or (at / "result.json").exists())
+            assert not (run / "model").exists()
+    finish(begin("killed"))
+
+    found = [json.loads((r / "metrics.json").read_text()) for r in (whole, run)]
+    phases = [phase for one in found[1]["rounds"] for phase in (one["iterations"][-1], one["fine_tuned"])]
+    resumed = [phase["train"]["resumed_at"] for phase in phases]
+    assert any(resumed), "some phase went on from a checkpoint"
+    assert [len(metrics["rounds"]) for metrics in found] == [2, 2]
+    for one, other in zip(found[0]["rounds"], found[1]["rounds"], strict=True):
+        assert one["zero_shot"] == other["zero_shot"]
+        for part in ("history", "validation", "test"):
+            assert one["fine_tuned"][part] == other["fine_tuned"][part]
+    weights = [(r / "model" / "model.safetensors").read_bytes() for r in (whole, run)]
+    assert weights[0] == weights[1]
+    assert "nothing to do" in finish(begin("killed"))

@@ -117,7 +117,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
     monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     infocse.pretrain(Settings.model_validate(content))
     content["annotate"] = {"first_encoder": str(tmp_path / "nowhere")}
-    monkeypatch.setattr(infocse, "connect", lambda: pytest.fail("connect was called"))
+    monkeypatch.setattr(run, "connect", lambda: pytest.fail("connect was called"))
     with pytest.raises(ValueError, match=r"annotate\.first_encoder = .*nowhere': no such folder"):
         infocse.pretrain(Settings.model_validate(content))
 

@@ -27,7 +27,8 @@ from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.loop import evaluate as evaluate_module
-from infocse_ray.loop import infocse, rounds
+from infocse_ray.loop import rounds
+from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.positives.document import mix
 from infocse_ray.positives.examples import Examples, Shards
@@ -219,7 +220,7 @@ def test_a_finished_run_does_nothing(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, metrics = finished
-    for room, work in [(infocse, "connect"), (infocse, "prepare"), (infocse, "evaluate"), *STAGES]:
+    for room, work in [(run_module, "connect"), (run_module, "prepare"), (run_module, "evaluate"), *STAGES]:
         monkeypatch.setattr(room, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
     assert pretrain(settings_for(folder, still_encoder, loop={"max_iterations": 2})) == metrics
 

@@ -11,7 +11,9 @@ from infocse_ray.loop import identity
 from infocse_ray.loop.identity import (
     annotate_identity,
     examples_identity,
+    few_shot_identity,
     initialization_of,
+    labels_identity,
     run_identity,
     train_identity,
 )
@@ -37,6 +39,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "corpus.text": ("c", RUN),
     "corpus.sentences": ("c", RUN),
     "corpus.counterpart": ("c", RUN),
+    "corpus.labels": ("c", NONE),
     "corpus.split": ("c", RUN),
     "corpus.unlabelled": ("train", RUN),
     "corpus.valid_fraction": (0.2, RUN),
@@ -88,6 +91,13 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "loop.initialization_steps": (9, "run first"),
     "loop.initialization_tokens": (9, "run first"),
     "loop.initialization_patience": (9, "run first"),
+    "labels.train_size": (9, "few labels"),
+    "finetune.batch_size": (9, "few"),
+    "finetune.epochs": (9, "few"),
+    "finetune.patience": (9, "few"),
+    "finetune.learning_rate": (1e-3, "few"),
+    "finetune.temperature": (0.5, "few"),
+    "plusplus.max_rounds": (9, "few"),
     "conpono.context": (1, FIRST),
     "conpono.offsets": (1, "run first"),
     "conpono.targets": (1, "run first"),
@@ -132,7 +142,10 @@ def identities(settings: Settings) -> dict[str, str]:
     found = {
         "run": run_identity(settings, "source", "encoder", "tokenizer"),
         "annotate": annotate_identity(settings, "store", "encoder", ["train"]),
+        "labels": labels_identity(settings, "store"),
     }
+    # What names a run without labels names one with labels too.
+    found["few"] = few_shot_identity(settings, "without labels", settings.plusplus.max_rounds)
     trainings: list[tuple[str, StrategyName, Budget]] = [
         ("", main.strategy, Budget(main.max_steps, main.max_tokens, patience)),
         (
@@ -189,6 +202,14 @@ def test_a_setting_names_another_result_if_it_can_change_it(name: str):
 )
 def test_a_method_of_annotating_has_its_own_settings(annotate: dict[str, Any], name: str, value: Any, expected: str):
     assert changed(BASE | {"annotate": annotate}, name, value) == set(expected.split())
+
+
+def test_a_seed_draws_other_labels_where_not_all_are_taken():
+    drawn = BASE | {"labels": {"train_size": 9}}
+    assert changed(drawn, "seed", 1) == {*TRAIN.split(), "labels"}
+    settings = Settings.model_validate(BASE)
+    assert few_shot_identity(settings, "one", 3) != few_shot_identity(settings, "other", 3)
+    assert labels_identity(settings, "store") != labels_identity(settings, "other")
 
 
 def test_inputs_name_another_result():

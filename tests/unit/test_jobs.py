@@ -11,6 +11,8 @@ import pytest
 JOBS = sorted((Path(__file__).parents[2] / "jobs").glob("*.py"))
 REQUIRED = {
     "pretrain": ["--name", "x", "--encoder.model", "m", "--corpus.source", "c.jsonl"],
+    "finetune": ["--name", "x", "--encoder.model", "m", "--corpus.source", "c.jsonl"],
+    "plusplus": ["--name", "x", "--encoder.model", "m", "--corpus.source", "c.jsonl"],
     "prepare": ["--model", "m", "--corpus.source", "c.jsonl"],
     "evaluate": ["--model", "m", "--corpus.source", "c.jsonl"],
     "pairs": ["--model", "m", "--corpus.source", "c.jsonl"],

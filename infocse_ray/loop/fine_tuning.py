@@ -1,0 +1,143 @@
+"""Fine-tuning on labelled examples (section 3.3): draw them, count them, train on them; each a stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.source import Source
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.loop.identity import labels_identity
+from infocse_ray.loop.iterate import train_round
+from infocse_ray.loop.rounds import round_report
+from infocse_ray.loop.run import Run
+from infocse_ray.positives.drawn import Drawn, draw
+from infocse_ray.positives.labelled import Labelled
+from infocse_ray.progress import say
+from infocse_ray.retrieval.ranks import shown
+from infocse_ray.settings import Settings
+from infocse_ray.stage import Stage, run_stage
+from infocse_ray.train.loop import Budget
+
+
+def train_size(settings: Settings, store: TokenStore) -> int:
+    """How many labelled examples are trained on."""
+    there = store.summary["labelled"]["train"]
+    return there if settings.labels.train_size == "all" else settings.labels.train_size
+
+
+def check_labelled(settings: Settings, source: Source) -> None:
+    """Refuse, before Ray starts, a corpus without labels, and validation on something else.
+
+    Raises:
+        ValueError: one line that names the setting and the fix.
+    """
+    if settings.validate.on == "halves":
+        raise ValueError(
+            "validate.on = halves: fine-tuning is stopped by how well counterparts are found; set it to auto"
+        )
+    if "counterpart" not in source.columns:
+        raise ValueError(
+            "corpus.counterpart: fine-tuning needs labels and no such column is there; name the documents' column "
+            "with what must be found, or files of labels with corpus.labels"
+        )
+
+
+def check_labels(settings: Settings, store: TokenStore) -> None:
+    """Refuse, before anything is trained, what there are too few labels for.
+
+    Raises:
+        ValueError: fewer training labels than asked for or than a batch has, or none to validate on.
+    """
+    labelled = store.summary["labelled"]
+    there = ", ".join(f"{labelled[split]:,} {split}" for split in SPLITS)
+    if labelled["valid"] < 2:
+        raise ValueError(
+            f"corpus.counterpart: fine-tuning needs labels to validate on; the labelled examples are {there}; raise "
+            "corpus.valid_fraction or mark some as valid in the split column"
+        )
+    asked = settings.labels.train_size
+    if asked != "all" and asked > labelled["train"]:
+        raise ValueError(
+            f"labels.train_size = {asked}: the labelled examples are {there}; set it to {labelled['train']} or less "
+            "or to all, or lower corpus.valid_fraction and corpus.test_fraction"
+        )
+    size, batch = train_size(settings, store), settings.finetune.batch_size
+    if size < batch:
+        raise ValueError(
+            f"finetune.batch_size = {batch}: there are {size} labelled examples to train on ({there}"
+            + (f", labels.train_size = {asked}" if asked != "all" else "")
+            + f"); set it to {size} or less"
+        )
+
+
+def draw_labels(run: Run) -> Stage:
+    """The labelled examples that are trained on; leaks are reported."""
+    settings, rounds = run.settings, run.rounds
+    asked = settings.labels.train_size
+    source = rounds.labelled()
+    stage = run_stage(
+        rounds.root,
+        run.folder / "labels",
+        "labels",
+        labels_identity(settings, source.fingerprint),
+        lambda _: draw(source, None if asked == "all" else asked, settings.seed, "drawing labels"),
+    )
+    run.manifest.add("labels", stage)
+    counts = stage.summary or {}
+    labelled, leaks = counts["labelled"], counts["leaks"]
+    say(
+        f"labels: {train_size(settings, run.store):,} of the {labelled['train']:,} labelled examples to train on; "
+        f"{labelled['valid']:,} to validate, {labelled['test']:,} to test on"
+    )
+    if any(leaks.values()):
+        many = ", ".join(f"{leaks[split]:,} of {labelled[split]:,} {split}" for split in SPLITS if leaks[split])
+        say(
+            f"  warning: leakage: the counterpart is a sentence of its own document in {many} examples, found by "
+            "equality alone; take it out of the documents"
+        )
+    return stage
+
+
+def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> tuple[dict[str, Any], EncoderFolder]:
+    """Train an encoder on the drawn examples, at most `finetune.epochs` times each.
+
+    Args:
+        run: under way.
+        labels: what `draw_labels` returned.
+        encoder: to start from.
+        number: of the round, from 1.
+
+    Returns:
+        What `metrics.json` says of it, and the encoder with the best validation score.
+    """
+    settings, section = run.settings, run.settings.finetune
+    size = train_size(settings, run.store)
+    epoch = -(-size // section.batch_size)
+    update = {"batch_size": section.batch_size, "learning_rate": section.learning_rate}
+    once_an_epoch = {"every": epoch, "every_tokens": None}
+    own = settings.model_copy(
+        update={
+            "train": settings.train.model_copy(update=update),
+            "validate": settings.validate.model_copy(update=once_an_epoch),  # pyright: ignore
+        }
+    )
+    strategy = Labelled(
+        Drawn(settings.seed, (labels.summary or {})["last"]),
+        section.temperature or settings.train.temperature,
+        settings.train.similarity == "cosine",
+        Lexicon.of(run.inputs.encoder),
+    )
+    budget = Budget(section.epochs * epoch, None, section.patience * epoch)
+    say(f"round {number}: fine-tuning on {size:,} labelled examples, {epoch:,} steps an epoch")
+    stages, tuned = train_round(run, run.rounds.fine_tuning(own), strategy, encoder, budget, number)
+    report = round_report(number, stages)
+    del report["iteration"]
+    metric = settings.validate.metric
+    before, after = report["history"][0], report["validation"]
+    say(f"  fine-tuned {metric}: {shown(after, metric)}, before {shown(before, metric)}")
+    if after[metric] < before[metric]:
+        say("  warning: fine-tuning made it worse; lower finetune.learning_rate or give it more labels")
+    return report, tuned

@@ -1,0 +1,62 @@
+"""What a run starts from, found and checked on this machine before anything runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infocse_ray.corpus.source import Source, find_source
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_json
+from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.loop.first_encoder import load_first_encoder
+from infocse_ray.loop.identity import initialization_of, run_identity
+from infocse_ray.positives.registry import pooling_of, strategy_of
+from infocse_ray.positives.strategy import Strategy
+from infocse_ray.settings import Settings
+
+
+class Inputs(NamedTuple):
+    """What a run starts from."""
+
+    source: Source
+    encoder: SentenceEncoder
+    tokenizer: str
+    fingerprint: str
+    """Of the encoder."""
+    annotator: SentenceEncoder | None
+    """What annotates the first iteration, if not the encoder."""
+    initialization: Strategy | None
+    """What the encoder is initialised with."""
+    strategy: Strategy | None
+    """What it is trained with."""
+
+    def identity(self, settings: Settings) -> str:
+        """Of the run without labels that starts from these."""
+        named = self.annotator.fingerprint() if self.annotator else None
+        return run_identity(settings, self.source.fingerprint, self.fingerprint, self.tokenizer, named)
+
+
+def check(settings: Settings) -> Inputs:
+    """Find the corpus and load the encoder on this machine.
+
+    Raises:
+        ValueError: one line that names the setting, the value and the fix.
+    """
+    source = find_source(settings.corpus)
+    encoder = load_encoder(
+        resolve_encoder(settings.encoder.model),
+        settings.encoder,
+        cosine=settings.train.similarity == "cosine",
+        pooling=pooling_of(settings.train.strategy),
+    )
+    lexicon = Lexicon.of(encoder)
+    strategy = strategy_of(settings.train.strategy, settings, lexicon)
+    return Inputs(
+        source,
+        encoder,
+        tokenizer_json(encoder.tokenizer),
+        encoder.fingerprint(),
+        load_first_encoder(settings) if strategy is not None and strategy.annotated else None,
+        strategy_of(initialization_of(settings), settings, lexicon),
+        strategy,
+    )

@@ -1,0 +1,112 @@
+"""The outer loop (Alg. 1) of one run: annotate with the encoder there is, train on the pairs, validate, repeat.
+
+1. f is the starting encoder, trained with another strategy first if there is one: the iteration before the first.
+2. Iteration t annotates every document with f (Eq. 4) and trains f on the pairs (Eq. 5).
+3. The loop ends when an iteration's validation score doesn't grow.
+A strategy that needs no annotation trains once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop.identity import initialization_of
+from infocse_ray.loop.rounds import Rounds, round_report
+from infocse_ray.loop.run import Run
+from infocse_ray.positives.strategy import Strategy
+from infocse_ray.progress import say
+from infocse_ray.retrieval.ranks import shown
+from infocse_ray.stage import Stage
+from infocse_ray.train.loop import Budget
+
+
+class Iterated(NamedTuple):
+    """What the loop made."""
+
+    encoders: list[EncoderFolder]
+    """As it starts (or is initialised), then after each iteration."""
+    iterations: list[dict[str, Any]]
+    """What `metrics.json` says of each of these; without `validation` where nothing was trained."""
+    best: int
+    """Which of these has the best validation score."""
+
+
+def iterate(run: Run, encoder: EncoderFolder, fine_tuned: int = 0) -> Iterated:
+    """Train without labels until validation stops growing.
+
+    Args:
+        run: under way; its strategy trains.
+        encoder: to start from.
+        fine_tuned: how many iterations went before the fine-tuning that the encoder comes from; 0: it comes from none,
+            and is initialised first, if that is asked for. Training without labels takes a fine-tuned encoder's score
+            away before another fine-tuning gives more back, so that its score is no bar for the first iteration.
+    """
+    rounds, settings = run.rounds, run.settings
+    metric, train, loop, patience = settings.validate.metric, settings.train, settings.loop, settings.validate.patience
+    encoders = [encoder]
+    iterations: list[dict[str, Any]] = [{"iteration": fine_tuned}]
+    if run.inputs.initialization is not None and not fine_tuned:
+        say(f"iteration 0: {initialization_of(settings)}")
+        budget = Budget(
+            loop.initialization_steps or train.max_steps,
+            loop.initialization_tokens or train.max_tokens,
+            loop.initialization_patience or patience,
+        )
+        stages, encoders[0] = train_round(run, rounds, run.inputs.initialization, encoder, budget, 0)
+        iterations[0] = round_report(0, stages)
+    best = 0
+    for number in range(1, _most(run) + 1):
+        t = fine_tuned + number
+        assert run.inputs.strategy is not None
+        say(f"iteration {t}")
+        budget = Budget(train.max_steps, train.max_tokens, patience)
+        stages, trained = train_round(run, rounds, run.inputs.strategy, encoders[-1], budget, t)
+        encoders.append(trained)
+        iterations.append(round_report(t, stages))
+        iterations[0].setdefault("validation", iterations[number]["history"][0])
+        before, now = (iterations[i]["validation"] for i in (best, number))
+        if fine_tuned and number == 1:
+            say(f"  {metric}: {shown(now, metric)}, fine-tuned it was {shown(before, metric)}")
+            best = 1
+            continue
+        grows = now[metric] > before[metric]
+        say(f"  {metric}: {shown(now, metric)}, {'better than' if grows else 'no growth over'} {before[metric]:.4f}")
+        if grows:
+            best = number
+        elif loop.early_stop:
+            break
+    return Iterated(encoders, iterations, best)
+
+
+def _most(run: Run) -> int:
+    """How often to train: what annotates nothing has nothing to repeat."""
+    if run.inputs.strategy is None:
+        return 0
+    return run.settings.loop.max_iterations if run.inputs.strategy.annotated else 1
+
+
+def train_round(
+    run: Run, rounds: Rounds, strategy: Strategy, encoder: EncoderFolder, budget: Budget, t: int
+) -> tuple[dict[str, Stage], EncoderFolder]:
+    """One round's finished stages and the encoder that comes out of it."""
+    stages: dict[str, Stage] = {}
+
+    def done(name: str, stage: Stage) -> Stage:
+        stages[name] = stage
+        run.manifest.add(f"{rounds.name(t)}/{name}", stage)
+        return stage
+
+    source = rounds.documents
+    if strategy.annotated:
+        annotated = done("annotations", rounds.annotate(encoder, t))
+        source = rounds.shards(annotated.folder, annotated.fingerprint)
+    counted, examples = rounds.count(source, strategy, t)
+    done("examples", counted)
+    trained = done("train", rounds.train(examples, strategy, encoder, budget, t))
+    summary = trained.summary or {}
+    say(
+        f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, best at step {summary['best_step']:,} "
+        f"({trained.seconds:.0f} s)"
+    )
+    return stages, rounds.trained_encoder(trained)

@@ -1,0 +1,112 @@
+"""InfoCSE++ (section 3.3): training without labels and fine-tuning in turns, after SimCLRv2 (Chen et al. 2020).
+
+1. A round trains without labels until that converges (Alg. 1), then fine-tunes what came of it.
+2. The next round's training without labels is initialised with the fine-tuned encoder (Alg. 1, line 2).
+3. Rounds end when the fine-tuned validation score doesn't grow; the best fine-tuned encoder comes back.
+Plain fine-tuning is one round that trains nothing without labels. The test split is looked at after the last round.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop.card import few_shot_card
+from infocse_ray.loop.fine_tuning import check_labelled, check_labels, draw_labels, fine_tune
+from infocse_ray.loop.identity import few_shot_identity
+from infocse_ray.loop.inputs import check
+from infocse_ray.loop.iterate import iterate
+from infocse_ray.loop.run import Run, finished, open_run
+from infocse_ray.progress import say
+from infocse_ray.retrieval.ranks import shown
+from infocse_ray.settings import Settings
+
+
+def finetune(settings: Settings) -> dict[str, Any]:
+    """Fine-tune `encoder.model` as it is; the result is in `<storage>/<name>/model`.
+
+    Returns and raises what `plusplus` does; there is one round, whose zero-shot encoder is the one that came.
+    """
+    train = settings.train.model_copy(update={"strategy": "none"})
+    loop = settings.loop.model_copy(update={"initialization": "none"})
+    return few_shot("finetune", settings.model_copy(update={"train": train, "loop": loop}), 1)
+
+
+def plusplus(settings: Settings) -> dict[str, Any]:
+    """Train without labels and fine-tune in turns; the result is in `<storage>/<name>/model`.
+
+    Returns:
+        The content of `metrics.json`: of each round the `iterations` as `pretrain` reports them, `zero_shot`, which of
+        them was fine-tuned, with its validation and test metrics, and `fine_tuned`, those after it; `best_round`;
+        `labels`, their counts; the settings and versions.
+
+    Raises:
+        ValueError: a setting doesn't fit the corpus, its labels, the encoder or the cluster; nothing was trained.
+        TrainingStopped: training can't go on; what was finished is kept.
+    """
+    if settings.train.strategy == "none":
+        raise ValueError(
+            "train.strategy = none: there is no training without labels to take turns with; name a strategy, or use "
+            "jobs/finetune.py"
+        )
+    return few_shot("plusplus", settings, settings.plusplus.max_rounds)
+
+
+def few_shot(job: str, settings: Settings, most: int) -> dict[str, Any]:
+    """At most so many rounds; see `plusplus`."""
+    inputs = check(settings)
+    check_labelled(settings, inputs.source)
+    identity = few_shot_identity(settings, inputs.identity(settings), most)
+    if (metrics := finished(job, settings, identity)) is not None:
+        return metrics
+    run = open_run(job, settings, inputs, identity, functools.partial(check_labels, settings))
+    labels = draw_labels(run)
+    rounds: list[dict[str, Any]] = []
+    encoders: list[EncoderFolder] = []  # zero-shot and fine-tuned, by turns
+    encoder, iterations, best = run.start, 0, 0
+    for number in range(1, most + 1):
+        if most > 1:
+            say(f"round {number} of at most {most}")
+        found = iterate(run, encoder, iterations)
+        encoders.append(found.encoders[found.best])
+        fine_tuned, encoder = fine_tune(run, labels, encoders[-1], number)
+        encoders.append(encoder)
+        chosen = found.iterations[found.best]
+        chosen.setdefault("validation", fine_tuned["history"][0])  # nothing was trained
+        zero_shot = {"iteration": chosen["iteration"], "validation": chosen["validation"]}
+        new = found.iterations[1:] if iterations else found.iterations
+        rounds.append({"round": number, "iterations": new, "zero_shot": zero_shot, "fine_tuned": fine_tuned})
+        iterations = found.iterations[-1]["iteration"]
+        if number > 1 and not _grows(run, rounds, best):
+            break
+        best = number - 1
+    if run.store.summary["labelled"]["test"]:
+        places = [(one["round"], name) for one in rounds for name in ("zero_shot", "fine_tuned")]
+        for (number, name), stage in zip(places, run.evaluate(encoders, "test"), strict=True):
+            run.manifest.add(f"round_{number}/{name}/test", stage)
+            rounds[number - 1][name]["test"] = (stage.summary or {})["metrics"]
+    summary = labels.summary or {}
+    report = {
+        "best_round": best + 1,
+        "labels": {key: summary[key] for key in ("labelled", "leaks")} | {"train_size": settings.labels.train_size},
+        "rounds": rounds,
+    }
+    metrics = run.finish(encoders[2 * best + 1], functools.partial(few_shot_card, settings), report)
+    say(
+        f"the best encoder is that of round {best + 1}, fine-tuned; it is in {run.folder / 'model'}, its figures in "
+        f"{run.folder / 'metrics.json'}"
+    )
+    return metrics
+
+
+def _grows(run: Run, rounds: list[dict[str, Any]], best: int) -> bool:
+    """Whether the last round's fine-tuned score is better than that of the best before."""
+    metric = run.settings.validate.metric
+    before, now = (rounds[i]["fine_tuned"]["validation"] for i in (best, -1))
+    grows = now[metric] > before[metric]
+    say(
+        f"round {rounds[-1]['round']}: fine-tuned {metric} {shown(now, metric)}, "
+        f"{'better than' if grows else 'no growth over'} {before[metric]:.4f}"
+    )
+    return grows

@@ -1,0 +1,172 @@
+"""A run under way: its corpus prepared, its sizes checked, the encoder it starts from saved."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from infocse_ray import __version__
+from infocse_ray.cluster import connect, placement
+from infocse_ray.corpus.prepare import prepare, show_rejected
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
+from infocse_ray.loop.evaluate import evaluate
+from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
+from infocse_ray.loop.inputs import Inputs
+from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.rounds import Rounds
+from infocse_ray.progress import say
+from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.stage import Stage, run_stage
+from infocse_ray.storage import Storage
+
+_PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
+
+
+class Run(NamedTuple):
+    """What every phase of a run needs."""
+
+    settings: Settings
+    inputs: Inputs
+    manifest: Manifest
+    rounds: Rounds
+    start: EncoderFolder
+    """The encoder as it came."""
+    identity: str
+
+    @property
+    def folder(self) -> Storage:
+        """`<storage>/<name>`."""
+        return self.rounds.run
+
+    @property
+    def store(self) -> TokenStore:
+        """The corpus."""
+        return self.rounds.store
+
+    def evaluate(self, encoders: list[EncoderFolder], split: str) -> list[Stage]:
+        """Score encoders on a split, on what the run validates on; the test is of counterparts always."""
+        rounds = self.rounds
+        on = rounds.on if split == "valid" else "counterpart"
+        precision, where = self.settings.encoder.precision, rounds.where["train"]
+        return evaluate(rounds.root, self.folder / split, self.store, encoders, split, on, precision, where)
+
+    def finish(self, encoder: EncoderFolder, card: Callable[[dict[str, Any]], str], found: dict[str, Any]) -> dict:
+        """Export an encoder with its card, write `metrics.json`, and commit the run.
+
+        Args:
+            encoder: the run's result.
+            card: makes it of the content of `metrics.json`.
+            found: what the run found; the name, corpus, settings and versions are added.
+
+        Returns:
+            The content of `metrics.json`.
+        """
+        summary = self.store.summary
+        metrics = {
+            "name": self.settings.name,
+            "validate_on": self.rounds.on,
+            "corpus": {
+                "documents": sum(summary["documents"].values()),
+                **{key: summary[key] for key in ("sentences", "tokens", "rejected", "seconds")},
+            },
+            **found,
+            "settings": self.settings.model_dump(mode="json"),
+            "versions": versions(),
+        }
+        _export(encoder, self.folder / "model", card(metrics))
+        (self.folder / "metrics.json").write_json(metrics)
+        self.manifest.finish(self.identity)
+        return metrics
+
+
+def finished(job: str, settings: Settings, identity: str) -> dict[str, Any] | None:
+    """The content of `metrics.json` of a run that is finished with these inputs and settings; None otherwise.
+
+    Raises:
+        ValueError: the run of that name is another job's.
+    """
+    folder = Storage.open(settings.storage) / settings.name
+    manifest = Manifest(folder)
+    if manifest.finished(identity):
+        say(f"{folder} is finished with these settings; nothing to do. Its encoder is in {folder / 'model'}")
+        return (folder / "metrics.json").read_json()
+    if manifest.job not in (None, job):
+        raise ValueError(
+            f"name = {settings.name!r}: {folder} is a run of {manifest.job}.py, whose model this one would replace; "
+            "give this one another name, it finds the stages of that one all the same"
+        )
+    return None
+
+
+def open_run(
+    job: str, settings: Settings, inputs: Inputs, identity: str, check: Callable[[TokenStore], None] | None = None
+) -> Run:
+    """Connect to Ray, prepare the corpus, check what can be checked, save the encoder.
+
+    Args:
+        job: what runs, such as `pretrain`.
+        settings: of the run.
+        inputs: what `check` found.
+        identity: of the run.
+        check: more to refuse about the prepared corpus, before anything is trained.
+
+    Raises:
+        ValueError: a setting doesn't fit the corpus or the cluster.
+    """
+    root = Storage.for_runs(settings.storage)
+    folder = root / settings.name
+    manifest = Manifest(folder)
+    connect()
+    where = {"annotate": placement(settings.annotate), "train": placement(settings.train)}
+    manifest.begin(job, settings.model_dump(mode="json"))
+
+    store = prepare(root, settings.corpus, inputs.source, inputs.tokenizer)
+    manifest.add("corpus", Stage("prepare", store.fingerprint, store.folder, store.summary))
+    say(
+        f"corpus: {sum(store.summary['documents'].values()):,} documents, {store.summary['sentences']:,} sentences, "
+        f"{store.summary['tokens']:,} tokens; {show_rejected(store)}"
+    )
+    if check is not None:
+        check(store)
+    on = validation_of(settings, store)
+    splits = training_splits(settings, on)
+    trains = inputs.strategy is not None or inputs.initialization is not None
+    check_sizes(settings, store, splits, on, where["train"].workers, trains)
+
+    saved = run_stage(
+        root,
+        folder / "iteration_0" / "encoder",
+        "encoder",
+        fingerprint("encoder", inputs.fingerprint),
+        lambda stage: {"max_length": EncoderFolder.save(inputs.encoder, stage.folder / "model").max_length},
+    )
+    manifest.add("iteration_0/encoder", saved)
+    start = EncoderFolder(saved.folder / "model", inputs.fingerprint, settings.encoder.max_length)
+    annotator: FirstEncoder | None = None
+    if inputs.annotator is not None:
+        other = save_first_encoder(root, folder, inputs.annotator)
+        manifest.add("first_encoder", other)
+        annotator = first_encoder(other, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
+    rounds = Rounds(root, folder, settings, store, splits, on, where, annotator)
+    return Run(settings, inputs, manifest, rounds, start, identity)
+
+
+def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:
+    source = encoder.folder.local_copy(encoder.fingerprint)
+    with tempfile.TemporaryDirectory() as temporary:
+        (Path(temporary) / "README.md").write_text(card)
+        target.delete()
+        target.upload(source)
+        target.upload(temporary)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computed a result."""
+    found = {package: importlib.metadata.version(package) for package in _PACKAGES}
+    return {"infocse_ray": __version__, "python": platform.python_version(), **found}

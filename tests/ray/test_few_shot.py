@@ -1,0 +1,129 @@
+"""Fine-tuning and InfoCSE++ through the whole job: rounds, what they start from, what they share, what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.loop import fine_tuning, rounds, run
+from infocse_ray.loop.infocse import pretrain
+from infocse_ray.loop.plusplus import finetune, plusplus
+from infocse_ray.settings import Settings
+from tests.conftest import make_documents, write_jsonl
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+def settings_for(folder: Path, model: Path, name: str, /, **sections: Any) -> Settings:
+    content: dict[str, Any] = {
+        "name": name,
+        "storage": str(folder / "runs"),
+        "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4, "valid_fraction": 0.2, "test_fraction": 0.2},
+        "encoder": {"model": str(model), "max_length": 16, "precision": "fp32"},
+        "train": {"batch_size": 16, "max_tokens": 1500, "learning_rate": 1e-3, "similarity": "cosine"},
+        "validate": {"every_tokens": 700},
+        "loop": {"initialization": "none", "max_iterations": 1},
+        "labels": {"train_size": 40},
+        "finetune": {"batch_size": 16, "epochs": 3, "learning_rate": 1e-3, "temperature": 0.05},
+    }
+    for section, values in sections.items():
+        content[section] = content.get(section, {}) | values
+    return Settings.model_validate(content)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of which two thirds are labelled, in a file of their own."""
+    folder = tmp_path_factory.mktemp("few-shot")
+    documents = make_documents(200)
+    write_jsonl(folder / "corpus.jsonl", [{"id": d["id"], "sentences": d["sentences"]} for d in documents])
+    labels = [{"id": d["id"], "counterpart": d["counterpart"]} for i, d in enumerate(documents) if i % 3]
+    write_jsonl(folder / "labels.jsonl", labels)
+    return folder
+
+
+def test_plusplus_alternates_and_shares_its_stages(
+    folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"labels": str(folder / "labels.jsonl")}
+    evaluated: list[tuple[str, int]] = []
+    evaluate = run.evaluate
+    monkeypatch.setattr(run, "evaluate", lambda *a: evaluated.append((a[4], len(a[3]))) or evaluate(*a))
+    first = pretrain(settings_for(folder, tiny_encoder, "zero", corpus=labels))
+    evaluated.clear()
+    settings = settings_for(folder, tiny_encoder, "plus", corpus=labels, plusplus={"max_rounds": 2})
+    metrics = plusplus(settings)
+    said = capsys.readouterr().out
+    assert [one["round"] for one in metrics["rounds"]] == [1, 2]
+    one, two = metrics["rounds"]
+    assert evaluated == [("test", 4)], "the test is looked at once, after the last round"
+    assert one["iterations"][1]["history"] == first["iterations"][1]["history"], "the stage of the run without labels"
+    assert [entry["iteration"] for entry in one["iterations"]] == [0, 1]
+    assert [entry["iteration"] for entry in two["iterations"]] == [2]
+    assert two["zero_shot"]["iteration"] == 2, "what was trained, whatever fine-tuning had scored before"
+    # Each phase starts with the encoder that the one before chose.
+    assert one["fine_tuned"]["history"][0]["recall@5"] == one["zero_shot"]["validation"]["recall@5"]
+    assert two["iterations"][0]["history"][0]["recall@5"] == one["fine_tuned"]["validation"]["recall@5"]
+    assert two["fine_tuned"]["history"][0]["recall@5"] == two["zero_shot"]["validation"]["recall@5"]
+    # 40 examples in batches of 16 are 3 steps an epoch; validation comes once an epoch.
+    for tuned in (one["fine_tuned"], two["fine_tuned"]):
+        assert [entry["step"] for entry in tuned["history"]] == [0, 3, 6, 9][: len(tuned["history"])]
+        assert tuned["examples"]["examples"] == 40
+        assert {"recall@5", "recall@5_standard_error", "queries"} <= tuned["test"].keys()
+    scores = [entry["fine_tuned"]["validation"]["recall@5"] for entry in metrics["rounds"]]
+    assert metrics["best_round"] == 1 + scores.index(max(scores))
+    assert " ± " in said
+    card = (folder / "runs" / "plus" / "model" / "README.md").read_text()
+    assert "fine-tuned on 40 labelled examples" in card
+    assert card.count("± ") > 8
+    stages = json.loads((folder / "runs" / "plus" / "manifest.json").read_text())["stages"]
+    assert {"labels", "fine_tuning_1/train", "iteration_2/train", "fine_tuning_2/train"} <= stages.keys()
+
+    # The same command again does nothing; plain fine-tuning of what was found is the same stage as round 1's.
+    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained again"))
+    assert plusplus(settings) == metrics
+
+
+def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    corpus = {"labels": str(folder / "labels.jsonl")}
+    metrics = finetune(settings_for(folder, tiny_encoder, "tuned", corpus=corpus, labels={"train_size": "all"}))
+    [one] = metrics["rounds"]
+    assert [entry["iteration"] for entry in one["iterations"]] == [0]
+    assert one["zero_shot"]["validation"]["recall@5"] == one["fine_tuned"]["history"][0]["recall@5"]
+    assert one["fine_tuned"]["examples"]["examples"] == metrics["labels"]["labelled"]["train"]
+    assert one["fine_tuned"]["test"]["recall@5"] > one["zero_shot"]["test"]["recall@5"], "it learns"
+    with pytest.raises(ValueError, match=r"^name = 'tuned': .*tuned is a run of finetune.py"):
+        pretrain(settings_for(folder, tiny_encoder, "tuned", corpus=corpus))
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"labels": {"train_size": 5000}}, r"labels.train_size = 5000: the labelled examples are \d+ train, \d+ valid"),
+        ({"finetune": {"batch_size": 64}}, r"finetune.batch_size = 64: there are 40 labelled examples"),
+        ({"validate": {"on": "halves"}}, r"validate.on = halves: "),
+        ({"corpus": {"valid_fraction": 0.0}}, r"corpus.counterpart: fine-tuning needs labels to validate on"),
+        ({"corpus": {"labels": None}}, r"corpus.counterpart: fine-tuning needs labels and no such column is there"),
+    ],
+)
+def test_too_few_labels_are_refused_before_anything_is_trained(
+    folder: Path,
+    tiny_encoder: Path,
+    sections: dict[str, Any],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(fine_tuning, "draw", lambda *_: pytest.fail("drawn"))
+    sections = {"corpus": {"labels": str(folder / "labels.jsonl")} | sections.pop("corpus", {}), **sections}
+    with pytest.raises(ValueError, match=f"^{message}"):
+        finetune(settings_for(folder, tiny_encoder, "refused", **sections))
+
+
+def test_plusplus_without_a_strategy_is_refused(folder: Path, tiny_encoder: Path) -> None:
+    with pytest.raises(ValueError, match=r"^train.strategy = none: .*jobs/finetune.py"):
+        plusplus(settings_for(folder, tiny_encoder, "none", train={"strategy": "none"}))

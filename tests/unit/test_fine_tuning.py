@@ -1,0 +1,121 @@
+"""Fine-tuning's epochs: when it stops and whose encoder comes back, on scores that follow a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop import fine_tuning
+from infocse_ray.loop.fine_tuning import fine_tune
+from infocse_ray.settings import Settings
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+from infocse_ray.train import loop
+from infocse_ray.train.loop import Budget, Training, train_worker
+from tests.unit.stores import counted
+from tests.unit.trainees import LABELLED, Lexicon, annotated, load_encoder, settings_for, strategy_for
+
+EPOCH = 3
+
+
+def train_on_script(
+    folder: Path, encoder: Path, scores: list[float], budget: Budget, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, Any], dict[int, dict[str, torch.Tensor]]]:
+    """What comes of training with these validation scores, and the weights at each validation."""
+    settings = settings_for(LABELLED, encoder)
+    settings = settings.model_copy(
+        update={"validate": settings.validate.model_copy(update={"every": EPOCH})}  # pyright: ignore
+    )
+    source = annotated(folder / "source", encoder)
+    loaded = load_encoder(encoder, settings.encoder, False)
+    strategy = strategy_for(LABELLED, Lexicon.of(loaded), settings)
+    where = EncoderFolder(Storage.open(str(encoder)), "x", settings.encoder.max_length)
+    seen: dict[int, dict[str, torch.Tensor]] = {}
+
+    def score(model: Any, questions: None) -> SimpleNamespace:
+        number = len(seen)
+        seen[number * EPOCH] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        names = ("recall@5", "recall@10", "recall@20", "mrr")
+        return SimpleNamespace(metrics=dict.fromkeys(names, scores[number]) | {"queries": 100})
+
+    monkeypatch.setattr(loop, "score", score)
+    monkeypatch.setattr(loop, "questions_for", lambda *a: None)
+    monkeypatch.setattr(loop, "worker_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(loop, "assigned_cores", lambda: 1)
+    monkeypatch.setattr(loop.ray.train, "get_checkpoint", lambda: None)
+    monkeypatch.setattr(loop.ray.train, "report", lambda *a, **k: None)
+    stage = Storage.open(str(folder / "stage"))
+    store: Any = None
+    train_worker(Training(settings, store, counted(source, strategy), strategy, budget, where, 5, stage, "counterpart"))
+    return (stage / "result.json").read_json(), seen
+
+
+@pytest.mark.parametrize(
+    ("scores", "steps", "best"),
+    [
+        ([0.9, 0.2, 0.5, 0.4, 0.5, 0.6, 0.7], 4, 2),  # a tie is no growth; the start is no result of training
+        ([0.1, 0.2, 0.1, 0.3, 0.2, 0.4], 5, 5),  # until there are no more epochs
+        ([0.1, 0.3, 0.2, 0.2], 3, 1),
+    ],
+)
+def test_two_epochs_without_growth_end_it_and_the_best_encoder_comes_back(
+    tmp_path: Path, tiny_encoder: Path, scores: list[float], steps: int, best: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = Budget(5 * EPOCH, None, 2 * EPOCH)
+    result, seen = train_on_script(tmp_path, tiny_encoder, scores, budget, monkeypatch)
+    assert result["step"] == steps * EPOCH
+    assert result["stopping"] == {"best": scores[best], "best_step": best * EPOCH}
+    models = tmp_path / "stage" / "models"
+    [kept] = models.iterdir()
+    assert kept.name == f"step-{best * EPOCH:08d}"
+    saved = EncoderFolder(Storage.open(str(kept)), "y", 16).load().state_dict()
+    assert saved.keys() == seen[0].keys()
+    for name, tensor in saved.items():
+        assert torch.equal(tensor, seen[best * EPOCH][name]), name
+    assert any(not torch.equal(seen[EPOCH][name], seen[0][name]) for name in saved), "it trains"
+
+
+def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings.model_validate(
+        {
+            "name": "x",
+            "corpus": {"source": "x"},
+            "encoder": {"model": "m"},
+            "train": {"temperature": 0.3, "batch_size": 9, "max_tokens": 7, "learning_rate": 0.5},
+            "validate": {"every_tokens": 3},
+            "labels": {"train_size": 130},
+            "finetune": {"batch_size": 64, "epochs": 20, "patience": 2, "learning_rate": 0.25},
+        }
+    )
+    asked: list[Any] = []
+
+    def train_round(run: Any, rounds: Any, strategy: Any, encoder: Any, budget: Budget, number: int) -> Any:
+        asked.append((rounds, strategy, encoder, budget, number))
+        entry = {"step": 3, "recall@5": 0.5, "queries": 100}
+        summary = {"best_step": 3, "history": [entry | {"step": 0}, entry], "seconds": 1.0}
+        return {"train": Stage("train", "f", Storage.open("."), summary)}, "tuned"
+
+    monkeypatch.setattr(fine_tuning, "train_round", train_round)
+    monkeypatch.setattr(fine_tuning.Lexicon, "of", lambda encoder: SimpleNamespace(sentence_tokens=30))
+    store = SimpleNamespace(summary={"labelled": {"train": 500}})
+    run: Any = SimpleNamespace(
+        settings=settings,
+        store=store,
+        inputs=SimpleNamespace(encoder=None),
+        rounds=SimpleNamespace(fine_tuning=lambda settings: settings),
+    )
+    labels: Any = SimpleNamespace(summary={"last": 77})
+    report, tuned = fine_tune(run, labels, "encoder", 4)  # pyright: ignore
+    [(own, strategy, encoder, budget, number)] = asked
+    assert budget == Budget(60, None, 6)  # 130 examples are 3 batches of 64
+    assert (own.validate.every, own.validate.every_tokens) == (3, None)
+    assert (own.train.batch_size, own.train.learning_rate) == (64, 0.25)
+    assert (strategy.drawn, strategy.temperature) == ((settings.seed, 77), 0.3)
+    assert (encoder, tuned, number) == ("encoder", "tuned", 4)
+    assert "iteration" not in report
+    assert report["validation"]["recall@5"] == 0.5
