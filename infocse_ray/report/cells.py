@@ -15,8 +15,9 @@ from pydantic import ValidationError
 
 from infocse_ray.command_line import as_settings, explain
 from infocse_ray.corpus.source import Source, find_source
+from infocse_ray.loop.identity import FEW_SHOT
 from infocse_ray.report.config import TableCorpus, Tables
-from infocse_ray.report.studies import FIRST_ENCODER, METHODS, STUDIES, Method, Study
+from infocse_ray.report.studies import FIRST_ENCODER, METHODS, Method, Study, methods_with, studies_with
 from infocse_ray.settings import Corpus, Settings, fingerprint
 
 _OF_THE_TABLES = {
@@ -40,15 +41,20 @@ _OF_THE_TABLES = {
     "annotate.mutual": "tables",
     "annotate.min_edge_quantile": "tables",
     "ict.block": "tables",
+    "labels.train_size": "label_sizes",
+    "plusplus.max_rounds": "rounds",
 }
 """Settings that make the rows comparable, and what of the tables' configuration they follow from."""
+
+_NOT_NAMED: dict[str, Any] = {"name": True, "storage": True, "corpus": {"labels"}}
+"""Settings that a cell is not named by: the fingerprint of its files has the label files."""
 
 _RECORD = 3
 """Of what is kept of a cell; where that has changed, the run, finished as it is, is read again."""
 
 
 class Cell(NamedTuple):
-    """One run of `pretrain`."""
+    """One run: of `pretrain`, or with labels."""
 
     name: str
     corpus: str
@@ -58,12 +64,16 @@ class Cell(NamedTuple):
     identity: str
     """Of its settings, the corpus' files and the encoders' files."""
     tokens: int
-    """The budget of its training, all stages."""
+    """The budget of its training without labels, all stages."""
+    label: str
+    """The method, for people."""
+    labelled: bool
+    """Whether it is fine-tuned."""
 
     @property
     def title(self) -> str:
         """For people: bbc_news / SimCSE / seed 2."""
-        return f"{self.corpus} / {METHODS[self.method].label} / seed {self.seed}"
+        return f"{self.corpus} / {self.label} / seed {self.seed}"
 
 
 class Plan(NamedTuple):
@@ -91,7 +101,7 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
     Raises:
         ValueError: one line that names corpus, row and setting; nothing has run.
     """
-    studies = [STUDIES[name] for name in config.tables]
+    studies, methods = studies_with(config.tables, config.label_sizes), methods_with(config.label_sizes)
     wanted = {row.method for study in studies for row in study.rows}
     skipped = {}
     if FIRST_ENCODER in wanted and config.first_encoder is None:
@@ -103,18 +113,20 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
     for seed in config.seeds:
         for corpus in config.corpora:
             # In the order of all methods, asked for or not, so that a cell that methods share has one name.
-            for method in METHODS.values():
+            for method in methods.values():
                 if method.key == FIRST_ENCODER and config.first_encoder is None:
                     continue
                 settings = settings_of(config, corpus, method, seed)
                 for path in (settings.encoder.model, config.first_encoder):
                     if path not in stamps:
                         stamps[path] = _stamp(path)
-                content = settings.model_dump(mode="json", exclude={"name", "storage"})
+                without = _NOT_NAMED | ({} if method.labels else dict.fromkeys(FEW_SHOT, True))
+                content = settings.model_dump(mode="json", exclude=without)
                 other = stamps[config.first_encoder] if method.key == FIRST_ENCODER else None
                 identity = fingerprint(_RECORD, content, files[corpus.name], stamps[settings.encoder.model], other)
                 name = f"{corpus.name}-{method.key}-{seed}"
-                cell = Cell(name, corpus.name, method.key, seed, settings, identity, budget_of(config, method))
+                tokens, labelled = budget_of(config, method), method.labels is not None
+                cell = Cell(name, corpus.name, method.key, seed, settings, identity, tokens, method.label, labelled)
                 by_row[corpus.name, method.key, seed] = cells.setdefault(identity, cell)
     by_row = {place: cell for place, cell in by_row.items() if place[1] in wanted}
     run = {row.method for study in studies for row in study.rows if _named(row.key, config.only_rows)}
@@ -162,10 +174,11 @@ def settings_of(config: Tables, corpus: TableCorpus, method: Method, seed: int) 
         ValueError: one line that names corpus, row and setting.
     """
     where = f"corpus {corpus.name}, row {method.label}"
+    keys = (method.family, method.base or method.key, method.key)
     layers = [
         ("settings", config.settings),
         (f"corpora: {corpus.name}: settings", corpus.settings),
-        *((f"methods: {key}", config.methods.get(key, {})) for key in dict.fromkeys((method.family, method.key))),
+        *((f"methods: {key}", config.methods.get(key, {})) for key in dict.fromkeys(keys)),
     ]
     values: dict[str, Any] = {}
     start = method.initialization
@@ -206,6 +219,8 @@ def _by_the_tables(config: Tables, corpus: TableCorpus, method: Method, seed: in
         values["loop.max_iterations"] = method.iterations or config.iterations
         values["loop.early_stop"] = False
         values["loop.initialization"] = method.initialization
+    if method.labels is not None:
+        values["plusplus.max_rounds"] = config.rounds if method.alternates else 1
     if method.key == FIRST_ENCODER:
         values["annotate.first_encoder"] = config.first_encoder
     return values

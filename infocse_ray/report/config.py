@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from infocse_ray.report.studies import METHODS, STUDIES, STUDY_NAMES, row_keys
+from infocse_ray.report.studies import METHODS, STUDY_NAMES, LabelSize, methods_with, row_keys
 from infocse_ray.settings import Section
 
 Like = Literal["news", "web_document", "web_browsing"]
@@ -52,6 +52,12 @@ class Tables(Section):
         ge=1,
         description="InfoCSE's iterations; `tokens` is split equally over the initialisation and them.",
     )
+    label_sizes: list[LabelSize] = Field(
+        default=[1000, 2000, 5000],
+        description="Numbers of labelled examples that rows are fine-tuned on, a table of `few_shot` each; `plusplus` "
+        "takes the first of them and all.",
+    )
+    rounds: int = Field(default=2, ge=1, description="Most rounds of InfoCSE++.")
     encoder: str | None = Field(
         default=None, description="The encoder all methods start from; the same as --settings.encoder.model."
     )
@@ -73,7 +79,8 @@ class Tables(Section):
         description="Settings of one method's cells: `infocse` holds for all rows of InfoCSE, `ict` for all of ICT, "
         "and before those of one row alone. InfoCSE's initialisation takes over the section of its method's own name "
         "(of `conpono`, what is under `conpono: conpono:`), not that method's other settings, such as `train`. "
-        f"Methods: {', '.join(METHODS)}.",
+        f"Methods: {', '.join(METHODS)}; fine-tuned, `simcse_1000`, `infocse_plusplus_all` and the like, for which "
+        "what the method without labels has holds first.",
     )
     tables: list[str] = Field(
         default=list(STUDY_NAMES),
@@ -83,7 +90,8 @@ class Tables(Section):
     only_rows: list[str] | None = Field(
         default=None,
         description="Run only the cells of these rows; the tables still show all rows, those not run as `to do`. "
-        f"Rows: {', '.join(row_keys())}.",
+        f"Rows: {', '.join(row_keys(STUDY_NAMES, ['all']))}; "
+        "of few-shot tables with the number of labelled examples in place of `all`.",
     )
     only_corpora: list[str] | None = Field(
         default=None, description="Run only the cells of these corpora; the tables still show all, and need all files."
@@ -97,7 +105,14 @@ class Tables(Section):
     def _plain_name(cls, value: str) -> str:
         return _plain(value)
 
-    @field_validator("seeds", "tables", "only_rows", "only_corpora", "corpora")
+    @field_validator("label_sizes")
+    @classmethod
+    def _sizes(cls, sizes: list[LabelSize]) -> list[LabelSize]:
+        if not all(size == "all" or size >= 2 for size in sizes):
+            raise ValueError("a number of labelled examples is 2 or more, or all")
+        return sizes
+
+    @field_validator("seeds", "label_sizes", "tables", "only_rows", "only_corpora", "corpora")
     @classmethod
     def _each_once(cls, values: list[Any] | None) -> list[Any] | None:
         if values is None:
@@ -129,24 +144,14 @@ class Tables(Section):
                 raise ValueError(f"two corpora are named {name}; give each a name of its own")
         return corpora
 
-    @field_validator("methods")
-    @classmethod
-    def _known_methods(cls, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        for key in methods:
-            _known(key, METHODS, "method")
-        return methods
-
-    @field_validator("only_rows")
-    @classmethod
-    def _known_rows(cls, rows: list[str] | None) -> list[str] | None:
-        for key in rows or []:
-            _known(key, row_keys(), "row")
-        return rows
-
     @model_validator(mode="after")
     def _something_to_run(self) -> Tables:
-        shown = {row.key for name in self.tables for row in STUDIES[name].rows}
+        known = methods_with(self.label_sizes)
+        for key in self.methods:
+            _known(key, known, "method")
+        every, shown = (row_keys(names, self.label_sizes) for names in (STUDY_NAMES, self.tables))
         for key in self.only_rows or []:
+            _known(key, every, "row")
             if key not in shown:
                 raise ValueError(f"only_rows: {key} is in none of the tables {', '.join(self.tables)}; add its table")
         for name in self.only_corpora or []:

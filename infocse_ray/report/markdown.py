@@ -8,7 +8,7 @@ from typing import Any
 
 from infocse_ray.report.bootstrap import Lead
 from infocse_ray.report.paper import COLUMNS
-from infocse_ray.report.studies import ITERATIONS_STUDIED, Study
+from infocse_ray.report.studies import FEW_SHOT, ITERATIONS_STUDIED, PLUS_PLUS, Study
 
 _FEW_STEPS = 50
 _SHOWN = {"recall@5": "R@5", "recall@10": "R@10", "recall@20": "R@20"}
@@ -34,8 +34,9 @@ def render(studies: list[Study], tables: dict[str, Any]) -> str:
         out += [f"## {study.title}", _caption(study, tables), _table(study, tables, len(seeds), notes)]
         out.append(_few_steps(study, tables))
         out += ["\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []
-        if study.name == "zero_shot":
-            out.append("\n".join(_lead(name, corpus["lead"]) for name, corpus in tables["corpora"].items()))
+        if study.versus:
+            leads = [(name, lead) for name, corpus in tables["corpora"].items() for lead in corpus["leads"][study.name]]
+            out.append("\n".join(_lead(name, lead) for name, lead in leads))
         out.append(f"![{study.title}]({study.name}.png)")
     out += _paper(studies, tables)
     return "\n\n".join(part for part in out if part) + "\n"
@@ -68,7 +69,17 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
         "iteration only.",
         "options": f"Every row encoded {config['tokens']:,} tokens in training.",
     }
-    return f"{texts[study.name]} A stage ends with the step that reaches its budget. {_annotating(study, tables)}"
+    few = (
+        f"Every row encoded {config['tokens']:,} tokens in training without labels, as in the other tables, and was "
+        "then fine-tuned until validation stopped growing; steps and tokens of that are in tables.json."
+    )
+    if study.kind == FEW_SHOT:
+        text = few
+    elif study.name == PLUS_PLUS:
+        text = f"{few} InfoCSE++ did both up to {config['rounds']} times; shown is the round that validation chose."
+    else:
+        text = texts[study.name]
+    return f"{text} A stage ends with the step that reaches its budget. {_annotating(study, tables)}"
 
 
 def _annotating(study: Study, tables: dict[str, Any]) -> str:
@@ -119,6 +130,8 @@ def _table(study: Study, tables: dict[str, Any], seeds: int, notes: list[str]) -
 
 def _few_steps(study: Study, tables: dict[str, Any]) -> str:
     """The rows for which the budget is so few steps that it says little of the method; none: nothing."""
+    if study.kind == FEW_SHOT or study.name == PLUS_PLUS:
+        return ""  # the labels are few, not the steps
     found = []
     for name, corpus in tables["corpora"].items():
         for row in corpus["tables"][study.name]:
@@ -177,20 +190,22 @@ def _seeds(seeds: list[str]) -> str:
 
 
 def _lead(corpus: str, found: dict[str, Any]) -> str:
+    ours = escape(found["of"])
     if "missing" in found:
-        return f"- {escape(corpus)}: no comparison of InfoCSE with the strongest other row: {escape(found['missing'])}."
+        return f"- {escape(corpus)}: no comparison of {ours}: {escape(found['missing'])}."
     lead = Lead(**{name: found[name] for name in Lead._fields})
     if lead.low > 0:
-        verdict = "InfoCSE leads, over the choice of test documents"
+        verdict = f"{ours} leads, over the choice of test documents"
     elif lead.high < 0:
-        verdict = "InfoCSE is behind, over the choice of test documents"
+        verdict = f"{ours} is behind, over the choice of test documents"
     else:
         verdict = "there is no telling them apart, over the choice of test documents"
     several = len(found["seeds"]) > 1
     noise = "seeds averaged" if several else "one seed: training's own noise is not in it"
     seeds = _seeds([str(seed) for seed in found["seeds"]])
     return (
-        f"- {escape(corpus)}: InfoCSE less {escape(found['over'])}, the strongest other row, is {lead.difference:+.4f} "
+        f"- {escape(corpus)}: {ours} less {escape(found['over'])}"
+        f"{', the strongest other row,' if found['strongest'] else ''} is {lead.difference:+.4f} "
         f"in R@5 (95 % interval {lead.low:+.4f} to {lead.high:+.4f}; {100 * lead.no_lead:.2f} % of "
         f"{lead.resamples:,} paired bootstrap resamples of the {lead.documents:,} test documents, with "
         f"{lead.questions:,} questions, show no lead): {verdict} ({seeds}; {noise})."
@@ -206,7 +221,7 @@ def _paper(studies: list[Study], tables: dict[str, Any]) -> list[str]:
     columns = [c for c in COLUMNS if like[c]]
     out = [
         "## For reference: the paper's own numbers",
-        "From arXiv 2202.13802, Tables 1 and 3. **They were not measured here**: other corpora, BERT-base, another "
+        "From arXiv 2202.13802, Tables 1 to 3. **They were not measured here**: other corpora, BERT-base, another "
         "budget, one seed. Compare orders and gaps, not values.",
     ]
     for study in studies:
@@ -221,7 +236,7 @@ def _paper(studies: list[Study], tables: dict[str, Any]) -> list[str]:
         ]
         labels = {row.key: row.label for row in study.rows}
         for key, found in paper[study.name].items():
-            scores = [f"{score:.4f}" for column in columns for score in found[column]]
+            scores = [f"{score:.4f}" if score else "" for c in columns for score in (*found[c], 0, 0)[: len(_SHOWN)]]
             lines.append(f"| {escape(labels[key])} | " + " | ".join(scores) + " |")
         out.append("\n".join(lines))
     return out

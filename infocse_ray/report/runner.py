@@ -1,6 +1,7 @@
 """Run the cells that aren't finished, one after the other, and write the tables after each.
 
-1. A cell is one `pretrain`; what came of it is kept in `<storage>/<name>/cells/`, under the cell's identity.
+1. A cell is one `pretrain`, or one run with labels; what came of it is kept in `<storage>/<name>/cells/`, under the
+   cell's identity.
 2. A finished cell isn't looked at again; one that failed keeps its reason and is tried again by the next command.
 3. The tables are made of what is kept, so that a partial result is always there.
 """
@@ -14,6 +15,7 @@ import ray
 from ray.exceptions import RayError
 
 from infocse_ray.loop.infocse import pretrain as run_pretrain
+from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.progress import say
 from infocse_ray.report.cells import Cell, Plan, plan_cells
 from infocse_ray.report.config import Tables
@@ -25,12 +27,22 @@ from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 
 
-def reproduce(config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = run_pretrain) -> int:
+def run_few_shot(settings: Settings) -> dict[str, Any]:
+    """Run a cell with labels: fine-tuning, or InfoCSE++ of as many rounds as the settings say."""
+    return finetune(settings) if settings.train.strategy == "none" else plusplus(settings)
+
+
+def reproduce(
+    config: Tables,
+    pretrain: Callable[[Settings], dict[str, Any]] = run_pretrain,
+    few_shot: Callable[[Settings], dict[str, Any]] = run_few_shot,
+) -> int:
     """Make the tables; they are in `<storage>/<name>/`: tables.json, tables.md and a plot of each.
 
     Args:
         config: what to run.
         pretrain: runs a cell.
+        few_shot: runs one with labels.
 
     Returns:
         How many cells failed.
@@ -56,7 +68,8 @@ def reproduce(config: Tables, pretrain: Callable[[Settings], dict[str, Any]] = r
                 continue
             say(f"[{number}/{len(plan.asked)}] {cell.title}")
             try:
-                record = outcome(Storage.open(config.storage), cell, pretrain(cell.settings))
+                metrics = (few_shot if cell.labelled else pretrain)(cell.settings)
+                record = outcome(Storage.open(config.storage), cell, metrics)
             except Exception as error:  # whatever it is, the other cells can do without this one
                 if interrupt.pressed():
                     raise KeyboardInterrupt from error
@@ -100,9 +113,11 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
         ValueError: the run has no test scores.
     """
     stages = (root / cell.settings.name / "manifest.json").read_json()["stages"]
-    metric, first = cell.settings.validate.metric, metrics["iterations"][0]
+    metric = cell.settings.validate.metric
+    entries = _rounds(metrics) if cell.labelled else metrics["iterations"]
+    first = entries[0]
     iterations = []
-    for entry in metrics["iterations"]:
+    for entry in entries:
         if "test" not in entry:
             raise ValueError("no test document has a counterpart; mark some as test, or raise corpus.test_fraction")
         iterations.append(
@@ -114,7 +129,7 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
                 "tokens": (entry.get("train") or {}).get("tokens"),
                 "annotation_tokens": (entry.get("annotations") or {}).get("tokens"),
                 "seconds": _seconds(entry.get("seconds")),
-                "ranks": stages.get(f"iteration_{entry['iteration']}/test", {}).get("folder"),
+                "ranks": stages.get(entry.get("tested") or f"iteration_{entry['iteration']}/test", {}).get("folder"),
             }
         )
     return {
@@ -127,6 +142,30 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
         "iterations": iterations,
         "versions": metrics.get("versions", {}),
     }
+
+
+def _rounds(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rounds of a run with labels as iterations: the fine-tuned encoder's scores, what went before it counted."""
+    found = []
+    for one in metrics["rounds"]:
+        tuned, before = one["fine_tuned"], one["iterations"]
+        counts = [entry.get("train") or {} for entry in before] + [tuned["train"]]
+        annotated = [tokens for e in before if (tokens := (e.get("annotations") or {}).get("tokens")) is not None]
+        found.append(
+            {
+                "iteration": one["round"],
+                "test": tuned.get("test"),
+                "validation": tuned["validation"],
+                "history": tuned["history"],
+                "train": {name: sum(c.get(name) or 0 for c in counts) for name in ("steps", "tokens")},
+                "annotations": {"tokens": sum(annotated) if annotated else None},
+                "seconds": {str(i): _seconds(e.get("seconds")) for i, e in enumerate([*before, tuned])},
+                "tested": f"round_{one['round']}/fine_tuned/test",
+            }
+        )
+        if found[-1]["test"] is None:
+            del found[-1]["test"]
+    return found
 
 
 def chosen_iteration(iterations: list[dict[str, Any]], metric: str) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 Family = Literal["start", "simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "infocse"]
+
+LabelSize = int | Literal["all"]
 
 ITERATIONS_STUDIED = 3
 
@@ -25,6 +27,12 @@ class Method(NamedTuple):
     """InfoCSE only: the strategy that trains the encoder InfoCSE starts from, or "none"."""
     iterations: int | None = None
     """InfoCSE only: how many, where the configuration doesn't say."""
+    base: str | None = None
+    """The method without labels that this one goes on from; its overrides hold too."""
+    labels: LabelSize | None = None
+    """How many labelled examples it is then fine-tuned on; None: it isn't."""
+    alternates: bool = False
+    """Whether fine-tuning and training without labels take turns, as in InfoCSE++."""
 
 
 class Row(NamedTuple):
@@ -43,6 +51,10 @@ class Study(NamedTuple):
     name: str
     title: str
     rows: tuple[Row, ...]
+    kind: str = ""
+    """What the configuration calls it, where that is several tables, one a number of labels; else its name."""
+    versus: tuple[tuple[str, str], ...] = ()
+    """Rows whose difference is tested: the first, and another, or "" for the strongest other."""
 
 
 def _baseline(key: Family, label: str) -> Method:
@@ -92,13 +104,19 @@ def _rows(*keys: str, **labels: str) -> tuple[Row, ...]:
     return tuple(Row(key, labels.get(key, METHODS[key].label), key) for key in (*keys, *labels))
 
 
+_COMPARED = ("start", "simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "infocse")
+"""What the paper compares."""
+
+FEW_SHOT, PLUS_PLUS = "few_shot", "plusplus"
+
 STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         Study(
             "zero_shot",
             "Zero-shot retrieval",
-            _rows("start", "simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "infocse"),
+            _rows(*_COMPARED),
+            versus=(("infocse", ""),),
         ),
         Study("clustering", "Clustering", _rows(infocse_kmeans="IDC (K-means)", infocse="IDC (partition)")),
         Study(
@@ -136,9 +154,62 @@ STUDIES: dict[str, Study] = {
 }
 
 
-STUDY_NAMES = tuple(STUDIES)
+STUDY_NAMES = (*STUDIES, FEW_SHOT, PLUS_PLUS)
 
 
-def row_keys() -> list[str]:
-    """Every row's key, once, in the order of the tables."""
-    return list(dict.fromkeys(row.key for study in STUDIES.values() for row in study.rows))
+def tuned_key(method: str, size: LabelSize, alternates: bool = False) -> str:
+    """The key of a method and of its row, fine-tuned on so many labelled examples."""
+    return f"{method}_plusplus_{size}" if alternates else f"{method}_{size}"
+
+
+def methods_with(sizes: Sequence[LabelSize]) -> dict[str, Method]:
+    """All methods by key, those that are fine-tuned on so many labelled examples among them."""
+    found = dict(METHODS)
+    for size in dict.fromkeys((*sizes, "all")):
+        for key in _COMPARED:
+            base = METHODS[key]
+            more = {"base": key, "settings": {**base.settings, "labels.train_size": size}, "labels": size}
+            for alternates in (False, True) if key == "infocse" else (False,):
+                name = tuned_key(key, size, alternates)
+                label = f"{base.label}{'++' if alternates else ', fine-tuned'} ({shown_size(size)})"
+                found[name] = base._replace(key=name, label=label, alternates=alternates, **more)
+    return found
+
+
+def studies_with(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[Study]:
+    """The tables of these names; a few-shot table for each number of labelled examples."""
+    found: list[Study] = []
+    for name in names:
+        if name == FEW_SHOT:
+            found += [
+                Study(
+                    f"{FEW_SHOT}_{size}",
+                    f"Few-shot retrieval, {shown_size(size)} labelled examples",
+                    tuple(Row(tuned_key(k, size), METHODS[k].label, tuned_key(k, size)) for k in _COMPARED),
+                    FEW_SHOT,
+                    ((tuned_key("infocse", size), ""),),
+                )
+                for size in sizes
+            ]
+        elif name == PLUS_PLUS:
+            few = dict.fromkeys((sizes[0], "all"))
+            rows, versus = [], []
+            for size in few:
+                tuned, plus = tuned_key("infocse", size), tuned_key("infocse", size, alternates=True)
+                rows += [Row(tuned, f"Fine-tuned ({shown_size(size)})", tuned)]
+                rows += [Row(plus, f"InfoCSE++ ({shown_size(size)})", plus)]
+                versus.append((plus, tuned))
+            found.append(Study(PLUS_PLUS, "InfoCSE++", tuple(rows), versus=tuple(versus)))
+        else:
+            found.append(STUDIES[name])
+    return found
+
+
+def row_keys(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[str]:
+    """Keys of the rows of these tables, each once, in their order."""
+    return list(dict.fromkeys(row.key for study in studies_with(names, sizes) for row in study.rows))
+
+
+def shown_size(size: LabelSize) -> str:
+    """A number of labelled examples, for people."""
+    return size if isinstance(size, str) else f"{size:,}"

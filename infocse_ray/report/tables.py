@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from infocse_ray.loop.infocse import versions
+from infocse_ray.loop.run import versions
 from infocse_ray.report.bootstrap import paired_bootstrap
 from infocse_ray.report.cells import Plan, budget_of, stage_tokens
 from infocse_ray.report.config import TableCorpus, Tables
@@ -24,8 +24,8 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
     """The content of `tables.json`.
 
     Returns:
-        `corpora`: by name, `tables` (by study, its rows) and `lead` (of InfoCSE over the strongest other row of
-        `zero_shot`, or why there is none); `cells`: state, reason and iterations of each; `budget`: tokens of a
+        `corpora`: by name, `tables` (by study, its rows) and `leads` (by study, of a row over another, or why there is
+        none); `cells`: state, reason and iterations of each; `budget`: tokens of a
         baseline's and of an InfoCSE's stage; `skipped`: rows not run; `paper`: its recalls for the corpora it is
         like; the configuration; the versions now and those the cells were computed with.
     """
@@ -35,9 +35,12 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
             study.name: [summarise_row(row, corpus.name, config.seeds, plan, records) for row in study.rows]
             for study in plan.studies
         }
-        corpora[corpus.name] = {"like": corpus.like, "tables": tables}
-        if "zero_shot" in tables:
-            corpora[corpus.name]["lead"] = lead_of(tables["zero_shot"])
+        leads = {
+            study.name: [lead_of(tables[study.name], ours, other) for ours, other in study.versus]
+            for study in plan.studies
+            if study.versus
+        }
+        corpora[corpus.name] = {"like": corpus.like, "tables": tables, "leads": leads}
     computed = [record["versions"] for record in records.values() if record["state"] == "finished"]
     return {
         "name": config.name,
@@ -116,32 +119,42 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
     return out
 
 
-def lead_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """InfoCSE's lead in recall@5 over the strongest other row, by the paired bootstrap over test documents.
+def lead_of(rows: list[dict[str, Any]], key: str, other: str) -> dict[str, Any]:
+    """A row's lead in recall@5 over another, by the paired bootstrap over test documents.
+
+    Args:
+        rows: of a table on one corpus.
+        key: the row that may lead.
+        other: the other row; "": the strongest of all others.
 
     Returns:
-        `over` (the other row's label), `seeds` (that both have) and the fields of `bootstrap.Lead`; or `missing`,
-        why there is no such comparison (yet).
+        `of` and `over` (the rows' labels), `strongest` (whether the other was chosen for that), `seeds` (that both
+        have) and the fields of `bootstrap.Lead`; or `of` and `missing`, why there is no such comparison (yet).
     """
-    ours = next((row for row in rows if row["key"] == "infocse"), None)
-    others = [row for row in rows if row is not ours and row["metrics"][_LEAD_METRIC]["mean"] is not None]
-    if ours is None or ours["metrics"][_LEAD_METRIC]["mean"] is None or not others:
-        return {"missing": "no scores yet of InfoCSE and another row"}
+    ours = next(row for row in rows if row["key"] == key)
+    out = {"of": ours["label"]}
+    among = [row for row in rows if row is not ours and (not other or row["key"] == other)]
+    others = [row for row in among if row["metrics"][_LEAD_METRIC]["mean"] is not None]
+    if ours["metrics"][_LEAD_METRIC]["mean"] is None or not others:
+        named = among[0]["label"] if other else "another row"
+        return out | {"missing": f"no scores yet of {ours['label']} and {named}"}
     theirs = max(others, key=lambda row: row["metrics"][_LEAD_METRIC]["mean"])
+    strongest = "" if other else ", the strongest other row,"
     seeds = [seed for seed in ours["ranks"] if seed in theirs["ranks"]]
     if not seeds:
-        return {"missing": f"InfoCSE and {theirs['label']}, the strongest other row, have no seed in common yet"}
+        return out | {"missing": f"{ours['label']} and {theirs['label']}{strongest} have no seed in common yet"}
     try:
-        (asked, mine), (other, yours) = (
+        (asked, mine), (too, yours) = (
             recall_by_question([Storage.open(row["ranks"][seed]) for seed in seeds], _LEAD_CUTOFF)
             for row in (ours, theirs)
         )
-        if not asked.equals(other):
-            raise ValueError(f"InfoCSE and {theirs['label']} were not asked the same questions")
+        if not asked.equals(too):
+            raise ValueError(f"{ours['label']} and {theirs['label']} were not asked the same questions")
     except (ValueError, TypeError, OSError) as error:  # the runs' folders may be gone; the tables stay
-        return {"missing": f"the ranks can't be read: {str(error).strip()}"}
+        return out | {"missing": f"the ranks can't be read: {str(error).strip()}"}
     lead = paired_bootstrap(mine, yours, documents_of(asked))
-    return {"over": theirs["label"], "seeds": [int(seed) for seed in seeds], **lead._asdict()}
+    out |= {"over": theirs["label"], "strongest": not other, "seeds": [int(seed) for seed in seeds]}
+    return out | lead._asdict()
 
 
 def _statistics(values: dict[str, float]) -> dict[str, Any]:

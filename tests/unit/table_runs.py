@@ -60,17 +60,8 @@ class Runs:
         root = Storage.open(settings.storage)
         stages, iterations = {}, []
         for t in range(trained + 1):
-            ranks = self.ranks(method, int(seed), t)
             folder = root / settings.name / f"test-{t}"
-            columns: dict[str, Any] = {"doc_id": [f"d{i // 2}" for i in range(len(ranks))], "rank": ranks}
-            columns |= {} if self.keys is None else {"key": self.keys}
-            # Two parts, the later questions first: workers write in no order.
-            half = len(ranks) // 2
-            for part, rows in enumerate((slice(half, None), slice(None, half))):
-                table = pa.table({c: v[rows] for c, v in columns.items()})
-                (folder / "ranks" / f"part-{part:05d}.parquet").write_parquet(table, [len(table)])
-            test = {f"recall@{k}": sum(r <= k for r in ranks) / len(ranks) for k in (5, 10, 20)}
-            test |= {"mrr": sum(1 / r for r in ranks) / len(ranks), "queries": len(ranks), "candidates": 50}
+            test = self._tested(folder, self.ranks(method, int(seed), t))
             # By any other score than that of validate.metric the first iteration were the best.
             validation = {"step": 3} | dict.fromkeys(("recall@10", "recall@20", "mrr"), 1 - t / 10)
             entry: dict[str, Any] = {"iteration": t, "test": test}
@@ -86,3 +77,38 @@ class Runs:
         metrics = {"best_iteration": best, "iterations": iterations, "versions": {"infocse_ray": "0"}}
         (root / settings.name / "manifest.json").write_json({"stages": stages})
         return json.loads(json.dumps(metrics))
+
+    def few_shot(self, settings: Settings) -> dict[str, Any]:
+        """Stands for fine-tuning and InfoCSE++: a round's ranks are those of its number, the last is the best."""
+        name = settings.name.partition("-")[2]
+        self.calls.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+        _, method, seed = name.split("-")
+        root = Storage.open(settings.storage)
+        rounds, stages = [], {}
+        for r in range(1, (1 if settings.train.strategy == "none" else settings.plusplus.max_rounds) + 1):
+            folder = root / settings.name / f"tuned-{r}"
+            test = self._tested(folder, self.ranks(method, int(seed), r))
+            stages[f"round_{r}/fine_tuned/test"] = {"folder": str(folder)}
+            validation = dict.fromkeys(("recall@10", "recall@20", "mrr"), 1 - r / 10) | {"recall@5": (1 + r) / 10}
+            began = validation | {"recall@5": self.began}
+            train = {"tokens": 100, "steps": self.steps}
+            without = [{"iteration": r, "train": train, "annotations": {"tokens": 7}, "seconds": {"train": 3.0}}]
+            tuned = {"validation": validation, "test": test, "history": [began, validation], "train": {"tokens": 9}}
+            tuned |= {"seconds": {"train": 1.0, "examples": None}}
+            rounds.append({"round": r, "iterations": without, "fine_tuned": tuned})
+        (root / settings.name / "manifest.json").write_json({"stages": stages})
+        return json.loads(json.dumps({"rounds": rounds, "versions": {"infocse_ray": "0"}}))
+
+    def _tested(self, folder: Storage, ranks: list[int]) -> dict[str, Any]:
+        """Metrics of these ranks, which are written as a test stage writes them."""
+        columns: dict[str, Any] = {"doc_id": [f"d{i // 2}" for i in range(len(ranks))], "rank": ranks}
+        columns |= {} if self.keys is None else {"key": self.keys}
+        # Two parts, the later questions first: workers write in no order.
+        half = len(ranks) // 2
+        for part, rows in enumerate((slice(half, None), slice(None, half))):
+            table = pa.table({c: v[rows] for c, v in columns.items()})
+            (folder / "ranks" / f"part-{part:05d}.parquet").write_parquet(table, [len(table)])
+        test = {f"recall@{k}": sum(r <= k for r in ranks) / len(ranks) for k in (5, 10, 20)}
+        return test | {"mrr": sum(1 / r for r in ranks) / len(ranks), "queries": len(ranks), "candidates": 50}

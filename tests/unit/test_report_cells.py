@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infocse_ray.report.cells import Plan, plan_cells
-from infocse_ray.report.studies import METHODS, STUDY_NAMES
+from infocse_ray.report.studies import METHODS, STUDIES, STUDY_NAMES
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import tables
 
@@ -23,7 +23,7 @@ def settings(plan: Plan, method: str) -> Any:
 
 
 def test_every_row_trains_on_the_budget(tmp_path: Path):
-    found = plan(tmp_path, tables=list(STUDY_NAMES), first_encoder="other", tokens=601, validations=3)
+    found = plan(tmp_path, tables=list(STUDIES), first_encoder="other", tokens=601, validations=3)
     assert {method for _, method, _ in found.by_row} == set(METHODS)
     for method in METHODS:
         run = settings(found, method)
@@ -215,3 +215,35 @@ def test_a_corpus_with_nothing_to_find_is_refused(tmp_path: Path):
 def test_mistakes_in_the_tables_are_refused(tmp_path: Path, changes: dict[str, Any], said: str):
     with pytest.raises(ValueError, match=said.replace("?", r"\?")):
         tables(tmp_path, **changes)
+
+
+def test_few_shot_cells_are_those_without_labels_and_labels(tmp_path: Path):
+    changes = {"tables": list(STUDY_NAMES), "label_sizes": [3, 4], "rounds": 5, "first_encoder": "other"}
+    methods = {"simcse": {"train.batch_size": 9}, "simcse_3": {"finetune.epochs": 7}, "infocse": {"annotate.k": 3}}
+    found = plan(tmp_path, **changes, methods=methods)
+    every = {method for _, method, _ in found.by_row}
+    assert every >= {f"{m}_{size}" for m in ("start", "simcse", "infocse") for size in (3, 4)}
+    assert {m for m in every if "plusplus" in m} == {"infocse_plusplus_3", "infocse_plusplus_all"}
+    for key in ("start", "simcse", "infocse"):
+        alone, tuned = settings(found, key), settings(found, f"{key}_4")
+        assert tuned.labels.train_size == 4
+        assert tuned.plusplus.max_rounds == 1
+        update = {section: getattr(alone, section) for section in ("name", "labels", "plusplus")}
+        assert tuned.model_copy(update=update) == alone, "so that stages are shared"
+    assert settings(found, "simcse_3").train.batch_size == 9
+    assert (settings(found, "simcse_3").finetune.epochs, settings(found, "simcse_4").finetune.epochs) == (7, 20)
+    plus = settings(found, "infocse_plusplus_all")
+    assert (plus.plusplus.max_rounds, plus.labels.train_size, plus.annotate.k) == (5, "all", 3)
+    cells = {cell.method: cell for cell in found.cells}
+    assert {cell.labelled for name, cell in cells.items() if name in METHODS} == {False}
+    assert {cell.labelled for name, cell in cells.items() if name not in METHODS} == {True}
+    assert [study.name for study in found.studies][-3:] == ["few_shot_3", "few_shot_4", "plusplus"]
+
+
+def test_labels_name_another_cell_and_only_one_that_has_them(tmp_path: Path):
+    def identities(**changes: Any) -> dict[str, str]:
+        return {c.method: c.identity for c in plan(tmp_path, tables=["zero_shot", "few_shot"], **changes).cells}
+
+    few = identities(label_sizes=[3])
+    other = identities(label_sizes=[3], settings={"finetune": {"epochs": 5}})
+    assert {method for method in few if few[method] != other[method]} == {m for m in few if m.endswith("_3")}

@@ -85,7 +85,7 @@ def test_numbers_by_hand(tmp_path: Path):
 
 def test_lead_averages_seeds_question_by_question(tmp_path: Path):
     found, text = made(tmp_path, Runs(of_hand, best=1), seeds=[1, 2], only_rows=["simcse", "infocse"])
-    lead = found["corpora"]["a"]["lead"]
+    lead = found["corpora"]["a"]["leads"]["zero_shot"][0]
     # Hits of InfoCSE by question: 1, 1, 1/2, 0; of SimCSE: 0, 1, 0, 0.
     assert lead["difference"] == pytest.approx((1 + 0 + 0.5 + 0) / 4)
     assert (lead["over"], lead["seeds"], lead["questions"]) == ("SimCSE", [1, 2], 4)
@@ -106,7 +106,7 @@ def test_lead_is_put_in_words(tmp_path: Path, ours: int, theirs: int, said: str)
 
     found, text = made(tmp_path, Runs(ranks), only_rows=["simcse", "infocse"])
     assert f"{said}, over the choice of test documents (seed 1; one seed: training's own noise is not in it)." in text
-    assert found["corpora"]["a"]["lead"]["difference"] == (theirs - ours) / 29
+    assert found["corpora"]["a"]["leads"]["zero_shot"][0]["difference"] == (theirs - ours) / 29
 
 
 def test_questions_of_one_document_are_told_apart_by_key(tmp_path: Path):
@@ -119,7 +119,7 @@ def test_questions_of_one_document_are_told_apart_by_key(tmp_path: Path):
         reproduce(tables(tmp_path, only_rows=[method]), runs)
     found, _ = made(tmp_path, runs, only_rows=["simcse", "infocse"])
     assert len(runs.calls) == 2
-    lead = found["corpora"]["a"]["lead"]
+    lead = found["corpora"]["a"]["leads"]["zero_shot"][0]
     assert lead["difference"] == 0.25  # keys 5 and 7 are found by InfoCSE, 5 by SimCSE
     assert lead["no_lead"] == pytest.approx(1 / 4, abs=0.02)  # only the document without 7 is drawn
 
@@ -127,7 +127,7 @@ def test_questions_of_one_document_are_told_apart_by_key(tmp_path: Path):
 def test_lead_says_when_it_cannot_be_had(tmp_path: Path):
     runs = Runs(of_hand, best=1)
     found, text = made(tmp_path, runs, only_rows=["infocse"])
-    assert "no scores yet" in found["corpora"]["a"]["lead"]["missing"]
+    assert "no scores yet" in found["corpora"]["a"]["leads"]["zero_shot"][0]["missing"]
     made(tmp_path, runs, only_rows=["simcse", "infocse"])
     for part in (tmp_path / "runs" / "t-a-simcse-1" / "test-1" / "ranks").iterdir():
         part.unlink()
@@ -238,6 +238,9 @@ def test_the_papers_numbers():
     assert paper_recalls("declutr", "web_document") == (0.3155, 0.3925, 0.5104)
     assert paper_recalls("iteration_3", "web_browsing") == (0.0656, 0.0956, 0.1369)
     assert paper_recalls("start", "news") is None
+    assert paper_recalls("cpc_2000", "web_document") == (0.4513,)
+    assert paper_recalls("cpc_300", "web_document") is None
+    assert paper_recalls("infocse_plusplus_1000", "web_browsing") == (0.0940, 0.1308, 0.1794)
     for column in COLUMNS:
         # What the paper says of them: InfoCSE leads, with partition, and has converged after 2 iterations.
         rows = {row.key: paper_recalls(row.key, column) for study in STUDIES.values() for row in study.rows}
@@ -250,3 +253,42 @@ def test_the_papers_numbers():
     by_hand = {"simcse": 0.3236, "consert": 0.2512, "mirror_bert": 0.2950, "ict": 0.3872, "cpc": 0.3250}
     assert all((recalls := paper_recalls(row, "news")) and recalls[0] == r for row, r in by_hand.items())
     assert statistics.fmean(paper_recalls("infocse", "news") or ()) == pytest.approx((0.6345 + 0.7016 + 0.7864) / 3)
+
+
+def test_few_shot_tables(tmp_path: Path):
+    """Rows are fine-tuned encoders; InfoCSE++ shows the round that validation chose, and is set against one round."""
+
+    def ranks(method: str, seed: int, r: int) -> list[int]:
+        return {"infocse_3": [1, 30], "infocse_plusplus_3": [1, 30] if r == 1 else [1, 1], "start_3": [30, 30]}.get(
+            method, [30, 1]
+        )
+
+    runs = Runs(ranks)
+    config = tables(tmp_path, tables=["few_shot", "plusplus"], label_sizes=[3], rounds=2)
+    assert reproduce(config, runs, runs.few_shot) == 0
+    assert {name for name in runs.calls if "plusplus" in name} == {"a-infocse_plusplus_3-1", "a-infocse_plusplus_all-1"}
+    assert all(name.split("-")[1].endswith(("_3", "_all")) for name in runs.calls)
+    folder = tmp_path / "runs" / "t"
+    found = json.loads((folder / "tables.json").read_text())
+    rows = {row["key"]: row for row in found["corpora"]["a"]["tables"]["few_shot_3"]}
+    assert (rows["start_3"]["metrics"]["recall@5"]["mean"], rows["infocse_3"]["metrics"]["recall@5"]["mean"]) == (
+        0,
+        0.5,
+    )
+    assert rows["infocse_3"]["label"] == "InfoCSE"
+    plus = {row["key"]: row for row in found["corpora"]["a"]["tables"]["plusplus"]}
+    assert list(plus) == ["infocse_3", "infocse_plusplus_3", "infocse_all", "infocse_plusplus_all"]
+    assert plus["infocse_plusplus_3"]["metrics"]["recall@5"]["mean"] == 1.0
+    assert plus["infocse_plusplus_3"]["iteration"] == {"1": 2}
+    # 100 tokens without labels and 9 of fine-tuning a round; 7 of annotating.
+    assert (plus["infocse_plusplus_3"]["tokens"], plus["infocse_plusplus_3"]["annotation_tokens"]) == (
+        {"1": 218},
+        {"1": 14},
+    )
+    [small, every] = found["corpora"]["a"]["leads"]["plusplus"]
+    assert (small["of"], small["over"], small["difference"]) == ("InfoCSE++ (3)", "Fine-tuned (3)", 0.5)
+    assert every["difference"] == 0.0
+    text = (folder / "tables.md").read_text()
+    assert "## Few-shot retrieval, 3 labelled examples" in text
+    assert "a: InfoCSE++ (3) less Fine-tuned (3) is +0.5000 in R@5" in text
+    assert {file.name for file in folder.glob("*.png")} == {"few_shot_3.png", "plusplus.png"}
