@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import normalize
+from transformers import AutoModel
 
 from infocse_ray.corpus.store import Counterparts, Documents
 from infocse_ray.positives import drawn as drawn_module
@@ -10,7 +13,7 @@ from infocse_ray.positives.examples import Shards
 from infocse_ray.positives.labelled import Labelled
 from infocse_ray.storage import Storage
 from tests.unit.stores import LEXICON, Written, write_store
-from tests.unit.trainees import document, ragged, texts_of
+from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, texts_of
 
 ALL = Drawn(0, None)
 
@@ -161,3 +164,43 @@ def test_what_is_there_to_be_known_by_costs_one_token():
         [8, 9],
         [10],
     ]
+
+
+@pytest.mark.parametrize("chunk_tokens", [64, 100_000])
+def test_the_document_vectors_gradient_is_that_of_a_plain_implementation(tiny_encoder, tmp_path, chunk_tokens):
+    """Cached and not: the gradient of every weight, through every sentence, against text by text and autograd."""
+    source = annotated(tmp_path, tiny_encoder)
+    train = {"chunk_tokens": chunk_tokens, "similarity": "cosine", "temperature": 0.1}
+    run = Run(tiny_encoder, source, dropout=False, case=LABELLED, **train)
+    batch = run.stream.next_batch()
+    assert (run.trainee.tokens(batch.texts).sum() > 10 * chunk_tokens) == (chunk_tokens == 64)
+
+    plain = AutoModel.from_pretrained(tiny_encoder).eval()
+    tokenizer = run.encoder.tokenizer
+    vectors = []
+    for start, end in zip(batch.texts.offsets, batch.texts.offsets[1:], strict=False):
+        ids = [tokenizer.cls_token_id, *batch.texts.values[start:end].tolist(), tokenizer.sep_token_id]
+        vectors.append(normalize(plain(input_ids=torch.tensor([ids])).last_hidden_state[0].mean(0), dim=0))
+
+    def texts(example, *labels):
+        return [t for t, view in enumerate(batch.labels) if batch.owner[t] == example and view in labels]
+
+    losses = []
+    count = len(batch.doc_ids)
+    columns = [texts(example, 1)[0] for example in range(count)]
+    for example, own in enumerate(columns):
+        vector = normalize(torch.stack([vectors[t] for t in texts(example, 0)]).mean(0), dim=0)
+        known = {batch.text_ids[t] for t in texts(example, 1, 2)}
+        against = [own, *(column for column in columns if batch.text_ids[column] not in known)]
+        scores = torch.stack([vector @ vectors[column] for column in against]) / 0.1
+        losses.append(torch.logsumexp(scores, 0) - scores[0])
+    assert len(losses) == 14
+    loss = torch.stack(losses).mean()
+    loss.backward()
+
+    assert run.take(batch, 1).loss == pytest.approx(loss.item(), rel=1e-6)
+    expected = {name: parameter.grad for name, parameter in plain.named_parameters() if parameter.grad is not None}
+    found = {name: parameter.grad for name, parameter in run.encoder.backbone.named_parameters()}
+    assert len(expected) > 10
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
