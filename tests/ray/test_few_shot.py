@@ -122,8 +122,3 @@ def test_too_few_labels_are_refused_before_anything_is_trained(
     sections = {"corpus": {"labels": str(folder / "labels.jsonl")} | sections.pop("corpus", {}), **sections}
     with pytest.raises(ValueError, match=f"^{message}"):
         finetune(settings_for(folder, tiny_encoder, "refused", **sections))
-
-
-def test_plusplus_without_a_strategy_is_refused(folder: Path, tiny_encoder: Path) -> None:
-    with pytest.raises(ValueError, match=r"^train.strategy = none: .*jobs/finetune.py"):
-        plusplus(settings_for(folder, tiny_encoder, "none", train={"strategy": "none"}))

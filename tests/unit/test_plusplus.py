@@ -1,0 +1,126 @@
+"""InfoCSE++'s rounds on scores that follow a script: what starts from what, when it ends, whose encoder comes back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infocse_ray.loop import iterate, plusplus
+from infocse_ray.settings import Settings
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+
+HERE = Storage("here")
+
+
+class Script:
+    """Stands in for training and evaluation; encoders are names, their validation scores are given."""
+
+    def __init__(self, scores: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scores = scores
+        self.done: list[str] = []
+        self.exported: Any = None
+        run = SimpleNamespace(
+            inputs=SimpleNamespace(strategy=None, initialization=None),
+            rounds=None,
+            manifest=SimpleNamespace(add=lambda *_: None),
+            store=SimpleNamespace(summary={"labelled": {"test": 9}}),
+            folder=HERE,
+            start="start",
+            evaluate=self.evaluate,
+            finish=self.finish,
+        )
+        inputs = SimpleNamespace(identity=lambda _: "identity", source=None)
+        labels = Stage("labels", "f", HERE, {"labelled": {}, "leaks": {}})
+
+        def open_run(job: str, settings: Settings, *_: Any) -> Any:
+            run.settings = settings
+            run.inputs.initialization = None if settings.loop.initialization == "none" else "conpono"
+            if settings.train.strategy != "none":
+                run.inputs.strategy = SimpleNamespace(annotated=True)
+            return run
+
+        monkeypatch.setattr(plusplus, "check", lambda _: inputs)
+        monkeypatch.setattr(plusplus, "check_labelled", lambda *_: None)
+        monkeypatch.setattr(plusplus, "finished", lambda *_: None)
+        monkeypatch.setattr(plusplus, "open_run", open_run)
+        monkeypatch.setattr(plusplus, "draw_labels", lambda _: labels)
+        monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
+        monkeypatch.setattr(iterate, "train_round", self.train_round)
+
+    def entry(self, encoder: str) -> dict[str, float]:
+        return {"step": 0, "recall@5": self.scores[encoder], "queries": 100}
+
+    def train_round(self, run: Any, rounds: Any, strategy: Any, encoder: str, budget: Any, t: int) -> Any:
+        trained = f"i{t}"
+        self.done.append(f"{encoder} > {trained}")
+        history = [self.entry(encoder), self.entry(trained) | {"step": 1}]
+        summary = {"best_step": 1, "history": history, "seconds": 0.0}
+        return {"train": Stage("train", trained, HERE, summary)}, trained
+
+    def fine_tune(self, run: Any, labels: Stage, encoder: str, number: int) -> Any:
+        tuned = f"f{number}"
+        self.done.append(f"{encoder} > {tuned}")
+        return {"history": [self.entry(encoder)], "validation": self.entry(tuned)}, tuned
+
+    def evaluate(self, encoders: list[str], split: str) -> list[Stage]:
+        self.done.append(f"{split}: {' '.join(encoders)}")
+        return [Stage("evaluate", e, HERE, {"metrics": {"of": e}}) for e in encoders]
+
+    def finish(self, encoder: str, card: Any, report: dict[str, Any]) -> dict[str, Any]:
+        self.exported = encoder
+        return report
+
+
+def settings(**sections: Any) -> Settings:
+    content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "loop": {"initialization": "none"}}
+    return Settings.model_validate(content | sections)
+
+
+def test_rounds_end_when_the_fine_tuned_score_stops_growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    zero_shot = {"start": 0.1, "i1": 0.3, "i2": 0.2, "i3": 0.25, "i4": 0.35, "i5": 0.35, "i6": 0.05, "i7": 0.04}
+    script = Script(zero_shot | {"f1": 0.5, "f2": 0.6, "f3": 0.6, "f4": 0.9}, monkeypatch)
+    metrics = plusplus.plusplus(settings(plusplus={"max_rounds": 9}))
+    assert script.done == [
+        "start > i1",
+        "i1 > i2",  # no growth
+        "i1 > f1",
+        "f1 > i3",  # worse than the fine-tuned, as training without labels may be
+        "i3 > i4",
+        "i4 > i5",  # a tie is no growth
+        "i4 > f2",
+        "f2 > i6",
+        "i6 > i7",
+        "i6 > f3",  # what was trained, though all it started from was better
+        "test: i1 f1 i4 f2 i6 f3",
+    ]
+    assert (metrics["best_round"], script.exported) == (2, "f2")
+    assert [one["round"] for one in metrics["rounds"]] == [1, 2, 3]
+    assert [[e["iteration"] for e in one["iterations"]] for one in metrics["rounds"]] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert [one["zero_shot"]["iteration"] for one in metrics["rounds"]] == [1, 4, 6]
+    assert [one["zero_shot"]["test"]["of"] for one in metrics["rounds"]] == ["i1", "i4", "i6"]
+    assert [one["fine_tuned"]["test"]["of"] for one in metrics["rounds"]] == ["f1", "f2", "f3"]
+
+
+def test_rounds_are_as_many_as_asked_for_and_only_the_first_is_initialised(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script({"start": 0.1, "i0": 0.15, "i1": 0.2, "i2": 0.3, "f1": 0.4, "f2": 0.5}, monkeypatch)
+    loop = {"max_iterations": 1, "initialization": "conpono"}
+    metrics = plusplus.plusplus(settings(plusplus={"max_rounds": 2}, loop=loop))
+    assert script.done == ["start > i0", "i0 > i1", "i1 > f1", "f1 > i2", "i2 > f2", "test: i1 f1 i2 f2"]
+    assert (metrics["best_round"], script.exported) == (2, "f2")
+
+
+def test_fine_tuning_alone_trains_nothing_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script({"start": 0.4, "f1": 0.3}, monkeypatch)
+    metrics = plusplus.finetune(settings(plusplus={"max_rounds": 5}))
+    assert script.done == ["start > f1", "test: start f1"]
+    assert (metrics["best_round"], script.exported) == (1, "f1")
+    [one] = metrics["rounds"]
+    assert one["zero_shot"]["validation"]["recall@5"] == 0.4
+
+
+def test_plusplus_without_a_strategy_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^train.strategy = none: .*jobs/finetune.py"):
+        plusplus.plusplus(settings(train={"strategy": "none"}))
