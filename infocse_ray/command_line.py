@@ -8,11 +8,13 @@ import functools
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import jsonargparse
 import yaml
 from pydantic import BaseModel, ValidationError
+
+from infocse_ray.nested import merged, nested
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -35,9 +37,11 @@ def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description
     parser.add_argument("--config", action="config", help="YAML file of settings; later options override it.")
     parser.add_class_arguments(model, None, sub_configs=False)
     try:
-        namespace = parser.parse_args(argv)
-        values = namespace.as_dict()
+        rest, entries = _entries_of_mappings(model, sys.argv[1:] if argv is None else argv)
+        values = parser.parse_args(rest).as_dict()
         values.pop("config", None)
+        for name, given in entries.items():
+            values[name] = merged(nested(values.get(name) or {}), nested(given))
         return model.model_validate(values)
     except ValidationError as error:
         message = explain(error, model)
@@ -45,6 +49,37 @@ def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description
         message = _one_line(str(error), list(dotted_names(model)))
     print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
     raise SystemExit(2)
+
+
+def _entries_of_mappings(model: type[BaseModel], argv: Sequence[str]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Options such as `--settings.train.batch_size 64`, where `settings` is a mapping, apart from all others.
+
+    The parser would take out of the mapping what else is in `train`.
+
+    Returns:
+        The other arguments; by mapping, its entries by the rest of their dotted names.
+    """
+    mappings = {name for name, field in model.model_fields.items() if get_origin(field.annotation) is dict}
+    rest: list[str] = []
+    entries: dict[str, dict[str, Any]] = {}
+    arguments = iter(argv)
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        mapping, _, name = option.removeprefix("--").partition(".")
+        if not option.startswith("--") or mapping not in mappings or not name:
+            rest.append(argument)
+            continue
+        if not equals and (value := next(arguments, "--")).startswith("--"):
+            raise ValueError(f"{option}: expected a value")
+        entries.setdefault(mapping, {})[name] = _value(option, value)
+    return rest, entries
+
+
+def _value(option: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{option} = {text!r}: not a YAML value") from error
 
 
 class _Help(argparse.RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):

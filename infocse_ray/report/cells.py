@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from infocse_ray.command_line import as_settings, explain
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.loop.identity import FEW_SHOT
+from infocse_ray.nested import merged, nested
 from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.studies import FIRST_ENCODER, METHODS, Method, Study, methods_with, studies_with
 from infocse_ray.settings import Corpus, Settings, fingerprint
@@ -184,16 +185,16 @@ def settings_of(config: Tables, corpus: TableCorpus, method: Method, seed: int) 
     start = method.initialization
     if method.family == "infocse" and start != "none":
         # The initialisation is the method of that name: what is set in that method's own section holds here too.
-        values = {start: _nested(config.methods.get(start, {})).get(start, {})}
+        values = {start: nested(config.methods.get(start, {})).get(start, {})}
     for place, layer in layers:
-        layer = _nested(layer)
+        layer = nested(layer)
         for name in _dotted(layer):
             if name in _OF_THE_TABLES:
                 raise ValueError(f"{place}: {name} follows from `{_OF_THE_TABLES[name]}` of the tables; leave it out")
             if place.startswith("methods") and name.startswith("corpus."):
                 raise ValueError(f"{place}: {name} would make rows of different corpora; set it in `corpora`")
-        values = _merged(values, layer)
-    values = _merged(values, _nested(_by_the_tables(config, corpus, method, seed)))
+        values = merged(values, layer)
+    values = merged(values, nested(_by_the_tables(config, corpus, method, seed)))
     try:
         return Settings.model_validate(as_settings(values, Settings))
     except ValidationError as error:
@@ -251,25 +252,6 @@ def _stamp(path: str | None) -> Any:
         return None
     found = sorted((f, f.stat()) for f in folder.rglob("*") if f.is_file())
     return [(f.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns) for f, stat in found]
-
-
-def _nested(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """`{"train.batch_size": 64}`, as the command line gives it, as `{"train": {"batch_size": 64}}`."""
-    out: dict[Any, Any] = {}
-    for name, value in values.items():
-        head, _, rest = name.partition(".") if isinstance(name, str) else (name, "", "")
-        inner = _nested({rest: value} if rest else value) if rest or isinstance(value, Mapping) else value
-        out = _merged(out, {head: inner})
-    return out
-
-
-def _merged(values: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
-    """Both trees in one; `over` wins."""
-    out = dict(values)
-    for name, value in over.items():
-        both = isinstance(value, dict) and isinstance(out.get(name), dict)
-        out[name] = _merged(out[name], value) if both else value
-    return out
 
 
 def _dotted(values: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

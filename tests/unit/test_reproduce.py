@@ -208,6 +208,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     file = JOBS / "configs" / "tables.yaml"
     argv = ["--config", str(file), "--encoder", "model", "--settings.train.batch_size", "64", "--seeds=[7]"]
+    argv += ["--settings.train.chunk_tokens=99", "--methods.ict.train.learning_rate", "1e-3"]
     config = parse(Tables, argv, "reproduce.py", "")
     columns = {"bbc_news": {"body": "title"}, "wikiqa": {"sentences": "title"}, "wikispeedia": {"history": "target"}}
     for corpus in config.corpora:
@@ -220,7 +221,26 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     plan = plan_cells(config)
     assert {cell.seed for cell in plan.cells} == {7}
     assert {cell.corpus for cell in plan.cells} == set(columns)
-    assert len(plan.cells) == 3 * 21  # without the row that needs first_encoder
-    assert plan.cells[0].settings.train.batch_size == 64
-    assert plan.by_row["bbc_news", "simcse", 7].settings.train.learning_rate == 2e-5
+    # Without the row that needs first_encoder; nine rows for each of two sizes, and InfoCSE++ and all labels.
+    assert len(plan.cells) == 3 * (21 + 2 * 9 + 3)
+    train = plan.by_row["bbc_news", "simcse", 7].settings.train
+    assert (train.batch_size, train.chunk_tokens) == (64, 99)
+    assert train.similarity == "cosine", "what the file says of the same section holds"
+    ict = plan.by_row["bbc_news", "ict", 7].settings.train
+    assert (ict.learning_rate, ict.batch_size) == (1e-3, 16)
     assert yaml.safe_load(file.read_text())["tokens"] == config.tokens == plan.by_row["bbc_news", "simcse", 7].tokens
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--settings.train.batch_size"], "--settings.train.batch_size: expected a value"),
+        (["--settings.train.batch_size", "--encoder", "m"], "--settings.train.batch_size: expected a value"),
+        (["--settings.train.batch_size=[1"], "--settings.train.batch_size = '[1': not a YAML value"),
+    ],
+)
+def test_an_option_without_its_value_is_refused(option: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        parse(Tables, ["--config", str(JOBS / "configs" / "tables.yaml"), *option], "reproduce.py", "")
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
