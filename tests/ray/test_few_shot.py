@@ -13,25 +13,19 @@ from infocse_ray.loop.infocse import pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.settings import Settings
 from tests.conftest import make_documents, write_jsonl
+from tests.ray.tiny_job import settings_for
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
-def settings_for(folder: Path, model: Path, name: str, /, **sections: Any) -> Settings:
-    content: dict[str, Any] = {
-        "name": name,
-        "storage": str(folder / "runs"),
-        "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4, "valid_fraction": 0.2, "test_fraction": 0.2},
-        "encoder": {"model": str(model), "max_length": 16, "precision": "fp32"},
-        "train": {"batch_size": 16, "max_tokens": 1500, "learning_rate": 1e-3, "similarity": "cosine"},
-        "validate": {"every_tokens": 700},
+def few_shot(folder: Path, model: Path, name: str, /, **sections: Any) -> Settings:
+    defaults: dict[str, Any] = {
         "loop": {"initialization": "none", "max_iterations": 1},
         "labels": {"train_size": 40},
         "finetune": {"batch_size": 16, "epochs": 3, "learning_rate": 1e-3, "temperature": 0.05},
     }
-    for section, values in sections.items():
-        content[section] = content.get(section, {}) | values
-    return Settings.model_validate(content)
+    merged = {section: values | sections.pop(section, {}) for section, values in defaults.items()}
+    return settings_for(folder, model, name, **merged, **sections)
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +46,9 @@ def test_plusplus_alternates_and_shares_its_stages(
     evaluated: list[tuple[str, int]] = []
     evaluate = run.evaluate
     monkeypatch.setattr(run, "evaluate", lambda *a: evaluated.append((a[4], len(a[3]))) or evaluate(*a))
-    first = pretrain(settings_for(folder, tiny_encoder, "zero", corpus=labels))
+    first = pretrain(few_shot(folder, tiny_encoder, "zero", corpus=labels))
     evaluated.clear()
-    settings = settings_for(folder, tiny_encoder, "plus", corpus=labels, plusplus={"max_rounds": 2})
+    settings = few_shot(folder, tiny_encoder, "plus", corpus=labels, plusplus={"max_rounds": 2})
     metrics = plusplus(settings)
     said = capsys.readouterr().out
     assert [one["round"] for one in metrics["rounds"]] == [1, 2]
@@ -90,14 +84,14 @@ def test_plusplus_alternates_and_shares_its_stages(
 def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     corpus = {"labels": str(folder / "labels.jsonl")}
-    metrics = finetune(settings_for(folder, tiny_encoder, "tuned", corpus=corpus, labels={"train_size": "all"}))
+    metrics = finetune(few_shot(folder, tiny_encoder, "tuned", corpus=corpus, labels={"train_size": "all"}))
     [one] = metrics["rounds"]
     assert [entry["iteration"] for entry in one["iterations"]] == [0]
     assert one["zero_shot"]["validation"]["recall@5"] == one["fine_tuned"]["history"][0]["recall@5"]
     assert one["fine_tuned"]["examples"]["examples"] == metrics["labels"]["labelled"]["train"]
     assert one["fine_tuned"]["test"]["recall@5"] > one["zero_shot"]["test"]["recall@5"], "it learns"
     with pytest.raises(ValueError, match=r"^name = 'tuned': .*tuned is a run of finetune.py"):
-        pretrain(settings_for(folder, tiny_encoder, "tuned", corpus=corpus))
+        pretrain(few_shot(folder, tiny_encoder, "tuned", corpus=corpus))
 
 
 @pytest.mark.parametrize(
@@ -121,4 +115,4 @@ def test_too_few_labels_are_refused_before_anything_is_trained(
     monkeypatch.setattr(fine_tuning, "draw", lambda *_: pytest.fail("drawn"))
     sections = {"corpus": {"labels": str(folder / "labels.jsonl")} | sections.pop("corpus", {}), **sections}
     with pytest.raises(ValueError, match=f"^{message}"):
-        finetune(settings_for(folder, tiny_encoder, "refused", **sections))
+        finetune(few_shot(folder, tiny_encoder, "refused", **sections))

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from infocse_ray.loop import rounds
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.settings import Settings
 from tests.conftest import make_documents, write_jsonl
+from tests.ray.tiny_job import settings_for
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
-
-
-def settings_for(folder: Path, model: Path, name: str, /, **sections: Any) -> Settings:
-    content: dict[str, Any] = {
-        "name": name,
-        "storage": str(folder / "runs"),
-        "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4, "valid_fraction": 0.2, "test_fraction": 0.2},
-        "encoder": {"model": str(model), "max_length": 16, "precision": "fp32"},
-        "train": {"batch_size": 16, "max_tokens": 1500, "learning_rate": 1e-3, "similarity": "cosine"},
-        "validate": {"every_tokens": 700},
-    }
-    for section, values in sections.items():
-        content[section] = content.get(section, {}) | values
-    return Settings.model_validate(content)
 
 
 @pytest.fixture(scope="module")
