@@ -25,6 +25,7 @@ from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop import infocse, rounds
+from infocse_ray.loop import run as run_module
 from infocse_ray.settings import Annotate, Corpus, Settings
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
@@ -90,7 +91,8 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
         EncoderFolder.save(main, training.folder / "models" / "step-00000001")
         better = 0.5 + int("iteration_1" in str(training.folder)) / 10
         history = [
-            {"step": step, "recall@5": step * better, "recall@10": 1, "recall@20": 1, "mrr": 1} for step in (0, 1)
+            {"step": step, "recall@5": step * better, "recall@10": 1, "recall@20": 1, "mrr": 1, "queries": 13}
+            for step in (0, 1)
         ]
         return {"best_step": 1, "best": better, "steps": 1, "tokens": 9, "history": history}
 
@@ -117,7 +119,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
     monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     infocse.pretrain(Settings.model_validate(content))
     content["annotate"] = {"first_encoder": str(tmp_path / "nowhere")}
-    monkeypatch.setattr(run, "connect", lambda: pytest.fail("connect was called"))
+    monkeypatch.setattr(run_module, "connect", lambda: pytest.fail("connect was called"))
     with pytest.raises(ValueError, match=r"annotate\.first_encoder = .*nowhere': no such folder"):
         infocse.pretrain(Settings.model_validate(content))
 
