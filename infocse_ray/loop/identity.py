@@ -48,15 +48,16 @@ def run_identity(
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder)
 
 
-def few_shot_identity(settings: Settings, without_labels: str, rounds: int) -> str:
+def few_shot_identity(settings: Settings, without_labels: str, rounds: int, fall_back: bool = True) -> str:
     """Of a whole run with labels: fine-tuning, or so many rounds of InfoCSE++ at most.
 
     Args:
         settings: of the run.
         without_labels: `run_identity` of the same.
         rounds: at most.
+        fall_back: whether the first may fine-tune what training without labels made worse, as it was before.
     """
-    return fingerprint("few-shot", without_labels, settings.labels, settings.finetune, rounds)
+    return fingerprint("few-shot", without_labels, settings.labels, settings.finetune, rounds, fall_back)
 
 
 def labels_identity(settings: Settings, store: str) -> str:

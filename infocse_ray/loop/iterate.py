@@ -32,21 +32,20 @@ class Iterated(NamedTuple):
     """Which of these has the best validation score."""
 
 
-def iterate(run: Run, encoder: EncoderFolder, fine_tuned: int = 0) -> Iterated:
+def iterate(run: Run, encoder: EncoderFolder, before: int = 0, may_stay: bool = True) -> Iterated:
     """Train without labels until validation stops growing.
 
     Args:
         run: under way; its strategy trains.
         encoder: to start from.
-        fine_tuned: how many iterations went before the fine-tuning that the encoder comes from; 0: it comes from none,
-            and is initialised first, if that is asked for. Training without labels takes a fine-tuned encoder's score
-            away before another fine-tuning gives more back, so that its score is no bar for the first iteration.
+        before: how many iterations went before; 0: none, and the encoder is initialised first, if that is asked for.
+        may_stay: whether what the first iteration starts from may be the best.
     """
     rounds, settings = run.rounds, run.settings
     metric, train, loop, patience = settings.validate.metric, settings.train, settings.loop, settings.validate.patience
     encoders = [encoder]
-    iterations: list[dict[str, Any]] = [{"iteration": fine_tuned}]
-    if run.inputs.initialization is not None and not fine_tuned:
+    iterations: list[dict[str, Any]] = [{"iteration": before}]
+    if run.inputs.initialization is not None and not before:
         say(f"iteration 0: {initialization_of(settings)}")
         budget = Budget(
             loop.initialization_steps or train.max_steps,
@@ -57,7 +56,7 @@ def iterate(run: Run, encoder: EncoderFolder, fine_tuned: int = 0) -> Iterated:
         iterations[0] = round_report(0, stages)
     best = 0
     for number in range(1, _most(run) + 1):
-        t = fine_tuned + number
+        t = before + number
         assert run.inputs.strategy is not None
         say(f"iteration {t}")
         budget = Budget(train.max_steps, train.max_tokens, patience)
@@ -65,13 +64,13 @@ def iterate(run: Run, encoder: EncoderFolder, fine_tuned: int = 0) -> Iterated:
         encoders.append(trained)
         iterations.append(round_report(t, stages))
         iterations[0].setdefault("validation", iterations[number]["history"][0])
-        before, now = (iterations[i]["validation"] for i in (best, number))
-        if fine_tuned and number == 1:
-            say(f"  {metric}: {shown(now, metric)}, fine-tuned it was {shown(before, metric)}")
+        old, new = (iterations[i]["validation"] for i in (best, number))
+        if number == 1 and not may_stay:
+            say(f"  {metric}: {shown(new, metric)}, it began with {shown(old, metric)}")
             best = 1
             continue
-        grows = now[metric] > before[metric]
-        say(f"  {metric}: {shown(now, metric)}, {'better than' if grows else 'no growth over'} {before[metric]:.4f}")
+        grows = new[metric] > old[metric]
+        say(f"  {metric}: {shown(new, metric)}, {'better than' if grows else 'no growth over'} {old[metric]:.4f}")
         if grows:
             best = number
         elif loop.early_stop:

@@ -33,8 +33,14 @@ def finetune(settings: Settings) -> dict[str, Any]:
     return few_shot("finetune", settings.model_copy(update={"train": train, "loop": loop}), 1)
 
 
-def plusplus(settings: Settings) -> dict[str, Any]:
+def plusplus(settings: Settings, fall_back: bool = True) -> dict[str, Any]:
     """Train without labels and fine-tune in turns; the result is in `<storage>/<name>/model`.
+
+    Args:
+        settings: of the run.
+        fall_back: whether the first round may fine-tune the encoder as it is (or as it is initialised) where training
+            without labels made that worse. A later round never does: such training takes from a fine-tuned encoder's
+            score before another fine-tuning gives more back.
 
     Returns:
         The content of `metrics.json`: of each round the `iterations` as `pretrain` reports them, `zero_shot`, which of
@@ -50,14 +56,14 @@ def plusplus(settings: Settings) -> dict[str, Any]:
             "train.strategy = none: there is no training without labels to take turns with; name a strategy, or use "
             "jobs/finetune.py"
         )
-    return few_shot("plusplus", settings, settings.plusplus.max_rounds)
+    return few_shot("plusplus", settings, settings.plusplus.max_rounds, fall_back)
 
 
-def few_shot(job: str, settings: Settings, most: int) -> dict[str, Any]:
+def few_shot(job: str, settings: Settings, most: int, fall_back: bool = True) -> dict[str, Any]:
     """At most so many rounds; see `plusplus`."""
     inputs = check(settings)
     check_labelled(settings, inputs.source)
-    identity = few_shot_identity(settings, inputs.identity(settings), most)
+    identity = few_shot_identity(settings, inputs.identity(settings), most, fall_back)
     if (metrics := finished(job, settings, identity)) is not None:
         return metrics
     run = open_run(job, settings, inputs, identity, functools.partial(check_labels, settings))
@@ -68,7 +74,7 @@ def few_shot(job: str, settings: Settings, most: int) -> dict[str, Any]:
     for number in range(1, most + 1):
         if most > 1:
             say(f"round {number} of at most {most}")
-        found = iterate(run, encoder, iterations)
+        found = iterate(run, encoder, iterations, may_stay=fall_back and number == 1)
         encoders.append(found.encoders[found.best])
         fine_tuned, encoder = fine_tune(run, labels, encoders[-1], number)
         encoders.append(encoder)

@@ -209,6 +209,7 @@ def test_a_seed_draws_other_labels_where_not_all_are_taken():
     assert changed(drawn, "seed", 1) == {*TRAIN.split(), "labels"}
     settings = Settings.model_validate(BASE)
     assert few_shot_identity(settings, "one", 3) != few_shot_identity(settings, "other", 3)
+    assert few_shot_identity(settings, "one", 3) != few_shot_identity(settings, "one", 3, fall_back=False)
     assert labels_identity(settings, "store") != labels_identity(settings, "other")
 
 

@@ -112,6 +112,16 @@ def test_rounds_are_as_many_as_asked_for_and_only_the_first_is_initialised(monke
     assert (metrics["best_round"], script.exported) == (2, "f2")
 
 
+@pytest.mark.parametrize(("fall_back", "tuned"), [(True, "start"), (False, "i2")])
+def test_what_training_made_worse_is_fine_tuned_if_that_is_asked_for(
+    fall_back: bool, tuned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script({"start": 0.5, "i1": 0.2, "i2": 0.3, "i3": 0.1, "f1": 0.6}, monkeypatch)
+    plusplus.plusplus(settings(plusplus={"max_rounds": 1}), fall_back)
+    trained = ["start > i1"] if fall_back else ["start > i1", "i1 > i2", "i2 > i3"]
+    assert script.done == [*trained, f"{tuned} > f1", f"test: {tuned} f1"]
+
+
 def test_fine_tuning_alone_trains_nothing_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({"start": 0.4, "f1": 0.3}, monkeypatch)
     metrics = plusplus.finetune(settings(plusplus={"max_rounds": 5}))

@@ -18,7 +18,8 @@ from infocse_ray.report import runner
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
 from infocse_ray.report.interrupt import Interrupt
-from infocse_ray.report.runner import reproduce
+from infocse_ray.report.runner import reproduce, run_few_shot
+from infocse_ray.settings import Settings
 from infocse_ray.train.trainer import TrainingStopped
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
@@ -244,3 +245,13 @@ def test_an_option_without_its_value_is_refused(option: list[str], message: str,
         parse(Tables, ["--config", str(JOBS / "configs" / "tables.yaml"), *option], "reproduce.py", "")
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_row_with_labels_fine_tunes_what_its_method_trained(monkeypatch: pytest.MonkeyPatch):
+    asked: list[Any] = []
+    monkeypatch.setattr(runner, "finetune", lambda settings: asked.append("finetune"))
+    monkeypatch.setattr(runner, "plusplus", lambda settings, fall_back: asked.append(fall_back))
+    for strategy in ("none", "ict"):
+        content = {"name": "x", "corpus": {"source": "x"}, "encoder": {"model": "m"}, "train": {"strategy": strategy}}
+        run_few_shot(Settings.model_validate(content))
+    assert asked == ["finetune", False]
