@@ -67,7 +67,7 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
         split = draw_split(str(doc_id), corpus.valid_fraction, corpus.test_fraction)
     else:
         split = split_of(split)
-    counterparts = _counterparts(values.get("counterpart"))
+    counterparts = counterpart_texts(values.get("counterpart"))
     return {"doc_id": str(doc_id), "split": split, "sentences": sentences, "counterparts": counterparts}
 
 
@@ -82,8 +82,12 @@ def split_of(value: Any) -> str:
     return split
 
 
-def _counterparts(value: Any) -> list[str]:
-    """The distinct texts of a text or a list of texts, in that order; what is no text is no counterpart."""
+def counterpart_texts(value: Any) -> list[str]:
+    """The distinct texts of a text or a list of texts, in that order; what is no text is no counterpart.
+
+    Raises:
+        Rejected: one can't be written as UTF-8.
+    """
     texts = [t for t in (value if isinstance(value, list) else [value]) if isinstance(t, str) and t.strip()]
     for text in texts:
         _encodable(text)

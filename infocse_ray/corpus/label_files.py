@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from infocse_ray.corpus.documents import Rejected, split_of
+from infocse_ray.corpus.documents import Rejected, counterpart_texts, split_of
 from infocse_ray.corpus.kind import first_lines, place_and_columns, some_of
 from infocse_ray.corpus.labels import Labels, LabelWriter
 from infocse_ray.corpus.read import READERS, Piece, Row, naming, parse_json_line, read_rows, reader_of
@@ -71,8 +71,6 @@ def labels(companions: list[Piece], corpus: Corpus) -> Labels:
             doc_id = values.get("id")
             known = doc_id is not None and not isinstance(doc_id, (list, dict)) and str(doc_id) != ""
             name = str(doc_id) if known else None
-            value = values.get("counterpart")
-            texts = [t for t in (value if isinstance(value, list) else [value]) if isinstance(t, str) and t.strip()]
             try:
                 if row.reason is not None:
                     raise Rejected(row.reason)
@@ -80,10 +78,10 @@ def labels(companions: list[Piece], corpus: Corpus) -> Labels:
                     raise Rejected("label without an id")
                 name.encode()
                 split = None if values.get("split") is None else split_of(values["split"])
-                if not texts:
+                if not (texts := counterpart_texts(values.get("counterpart"))):
                     raise Rejected("label without a text")
                 for text in texts:
-                    found.add(name, name, " ".join(text.split()), split)
+                    found.add(name, name, text, split)
                 found.line(name, piece.uri, row.number, "label of a missing document", label=True)
             except UnicodeEncodeError:
                 found.line(None, piece.uri, row.number, "not UTF-8")

@@ -70,13 +70,16 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
         "options": f"Every row encoded {config['tokens']:,} tokens in training.",
     }
     few = (
-        f"Every row encoded {config['tokens']:,} tokens in training without labels, as in the other tables, and was "
-        "then fine-tuned until validation stopped growing; steps and tokens of that are in tables.json."
+        f"Every trained row encoded {config['tokens']:,} tokens in training without labels, as in the other tables; "
+        "all were then fine-tuned until validation stopped growing; steps and tokens of that are in tables.json."
     )
     if study.kind == FEW_SHOT:
         text = few
     elif study.name == PLUS_PLUS:
-        text = f"{few} InfoCSE++ did both up to {config['rounds']} times; shown is the round that validation chose."
+        text = (
+            f"{few} InfoCSE++ did both up to {config['rounds']} times, with its initialisation once; shown is the "
+            "round that validation chose."
+        )
     else:
         text = texts[study.name]
     return f"{text} A stage ends with the step that reaches its budget. {_annotating(study, tables)}"

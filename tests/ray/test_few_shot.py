@@ -76,7 +76,7 @@ def test_plusplus_alternates_and_shares_its_stages(
     stages = json.loads((folder / "runs" / "plus" / "manifest.json").read_text())["stages"]
     assert {"labels", "fine_tuning_1/train", "iteration_2/train", "fine_tuning_2/train"} <= stages.keys()
 
-    # The same command again does nothing; plain fine-tuning of what was found is the same stage as round 1's.
+    # The same command again does nothing.
     monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained again"))
     assert plusplus(settings) == metrics
 

@@ -82,6 +82,7 @@ def test_lines_that_give_no_label_are_listed(corpus: Path):
         b'{"id": "b", "counterpart": "x", "split": "other"}',
         b"not json",
         b'{"id": "a\\ud800", "counterpart": "x"}',
+        b'{"id": "b", "counterpart": ["x", "y\\ud800"]}',
     ]
     file.write_bytes(b"".join(line + b"\n" for line in lines))
     settings = Corpus(source=str(corpus), labels=str(file))
@@ -94,6 +95,7 @@ def test_lines_that_give_no_label_are_listed(corpus: Path):
         ("b", "split is none of train, valid, test", False),
         (None, "not JSON", False),
         (None, "not UTF-8", False),
+        ("b", "not UTF-8", False),
     ]
     assert counterparts(labelled(corpus, file)) == {"a": ["fine"], "b": [], "7": []}
 
