@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from infocse_ray.checksums import open_parquet, parquet_bytes
+
 
 def is_remote(uri: str) -> bool:
     """Whether `uri` has a scheme other than file://."""
@@ -164,17 +166,15 @@ class Storage:
 
     def write_parquet(self, table: pa.Table, row_group_rows: list[int]) -> None:
         """Write the file whole, in row groups of the given sizes (rows)."""
-        sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
-            start = 0
-            for rows in row_group_rows:
-                writer.write_table(table.slice(start, rows), row_group_size=max(rows, 1))
-                start += rows
-        self.write_bytes(sink.getvalue())
+        self.write_bytes(parquet_bytes(table, row_group_rows))
 
     def parquet(self) -> pq.ParquetFile:
-        """Open the file for reading row group by row group."""
-        return pq.ParquetFile(self.filesystem.open_input_file(self.path))
+        """Open the file for reading row group by row group.
+
+        Raises:
+            Damaged: it isn't as it was written.
+        """
+        return open_parquet(self)
 
     def delete(self) -> None:
         """Remove the file or folder; nothing happens when it isn't there."""

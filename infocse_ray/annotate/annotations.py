@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from typing import Any
@@ -21,7 +22,14 @@ _WORK = b"infocse_ray.tokens"
 
 def annotation_schema(store: TokenStore) -> pa.Schema:
     """Schema of a shard of annotations: columns of the token store's, and `cluster`, one id a sentence."""
-    with store.shard(0).parquet() as file:
+    shard = store.shard(0)
+    return _schema(shard.root, shard.relative)
+
+
+@functools.lru_cache(maxsize=4)
+def _schema(root: str, relative: str) -> pa.Schema:
+    # Opening a shard reads all of it, for its digest: not once for every other shard.
+    with Storage(root, relative).parquet() as file:
         return pa.schema([file.schema_arrow.field(c) for c in COLUMNS[:-1]] + [("cluster", pa.list_(pa.int32()))])
 
 

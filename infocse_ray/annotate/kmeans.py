@@ -18,6 +18,7 @@ from scipy.cluster.vq import kmeans2, vq
 from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import number_clusters
+from infocse_ray.checksums import read_sealed, sealed
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
@@ -133,12 +134,16 @@ class GlobalClusters:
 
 
 def save_array(target: Storage, array: np.ndarray) -> None:
-    """Write an array as .npy, whole."""
+    """Write an array as .npy, whole, with a digest behind it that readers of .npy don't see."""
     sink = io.BytesIO()
     np.save(sink, array, allow_pickle=False)
-    target.write_bytes(sink.getvalue())
+    target.write_bytes(sealed(sink.getvalue()))
 
 
 def load_array(source: Storage) -> np.ndarray:
-    """Read what `save_array` wrote."""
-    return np.load(io.BytesIO(source.read_bytes()), allow_pickle=False)
+    """Read what `save_array` wrote.
+
+    Raises:
+        Damaged: it isn't as it was written.
+    """
+    return np.load(io.BytesIO(read_sealed(source)), allow_pickle=False)

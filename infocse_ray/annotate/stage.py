@@ -14,8 +14,9 @@ from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sample, share_of
 from infocse_ray.annotate.quantile import DropEdges, EdgeSample, FindEdges, unpack
+from infocse_ray.checksums import checked, read_checked
 from infocse_ray.cluster import Placement, quiet_data
-from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.progress import Bar
@@ -91,15 +92,18 @@ def _by_quantile(
 ) -> dict[str, Any]:
     """Two passes: edges with the encoder, then what is left of them without it."""
     edges, found = stage.folder / "edges", stage.folder / "threshold.json"
-    if not found.exists():
+    there = stage.folder.files()
+    names = [shard_name(shard) for shard in range(documents.store.shards)]
+    # A finished stage keeps no edges: one of whose shards was damaged needs those of that shard's documents again.
+    if "threshold.json" not in there or any(n not in there and f"edges/{n}" not in there for n in names):
         sample = EdgeSample()
         bar = Bar(f"{title}: edges", documents.store.documents(documents.splits), "documents")
         for row in embedding(FindEdges(documents, edges, settings.k, settings.mutual, seed, EdgeSample())):
             sample.add(unpack(row["hashes"], np.int64), unpack(row["weights"], np.float32))
             bar.add(row["documents"])
         bar.close()
-        found.write_json({"threshold": sample.quantile(settings.min_edge_quantile)})
-    threshold = found.read_json()["threshold"]
+        found.write_json(checked({"threshold": sample.quantile(settings.min_edge_quantile)}))
+    threshold = read_checked(found)["threshold"]
     counts = in_tasks(documents.groups(), DropEdges(documents, edges, stage.folder, threshold))
     summary = _added(counts, documents, f"{title}: clusters")
     edges.delete()  # all shards are there: whoever resumes from here reads those

@@ -63,6 +63,7 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
         "prepare",
         identity,
         functools.partial(_prepare, corpus=corpus, source=source, tokenizer=tokenizer),
+        piecewise=True,  # all are written again, with the same bytes: other runs may be reading them
     )
     store = TokenStore.of(stage)
     if not store.documents(SPLITS):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import torch
 
+from infocse_ray.checksums import checked, read_checked
 from infocse_ray.cluster import Placement, assigned_cores, worker_device
 from infocse_ray.collective import rank
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, for_inference
+from infocse_ray.lease import Lease
 from infocse_ray.progress import Board
 from infocse_ray.retrieval.validation import On, questions_for, score
 from infocse_ray.settings import fingerprint
-from infocse_ray.stage import Stage, claim, find_stage, run_stage
+from infocse_ray.stage import Stage, find_stage, making, reopen, run_stage
 from infocse_ray.storage import Storage
 from infocse_ray.train.trainer import run_workers
 
@@ -61,27 +64,35 @@ def evaluate(
     for encoder in encoders:
         identity = fingerprint("evaluate", store.fingerprint, encoder.fingerprint, split, on, precision)
         places.append((encoder, folder / identity, identity))
-    missing = {i: (e, p) for e, p, i in places if find_stage(root, p, i) is None}
-    for identity, (_, place) in missing.items():
-        claim(place, "evaluate", identity)
-        (place / "ranks").delete()  # another number of workers would leave some of another's parts
-    todo = list(missing.values())
-    if todo:
-        with Board(f"evaluating on {split}", unit="encoders", total=len(todo)) as board:
-            argument = _Evaluation(store, split, on, precision, todo, board.handle)
-            name = f"workers-{fingerprint([place.name for _, place in todo])}"
-            run_workers(_evaluate_worker, argument, placement, folder, name, max_failures=1)
-            (folder / name).delete()  # a finished Ray Train run of this name would not run again
-    return [
-        run_stage(
-            root,
-            place,
-            "evaluate",
-            identity,
-            lambda stage: (stage.folder / "metrics.json").read_json(),
-        )
-        for _, place, identity in places
-    ]
+    with contextlib.ExitStack() as held:
+        leases: dict[str, Lease] = {}
+        # In an order of their own: two drivers that wait for each other's would wait for ever.
+        for _, place, identity in sorted(places, key=lambda one: one[2]):
+            if identity not in leases and find_stage(root, place, identity) is None:
+                lease = held.enter_context(making(root, place, "evaluate", identity))
+                if lease is not None:
+                    leases[identity] = lease
+        missing = {i: (e, reopen(root, p, "evaluate", i)) for e, p, i in places if i in leases}
+        for _, place in missing.values():
+            (place / "ranks").delete()  # another number of workers would leave some of another's parts
+        todo = list(missing.values())
+        if todo:
+            with Board(f"evaluating on {split}", unit="encoders", total=len(todo)) as board:
+                argument = _Evaluation(store, split, on, precision, todo, board.handle)
+                name = f"workers-{fingerprint([place.name for _, place in todo])}"
+                run_workers(_evaluate_worker, argument, placement, folder, name, max_failures=1)
+                (folder / name).delete()  # a finished Ray Train run of this name would not run again
+        return [
+            run_stage(
+                root,
+                place,
+                "evaluate",
+                identity,
+                lambda stage: read_checked(stage.folder / "metrics.json"),
+                lease=leases.get(identity),
+            )
+            for _, place, identity in places
+        ]
 
 
 def _evaluate_worker(evaluation: _Evaluation) -> None:
@@ -102,7 +113,7 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
         (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
         if rank() == 0:
             seconds = round(time.monotonic() - begun, 2)
-            (place / "metrics.json").write_json({"metrics": scores.metrics, "seconds": seconds})
+            (place / "metrics.json").write_json(checked({"metrics": scores.metrics, "seconds": seconds}))
             evaluation.board.set.remote(number + 1, "")
 
 

@@ -88,7 +88,7 @@ class Rounds(NamedTuple):
             title=f"{self.title(t)}: annotating",
             encoder_store=by.store,
         )
-        stage = run_stage(self.root, self.folder(t) / "annotations", "annotate", identity, work)
+        stage = run_stage(self.root, self.folder(t) / "annotations", "annotate", identity, work, piecewise=True)
         counts = stage.summary or {}
         say(
             f"  annotated: {counts['documents']:,} documents, {counts['clusters']:,} clusters, "

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import ray.train
 import torch
 
+from infocse_ray.checksums import checked
 from infocse_ray.cluster import assigned_cores, worker_device
 from infocse_ray.collective import everyones, rank, total, workers
 from infocse_ray.corpus.store import TokenStore
@@ -300,7 +301,7 @@ def _drop_models(training: Training, but: list[int]) -> None:
 
 def _finish(training: Training, result: dict[str, Any]) -> None:
     if rank() == 0:
-        (training.folder / "result.json").write_json(result)
+        (training.folder / "result.json").write_json(checked(result))
 
 
 def _tell(training: Training, line: str) -> None:

@@ -10,6 +10,7 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError
 
+from infocse_ray.checksums import read_checked
 from infocse_ray.cluster import Placement
 from infocse_ray.progress import Board
 from infocse_ray.storage import Storage
@@ -92,7 +93,7 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
                 _CHECKPOINTS,
                 training.settings.train.max_failures,
             )
-    found = result.read_json()
+    found = read_checked(result)
     if "error" in found:
         result.delete()
         raise TrainingStopped(found["error"])

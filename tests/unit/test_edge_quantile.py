@@ -9,6 +9,7 @@ import pytest
 
 from infocse_ray.annotate import actor, documents, kmeans, stage
 from infocse_ray.annotate.quantile import EdgeSample, pack, unpack
+from infocse_ray.checksums import Damaged
 from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.settings import Annotate
 from infocse_ray.storage import Storage
@@ -170,8 +171,8 @@ def test_a_crash_between_and_within_the_passes_resumes(passes, tmp_path):
     passes.crash_before, passes.works = "FindEdges", []
     third = tmp_path / "out" / "edges" / "shard-000003.parquet"
     edges = third.read_bytes()
-    third.unlink()
-    with pytest.raises(FileNotFoundError):
+    third.write_bytes(b"damaged")
+    with pytest.raises(Damaged, match=r"shard-000003\.parquet is damaged"):
         passes.annotate(store, tmp_path / "out", kinds)
     assert "shard-000004.parquet" in pieces(tmp_path / "out")
     third.write_bytes(edges)
@@ -180,3 +181,13 @@ def test_a_crash_between_and_within_the_passes_resumes(passes, tmp_path):
     assert set(passes.works) == {"DropEdges"}
     # A crash after the edges were removed and before the stage was committed.
     assert passes.annotate(store, tmp_path / "out", kinds) == one
+
+
+def test_edges_are_found_again_for_a_shard_that_was_damaged_after_the_stage_was_finished(passes, tmp_path):
+    store = small_store(tmp_path / "store")
+    kinds = Annotate(k=1, min_edge_quantile=0.6)
+    one = passes.annotate(store, tmp_path / "out", kinds)
+    whole = pieces(tmp_path / "out")
+    (tmp_path / "out" / "shard-000003.parquet").unlink()
+    assert passes.annotate(store, tmp_path / "out", kinds) == one
+    assert pieces(tmp_path / "out") == whole
