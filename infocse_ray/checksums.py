@@ -208,19 +208,23 @@ def read_sealed(file: Storage) -> bytes:
     return content
 
 
-def sign_folder(folder: Path, name: str = FOLDER) -> None:
+def sign_folder(folder: Path) -> None:
     """Write the sizes and digests of a local folder's files beside them."""
-    files = {f.relative_to(folder).as_posix(): f for f in sorted(folder.rglob("*")) if f.is_file()}
-    found = {path: [file.stat().st_size, _file_digest(file)] for path, file in files.items()}
-    (folder / name).write_text(json.dumps(checked({"files": found}), indent=1) + "\n")
+    names = [f.relative_to(folder).as_posix() for f in sorted(folder.rglob("*")) if f.is_file()]
+    (folder / FOLDER).write_text(json.dumps(checked({"files": sizes(folder, names)}), indent=1) + "\n")
+
+
+def sizes(folder: Path, names: list[str]) -> dict[str, list[int | str]]:
+    """The size and digest of files of a local folder."""
+    return {name: [(folder / name).stat().st_size, _file_digest(folder / name)] for name in names}
 
 
 def differs(folder: Path, signed: dict[str, Any]) -> tuple[str, str] | None:
-    """The first file that isn't as `sign_folder` saw it, and why; None if all are.
+    """The first file that isn't as it was signed, and why; None if all are.
 
     Args:
         folder: on this machine.
-        signed: the content of what `sign_folder` wrote.
+        signed: has `files`, as `sizes` returned them.
     """
     for path, (size, expected) in signed["files"].items():
         file = folder / path

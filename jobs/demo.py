@@ -21,6 +21,7 @@ from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.job import run_job
 from infocse_ray.loop.evaluate import ranks_of
 from infocse_ray.loop.infocse import pretrain
+from infocse_ray.loop.manifest import Manifest
 from infocse_ray.progress import say
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
@@ -100,9 +101,9 @@ def show_examples(corpus: Path, run: Storage, metrics: dict[str, Any], count: in
     """Documents whose summary line is found now and wasn't before: those that climbed most, to the first place."""
     rows = {row["id"]: row for row in map(json.loads, corpus.read_text(encoding="utf-8").splitlines())}
     line_of = {stable_hash(row["counterpart"]): row["counterpart"] for row in rows.values()}
-    stages = json.loads((run / "manifest.json").read_bytes())["stages"]
+    manifest, root = Manifest(run), Storage(run.root)
     last = len(metrics["iterations"]) - 1
-    before, after = (ranks_of(read_stage(Storage.open(stages[f"iteration_{t}/test"]["folder"]))) for t in (0, last))
+    before, after = (ranks_of(read_stage(manifest.folder(root, f"iteration_{t}/test"))) for t in (0, last))
     changed = [q for q in before if before[q][0] > 1 and after[q][0] == 1] or [
         q for q in before if before[q] != after[q]
     ]

@@ -26,6 +26,7 @@ from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.job import run_job
 from infocse_ray.loop.evaluate import evaluate
 from infocse_ray.progress import say
+from infocse_ray.repair import repairing
 from infocse_ray.settings import Corpus, Encoder, OnGpu, Section, Train, Workers, fingerprint
 from infocse_ray.stage import run_stage
 from infocse_ray.storage import Storage
@@ -53,6 +54,7 @@ class Evaluate(Section):
     corpus: Corpus
 
 
+@repairing
 def main(settings: Evaluate) -> None:
     """Score and report."""
     # Asking of all documents is asking of one split that they are all in.

@@ -29,6 +29,7 @@ from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_j
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.job import run_job
 from infocse_ray.progress import say
+from infocse_ray.repair import repairing
 from infocse_ray.settings import Corpus, Encoder, Fraction, Section
 from infocse_ray.storage import Storage
 
@@ -53,6 +54,7 @@ class LookAtPairs(Section):
     corpus: Corpus
 
 
+@repairing
 def main(settings: LookAtPairs) -> None:
     """Cluster and print."""
     source = find_source(settings.corpus)

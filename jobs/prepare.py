@@ -18,6 +18,7 @@ from infocse_ray.encoder.model import load_tokenizer, tokenizer_json
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.job import run_job
 from infocse_ray.progress import say
+from infocse_ray.repair import repairing
 from infocse_ray.settings import Corpus, Section
 from infocse_ray.storage import Storage
 
@@ -31,6 +32,7 @@ class Prepare(Section):
     corpus: Corpus
 
 
+@repairing
 def main(settings: Prepare) -> None:
     """Prepare and report."""
     source = find_source(settings.corpus)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from infocse_ray.checksums import FOLDER, damaged, differs, sign_folder, verified
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.settings import Encoder
@@ -20,15 +22,40 @@ class EncoderFolder(NamedTuple):
     max_length: int
 
     def load(self) -> SentenceEncoder:
-        """Load it on this machine, in fp32."""
-        path = self.folder.local_copy(self.fingerprint)
+        """Load it on this machine, in fp32.
+
+        Raises:
+            Damaged: a file isn't as it was saved.
+        """
+        path = self.local()
         settings = Encoder(model=str(self.folder), max_length=self.max_length)  # pyright: ignore[reportCallIssue]
         return load_encoder(path, settings, cosine=read_layout(path).normalize)
+
+    def local(self) -> Path:
+        """The folder on this machine, where every file is as it was saved.
+
+        Raises:
+            Damaged: one isn't.
+        """
+        wrong = "", ""
+        for _ in range(2):
+            path = self.folder.local_copy(self.fingerprint)
+            if not (path / FOLDER).exists():  # not saved here, or by a version before this one
+                return path
+            signed = verified((path / FOLDER).read_bytes())
+            wrong = (FOLDER, "its content isn't what was written") if signed is None else differs(path, signed)
+            if wrong is None:
+                return path
+            if path == Path(self.folder.path):
+                break
+            shutil.rmtree(path)  # a copy, which may be all that is damaged
+        raise damaged(self.folder / wrong[0], wrong[1])
 
     @classmethod
     def save(cls, encoder: SentenceEncoder, folder: Storage) -> EncoderFolder:
         """Write the encoder to storage."""
         with tempfile.TemporaryDirectory() as temporary:
             encoder.save(Path(temporary))
+            sign_folder(Path(temporary))
             folder.upload(temporary)
         return cls(folder, encoder.fingerprint(), encoder.max_length)

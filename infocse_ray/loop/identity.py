@@ -11,7 +11,7 @@ from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, StrategyName, fingerprint
 from infocse_ray.train.loop import Budget
 
-_HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
+HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
 """Training settings that say how to compute, not what: they don't name another result."""
 
 _OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"}
@@ -40,7 +40,7 @@ def run_identity(
     """Of a whole run; the sources and encoders are the fingerprints of what the paths in the settings lead to."""
     content = settings.model_dump(mode="json", exclude={"name", "storage", *FEW_SHOT})
     del content["corpus"]["source"], content["corpus"]["labels"], content["encoder"]["model"]
-    content["train"] = _training(settings, _HOW_NOT_WHAT)
+    content["train"] = _training(settings, HOW_NOT_WHAT)
     used = {settings.train.strategy, initialization_of(settings)}
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
@@ -95,7 +95,7 @@ def train_identity(
         examples,
         encoder,
         strategy.identity(),
-        _training(settings, _HOW_NOT_WHAT | _OF_STRATEGY),
+        _training(settings, HOW_NOT_WHAT | _OF_STRATEGY),
         budget,
         validation,
         on,

@@ -11,13 +11,15 @@ from typing import Any
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import iterate
-from infocse_ray.loop.run import finished, open_run
+from infocse_ray.loop.run import Run, finished, open_run
 from infocse_ray.progress import say
+from infocse_ray.repair import repairing
 from infocse_ray.settings import Settings
 
 _JOB = "pretrain"
 
 
+@repairing
 def pretrain(settings: Settings) -> dict[str, Any]:
     """Adapt an encoder to a corpus; the result is in `<storage>/<name>/model`.
 
@@ -34,7 +36,12 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     identity = inputs.identity(settings)
     if (metrics := finished(_JOB, settings, identity)) is not None:
         return metrics
-    run = open_run(_JOB, settings, inputs, identity)
+    with open_run(_JOB, settings, inputs, identity) as run:
+        return _pretrain(run)
+
+
+def _pretrain(run: Run) -> dict[str, Any]:
+    settings = run.settings
     encoders, iterations, best = iterate(run, run.start)
     if "validation" not in iterations[0]:  # nothing was trained
         [validated] = run.evaluate(encoders, "valid")

@@ -12,7 +12,7 @@ from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.loop.identity import initialization_of, run_identity
 from infocse_ray.positives.registry import pooling_of, strategy_of
 from infocse_ray.positives.strategy import Strategy
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Settings, fingerprint
 
 
 class Inputs(NamedTuple):
@@ -29,6 +29,15 @@ class Inputs(NamedTuple):
     """What the encoder is initialised with."""
     strategy: Strategy | None
     """What it is trained with."""
+
+    def named(self) -> dict[str, str | None]:
+        """Fingerprints of what the paths in the settings lead to."""
+        return {
+            "corpus": self.source.fingerprint,
+            "encoder": self.fingerprint,
+            "tokenizer": fingerprint(self.tokenizer),
+            "first_encoder": self.annotator.fingerprint() if self.annotator else None,
+        }
 
     def identity(self, settings: Settings) -> str:
         """Of the run without labels that starts from these."""

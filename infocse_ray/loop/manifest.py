@@ -1,45 +1,138 @@
-"""A run's manifest: which stages it is made of, so that people and later commands find them."""
+"""A run's manifest: what it was started with and which stages it is made of, for people and for later commands.
+
+It is data that anybody may read: JSON with a checksum of itself; folders are relative to the storage that runs share,
+which may be moved, or be mounted elsewhere, and whose URI may hold what isn't for everybody.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import Any
 
+from infocse_ray.checksums import checked, digest, verified
+from infocse_ray.lease import Lease
+from infocse_ray.progress import say
 from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.storage import Storage, is_remote
+
+_FORMAT = 2
+"""1 had no checksum, and folders that began with the storage's."""
+
+
+def folder_in(root: Storage, folder: str) -> Storage:
+    """A stage's folder as manifests have it: relative to the storage that runs share, whole in format 1."""
+    return Storage.open(folder) if folder.startswith("/") or is_remote(folder) else root / folder
 
 
 class Manifest:
     """`manifest.json` of a run; an entry is written when its stage is finished."""
 
-    def __init__(self, run: Storage) -> None:
-        self._file = run / "manifest.json"
-        self._content: dict[str, Any] = self._file.read_json() if self._file.exists() else {"stages": {}}
+    def __init__(self, run: Storage, lease: Lease | None = None) -> None:
+        """Read it, if it is there and whole.
+
+        Args:
+            run: the run's folder.
+            lease: of the run, for whoever writes.
+        """
+        self._run, self._lease = run, lease
+        self._content = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        file = self._run / "manifest.json"
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            return {"stages": {}}
+        if (found := verified(content)) is not None:
+            return found
+        with contextlib.suppress(ValueError):
+            if "format" not in (found := json.loads(content)) and "stages" in found:
+                return found
+        say(f"{file} is damaged (its content isn't what was written); it is written anew from the stages")
+        return {"stages": {}}
+
+    def _write(self) -> None:
+        self.check()
+        (self._run / "manifest.json").write_json(checked(self._content))
+
+    def check(self) -> None:
+        """Go on only if this driver has the run.
+
+        Raises:
+            Lost: another took it over.
+        """
+        if self._lease is not None:
+            self._lease.check()
 
     def finished(self, fingerprint: str) -> bool:
-        """Whether the whole run was finished with these inputs and settings."""
-        return self._content.get("finished") == fingerprint
+        """Whether the whole run was finished with these inputs and settings, and what it exported is whole."""
+        return self._content.get("finished") == fingerprint and self._whole()
+
+    def _whole(self) -> bool:
+        for name, expected in self._content.get("files", {}).items():
+            try:
+                found = digest((self._run / name).read_bytes()).hex()
+            except FileNotFoundError:
+                found = "missing"
+            if found != expected:
+                why = "it is missing" if found == "missing" else "its content isn't what was written"
+                say(f"{self._run / name} is damaged ({why}); it is made again")
+                return False
+        return True
 
     @property
     def job(self) -> str | None:
         """What ran last under this name, such as `pretrain`; None if nothing did."""
         return self._content.get("job", "pretrain" if "settings" in self._content else None)
 
-    def begin(self, job: str, settings: dict[str, Any]) -> None:
-        """A run (again) at work."""
-        self._content = {"job": job, "settings": settings, "stages": {}}
-        self._file.write_json(self._content)
+    @property
+    def before(self) -> dict[str, Any]:
+        """What it said when it was read: `settings`, `inputs` (fingerprints by name) and `stages` (by name), if any."""
+        return {name: self._content.get(name, {}) for name in ("settings", "inputs", "stages")}
+
+    @property
+    def stages(self) -> dict[str, Any]:
+        """By name in the run: `kind`, `fingerprint`, `folder` (see `folder_in`) and `seconds`."""
+        return self._content["stages"]
+
+    def folder(self, root: Storage, name: str) -> Storage:
+        """The folder of a stage.
+
+        Args:
+            root: the storage that runs share.
+            name: of the stage in the run.
+
+        Raises:
+            KeyError: there is no such stage.
+        """
+        return folder_in(root, self.stages[name]["folder"])
+
+    def begin(self, job: str, settings: dict[str, Any], inputs: dict[str, str | None]) -> None:
+        """A run (again) at work.
+
+        Args:
+            job: what runs.
+            settings: of the run; where its storage is goes without saying.
+            inputs: fingerprints of what the paths in the settings lead to.
+        """
+        settings = {name: value for name, value in settings.items() if name != "storage"}
+        self._content = {"format": _FORMAT, "job": job, "settings": settings, "inputs": inputs, "stages": {}}
+        self._write()
 
     def add(self, name: str, stage: Stage) -> None:
         """Commit a finished stage under its name in the run."""
         self._content["stages"][name] = {
             "kind": stage.kind,
             "fingerprint": stage.fingerprint,
-            "folder": str(stage.folder),
+            "folder": stage.folder.relative,
             "seconds": stage.seconds,
         }
-        self._file.write_json(self._content)
+        self._write()
 
     def finish(self, fingerprint: str) -> None:
-        """Commit the run."""
+        """Commit the run, with the digests of what it exported."""
+        exported = ["metrics.json", *(f"model/{name}" for name in sorted((self._run / "model").files()))]
+        self._content["files"] = {name: digest((self._run / name).read_bytes()).hex() for name in exported}
         self._content["finished"] = fingerprint
-        self._file.write_json(self._content)
+        self._write()

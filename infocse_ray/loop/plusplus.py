@@ -19,6 +19,7 @@ from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import iterate
 from infocse_ray.loop.run import Run, finished, open_run
 from infocse_ray.progress import say
+from infocse_ray.repair import repairing
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
 
@@ -59,6 +60,7 @@ def plusplus(settings: Settings, fall_back: bool = True) -> dict[str, Any]:
     return few_shot("plusplus", settings, settings.plusplus.max_rounds, fall_back)
 
 
+@repairing
 def few_shot(job: str, settings: Settings, most: int, fall_back: bool = True) -> dict[str, Any]:
     """At most so many rounds; see `plusplus`."""
     inputs = check(settings)
@@ -66,7 +68,12 @@ def few_shot(job: str, settings: Settings, most: int, fall_back: bool = True) ->
     identity = few_shot_identity(settings, inputs.identity(settings), most, fall_back)
     if (metrics := finished(job, settings, identity)) is not None:
         return metrics
-    run = open_run(job, settings, inputs, identity, functools.partial(check_labels, settings))
+    with open_run(job, settings, inputs, identity, functools.partial(check_labels, settings)) as run:
+        return _few_shot(run, most, fall_back)
+
+
+def _few_shot(run: Run, most: int, fall_back: bool) -> dict[str, Any]:
+    settings = run.settings
     labels = draw_labels(run)
     rounds: list[dict[str, Any]] = []
     encoders: list[EncoderFolder] = []  # zero-shot and fine-tuned, by turns

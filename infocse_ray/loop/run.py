@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray import __version__
+from infocse_ray.checksums import FOLDER
 from infocse_ray.cluster import connect, placement
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.lease import Lease
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.evaluate import evaluate
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.rounds import Rounds
+from infocse_ray.loop.stale import stale
 from infocse_ray.progress import say
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stage import Stage, run_stage
@@ -79,6 +83,7 @@ class Run(NamedTuple):
             "settings": self.settings.model_dump(mode="json"),
             "versions": versions(),
         }
+        self.manifest.check()
         _export(encoder, self.folder / "model", card(metrics))
         (self.folder / "metrics.json").write_json(metrics)
         self.manifest.finish(self.identity)
@@ -104,10 +109,11 @@ def finished(job: str, settings: Settings, identity: str) -> dict[str, Any] | No
     return None
 
 
+@contextlib.contextmanager
 def open_run(
     job: str, settings: Settings, inputs: Inputs, identity: str, check: Callable[[TokenStore], None] | None = None
-) -> Run:
-    """Connect to Ray, prepare the corpus, check what can be checked, save the encoder.
+) -> Iterator[Run]:
+    """Take the run's lease till the end; connect to Ray, prepare the corpus, check what can be checked.
 
     Args:
         job: what runs, such as `pretrain`.
@@ -118,13 +124,33 @@ def open_run(
 
     Raises:
         ValueError: a setting doesn't fit the corpus or the cluster.
+        Held: another driver is at work on the run.
+        Lost: another driver took it over.
     """
     root = Storage.for_runs(settings.storage)
     folder = root / settings.name
-    manifest = Manifest(folder)
+    with Lease(folder / "driver.lease", f"name = {settings.name!r}") as lease:
+        lease.take()
+        manifest = Manifest(folder, lease)
+        yield _opened(job, settings, inputs, identity, check, root, manifest)
+
+
+def _opened(
+    job: str,
+    settings: Settings,
+    inputs: Inputs,
+    identity: str,
+    check: Callable[[TokenStore], None] | None,
+    root: Storage,
+    manifest: Manifest,
+) -> Run:
+    folder = root / settings.name
     connect()
     where = {"annotate": placement(settings.annotate), "train": placement(settings.train)}
-    manifest.begin(job, settings.model_dump(mode="json"))
+    named = inputs.named()
+    for line in stale(manifest.before, settings, named):
+        say(line)
+    manifest.begin(job, settings.model_dump(mode="json"), named)
 
     store = prepare(root, settings.corpus, inputs.source, inputs.tokenizer)
     manifest.add("corpus", Stage("prepare", store.fingerprint, store.folder, store.summary))
@@ -158,11 +184,12 @@ def open_run(
 
 
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:
-    source = encoder.folder.local_copy(encoder.fingerprint)
+    source = encoder.local()
     with tempfile.TemporaryDirectory() as temporary:
         (Path(temporary) / "README.md").write_text(card)
         target.delete()
         target.upload(source)
+        (target / FOLDER).delete()  # the manifest has the digests, that of the card too
         target.upload(temporary)
 
 

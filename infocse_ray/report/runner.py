@@ -15,6 +15,7 @@ import ray
 from ray.exceptions import RayError
 
 from infocse_ray.loop.infocse import pretrain as run_pretrain
+from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.progress import say
 from infocse_ray.report.cells import Cell, Plan, plan_cells
@@ -115,7 +116,7 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
     Raises:
         ValueError: the run has no test scores.
     """
-    stages = (root / cell.settings.name / "manifest.json").read_json()["stages"]
+    stages = Manifest(root / cell.settings.name).stages
     metric = cell.settings.validate.metric
     entries = _rounds(metrics) if cell.labelled else metrics["iterations"]
     first = entries[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from infocse_ray.loop.manifest import folder_in
 from infocse_ray.loop.run import versions
 from infocse_ray.report.bootstrap import paired_bootstrap
 from infocse_ray.report.cells import Plan, budget_of, stage_tokens
@@ -36,7 +37,9 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
             for study in plan.studies
         }
         leads = {
-            study.name: [lead_of(tables[study.name], ours, other) for ours, other in study.versus]
+            study.name: [
+                lead_of(Storage.open(config.storage), tables[study.name], ours, other) for ours, other in study.versus
+            ]
             for study in plan.studies
             if study.versus
         }
@@ -119,10 +122,11 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
     return out
 
 
-def lead_of(rows: list[dict[str, Any]], key: str, other: str) -> dict[str, Any]:
+def lead_of(root: Storage, rows: list[dict[str, Any]], key: str, other: str) -> dict[str, Any]:
     """A row's lead in recall@5 over another, by the paired bootstrap over test documents.
 
     Args:
+        root: the storage of the runs, which the ranks' folders are relative to.
         rows: of a table on one corpus.
         key: the row that may lead.
         other: the other row; "": the strongest of all others.
@@ -145,7 +149,7 @@ def lead_of(rows: list[dict[str, Any]], key: str, other: str) -> dict[str, Any]:
         return out | {"missing": f"{ours['label']} and {theirs['label']}{strongest} have no seed in common yet"}
     try:
         (asked, mine), (too, yours) = (
-            recall_by_question([Storage.open(row["ranks"][seed]) for seed in seeds], _LEAD_CUTOFF)
+            recall_by_question([folder_in(root, row["ranks"][seed]) for seed in seeds], _LEAD_CUTOFF)
             for row in (ours, theirs)
         )
         if not asked.equals(too):

@@ -1,6 +1,7 @@
 """A training checkpoint: weights, optimiser, position in the stream, early stopping; data, never pickles.
 
-Worker 0 writes what all workers share; every worker writes the state of its own lanes.
+Worker 0 writes what all workers share; every worker writes the state of its own lanes, and last a list of its files
+with their sizes and digests.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from infocse_ray.checksums import checked, differs, sizes, verified
+from infocse_ray.collective import workers
 from infocse_ray.positives.stream import ExampleStream
 from infocse_ray.train.trainee import Trainee
+
+_LIST = "files-{:05d}.json"
 
 
 def save_checkpoint(
@@ -25,17 +30,37 @@ def save_checkpoint(
     progress: dict[str, Any],
 ) -> None:
     """Write this worker's files of a checkpoint into `folder`."""
-    np.savez(folder / f"lanes-{rank:05d}.npz", allow_pickle=False, **stream_state)  # pyright: ignore
+    lanes = f"lanes-{rank:05d}.npz"
+    np.savez(folder / lanes, allow_pickle=False, **stream_state)  # pyright: ignore
     if rank == 0:
         for module, name in ((trainee.encoder.backbone, "encoder"), (trainee.head, "head")):
             weights = {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
             save_file(weights, folder / f"{name}.safetensors")
         torch.save(trainee.optimizer.state_dict(), folder / "optimizer.pt")
         (folder / "progress.json").write_text(json.dumps(progress))
+    # Last: a checkpoint is whole once every worker's list is there, with what it lists.
+    mine = [lanes] if rank else [file.name for file in folder.iterdir()]
+    (folder / _LIST.format(rank)).write_text(json.dumps(checked({"workers": workers(), "files": sizes(folder, mine)})))
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint in a folder of this machine; None if it is whole."""
+    number, there = 0, 1
+    while number < there:
+        try:
+            listed = verified((folder / _LIST.format(number)).read_bytes())
+        except FileNotFoundError:
+            return f"{_LIST.format(number)} is missing"
+        if listed is None:
+            return f"{_LIST.format(number)}: its content isn't what was written"
+        if (wrong := differs(folder, listed)) is not None:
+            return ": ".join(wrong)
+        number, there = number + 1, listed["workers"]
+    return None
 
 
 def load_checkpoint(folder: Path, trainee: Trainee, stream: ExampleStream) -> dict[str, Any]:
-    """Restore everything from a checkpoint that any number of workers wrote; returns `progress`."""
+    """Restore everything from a whole checkpoint that any number of workers wrote; returns `progress`."""
     trainee.encoder.backbone.load_state_dict(load_file(folder / "encoder.safetensors"))
     trainee.head.load_state_dict(load_file(folder / "head.safetensors"))
     trainee.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))

@@ -7,6 +7,7 @@ worker's as the strategy has it, step. Now and then: validate, keep the best enc
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import tempfile
 import time
@@ -38,6 +39,7 @@ from infocse_ray.train.cached import Chunk, backward
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from infocse_ray.train.early_stopping import EarlyStopping
 from infocse_ray.train.loss import contrastive_loss
+from infocse_ray.train.restore import newest_whole
 from infocse_ray.train.trainee import Trainee
 
 COLLAPSE = 0.05
@@ -112,7 +114,8 @@ def train_worker(training: Training) -> None:
         "best_steps": [],
         "resumed_at": [],
     }
-    if checkpoint := ray.train.get_checkpoint():
+    offered = ray.train.get_checkpoint()
+    if offered and (checkpoint := newest_whole(offered, functools.partial(_tell, training))):
         with checkpoint.as_directory() as folder:
             progress = load_checkpoint(Path(folder), trainee, stream)
         stopping.restore(progress["stopping"])

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
+from infocse_ray.checksums import checked
 from infocse_ray.cluster import Placement, placement
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.schema import SPLITS, stable_hash
@@ -200,7 +201,7 @@ def test_ranks_that_another_number_of_workers_left_are_removed(
         for _, place in argument.todo:
             assert not (place / "ranks").exists()
             (place / "ranks" / "part-00000.parquet").write_bytes(b"")
-            (place / "metrics.json").write_json({"metrics": {}, "seconds": 1.0})
+            (place / "metrics.json").write_json(checked({"metrics": {}, "seconds": 1.0}))
 
     def crash(_: object, argument: Any, *__: object, **___: object) -> None:
         for _, place in argument.todo:

@@ -73,7 +73,7 @@ class Runs:
                 entry |= {"train": {"tokens": 100 * t, "steps": self.steps}, "seconds": {"annotate": 2.0, "train": 3.0}}
                 entry |= {"annotations": {"tokens": 7}} if method.startswith("infocse") else {}
             iterations.append(entry)
-            stages[f"iteration_{t}/test"] = {"folder": str(folder)}
+            stages[f"iteration_{t}/test"] = {"folder": folder.relative}
         metrics = {"best_iteration": best, "iterations": iterations, "versions": {"infocse_ray": "0"}}
         (root / settings.name / "manifest.json").write_json({"stages": stages})
         return json.loads(json.dumps(metrics))
@@ -90,7 +90,7 @@ class Runs:
         for r in range(1, (1 if settings.train.strategy == "none" else settings.plusplus.max_rounds) + 1):
             folder = root / settings.name / f"tuned-{r}"
             test = self._tested(folder, self.ranks(method, int(seed), r))
-            stages[f"round_{r}/fine_tuned/test"] = {"folder": str(folder)}
+            stages[f"round_{r}/fine_tuned/test"] = {"folder": folder.relative}
             validation = dict.fromkeys(("recall@10", "recall@20", "mrr"), 1 - r / 10) | {"recall@5": (1 + r) / 10}
             began = validation | {"recall@5": self.began}
             train = {"tokens": 100, "steps": self.steps}

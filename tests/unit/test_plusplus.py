@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,12 +36,13 @@ class Script:
         inputs = SimpleNamespace(identity=lambda _: "identity", source=None)
         labels = Stage("labels", "f", HERE, {"labelled": {}, "leaks": {}})
 
+        @contextlib.contextmanager
         def open_run(job: str, settings: Settings, *_: Any) -> Any:
             run.settings = settings
             run.inputs.initialization = None if settings.loop.initialization == "none" else "conpono"
             if settings.train.strategy != "none":
                 run.inputs.strategy = SimpleNamespace(annotated=True)
-            return run
+            yield run
 
         monkeypatch.setattr(plusplus, "check", lambda _: inputs)
         monkeypatch.setattr(plusplus, "check_labelled", lambda *_: None)

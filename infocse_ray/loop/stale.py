@@ -1,0 +1,107 @@
+"""What a run's manifest of before says is stale now: which input or setting is another, and which stages hang on it.
+
+A change makes stale the stages that read it and all that is made of these. Stages are named by content, so nothing
+stale is ever used; this is for the user, who may not have meant the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from infocse_ray.loop.identity import HOW_NOT_WHAT
+from infocse_ray.positives.registry import METHODS
+from infocse_ray.settings import Settings
+
+_INPUTS = {
+    "corpus": "the corpus' files",
+    "encoder": "the encoder",
+    "tokenizer": "the tokenizer",
+    "first_encoder": "the first encoder",
+}
+_SILENT = {"name", "storage", "plusplus", "corpus.source", "corpus.labels", "encoder.model", "annotate.first_encoder"}
+"""Settings of which the inputs' fingerprints say more, or that change no stage."""
+
+_ENDS = {"loop.max_iterations", "loop.early_stop"}
+"""Settings that say how many stages there are, not what comes of one."""
+
+_READ: dict[str, tuple[str, ...]] = {
+    "corpus": ("corpus", "tokenizer"),
+    "labels": ("labels", "seed"),
+    "first_encoder": ("first_encoder",),
+    "encoder": ("encoder",),
+    "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
+    "examples": ("train.strategy", "train.positive", "corpus.unlabelled", *METHODS),
+    "train": ("train", "validate", "seed", "encoder.precision", *METHODS),
+    "valid": ("encoder.precision", "validate.on"),
+    "test": ("encoder.precision",),
+}
+"""What a stage reads, by the last part of its name in the run: inputs, settings and sections of these."""
+
+_NOT_READ = {"corpus": ("corpus.unlabelled",), "encoder": ("encoder.precision",)}
+
+_SHOWN = 6
+"""Changes and stages that a line names at most."""
+
+
+def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | None]) -> list[str]:
+    """What to tell the user before work starts.
+
+    Args:
+        before: what `Manifest.before` says.
+        settings: of the run now.
+        inputs: fingerprints of what the paths in them lead to.
+
+    Returns:
+        A line or none.
+    """
+    if not before["settings"]:
+        return []
+    changed = list(_changed_inputs(before["inputs"], inputs)) + list(
+        _changed_settings(before["settings"], settings.model_dump(mode="json"))
+    )
+    stages = [name for name in before["stages"] if any(_reads(name, what) for what, _ in changed)]
+    if not changed or not stages:
+        return []
+    why = _shortened([said for _, said in changed])
+    return [
+        f"changed since this name was last run: {why}. Stale: {_shortened(sorted(stages))} and what is made of these; "
+        "they are made anew, beside the old ones"
+    ]
+
+
+def _shortened(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _changed_inputs(before: dict[str, Any], now: dict[str, str | None]) -> Iterator[tuple[str, str]]:
+    for name, said in _INPUTS.items():
+        if name in before and before[name] != now[name]:
+            yield name, said
+
+
+def _changed_settings(before: Any, now: Any, at: str = "") -> Iterator[tuple[str, str]]:
+    """The dotted names of settings that are others and can change a stage, with what to say of them."""
+    for name in sorted({*before, *now}):
+        dotted = f"{at}.{name}" if at else name
+        # A setting that a later version brought is there as its default.
+        if dotted in _SILENT | _ENDS or name not in before or name not in now or before[name] == now[name]:
+            continue
+        if at in ("train", "annotate") and name in HOW_NOT_WHAT:
+            continue
+        if isinstance(before[name], dict) and isinstance(now[name], dict):
+            yield from _changed_settings(before[name], now[name], dotted)
+        else:
+            yield dotted, f"{dotted} = {now[name]!r}, was {before[name]!r}"
+
+
+def _reads(stage: str, what: str) -> bool:
+    """Whether the stage of this name in the run reads an input or a setting itself."""
+    phase, _, kind = stage.rpartition("/")
+    read = _READ.get(kind, ())
+    if phase == "iteration_0" and kind in ("examples", "train"):
+        read += ("loop",)
+    if phase.startswith("fine_tuning"):
+        read += ("labels", "finetune") if kind == "train" else ("labels",)
+    return what not in _NOT_READ.get(kind, ()) and any(what == name or what.startswith(f"{name}.") for name in read)
