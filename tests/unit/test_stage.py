@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from infocse_ray.stage import Stage, claim, find_stage, read_stage, run_stage
+from infocse_ray.checksums import Damaged
+from infocse_ray.stage import Stage, claim, find_stage, look_again, read_stage, run_stage
 from infocse_ray.storage import Storage
 
 
@@ -166,3 +168,122 @@ def test_claim_keeps_the_pieces_of_its_own_fingerprint_only(root):
     assert (folder / "piece").exists()
     claim(folder, "test", "f2")
     assert not (folder / "piece").exists()
+
+
+def two_pieces(stage: Stage) -> dict:
+    """Makes what is missing, as annotating does, and says what it made."""
+    made = [name for name in ("a.parquet", "b.parquet") if not (stage.folder / name).exists()]
+    for name in made:
+        (stage.folder / name).write_parquet(pa.table({"n": [1, 2, 3]}), [3])
+    return {"made": made}
+
+
+def again(root: Storage, work=two_pieces, piecewise: bool = True) -> Stage:
+    look_again()  # as in another process
+    return run_stage(root, root / "a", "test", "f1", work, piecewise)
+
+
+def cut_off(file: Storage) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def flip(file: Storage) -> None:
+    """Flip a bit where the size stays, and let a reader find it."""
+    content = file.read_bytes()
+    file.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+    with pytest.raises(Damaged):
+        file.parquet()
+
+
+@pytest.mark.parametrize("harm", [cut_off, flip, Storage.delete], ids=["cut off", "flipped", "deleted"])
+def test_a_damaged_piece_of_a_finished_stage_is_named_and_made_again_alone(root, capsys, harm):
+    run_stage(root, root / "a", "test", "f1", two_pieces, piecewise=True)
+    whole = {name: (root / "a" / name).read_bytes() for name in ("a.parquet", "b.parquet")}
+    kept = (root / "a").files()["a.parquet"].mtime
+    harm(root / "a" / "b.parquet")
+    look_again()
+    assert find_stage(root, root / "a", "f1") is None
+    stage = again(root)
+    assert (stage.summary or {})["made"] == ["b.parquet"]
+    assert {name: (root / "a" / name).read_bytes() for name in whole} == whole
+    assert (root / "a").files()["a.parquet"].mtime == kept
+    assert not [name for name in (root / "a").files() if name.endswith(".damaged")]
+    said = capsys.readouterr().out
+    assert f"test: {root / 'a' / 'b.parquet'} is damaged (" in said
+    assert said.count("\n") == 1
+    assert again(root, lambda _: pytest.fail("made again")).summary == stage.summary
+
+
+def test_a_damaged_stage_that_is_not_made_in_pieces_is_begun_anew(root):
+    run(root, "a", "f1", two_pieces)
+    cut_off(root / "a" / "b.parquet")
+    assert (again(root, piecewise=False).summary or {})["made"] == ["a.parquet", "b.parquet"]
+
+
+def test_a_damaged_stage_of_another_run_is_made_again_where_it_is(root):
+    run(root, "one/a", "f1", two_pieces)
+    cut_off(root / "one" / "a" / "b.parquet")
+    look_again()
+    stage = run_stage(root, root / "two" / "a", "test", "f1", two_pieces, piecewise=True)
+    assert stage.folder.relative == "one/a"
+    assert (stage.summary or {})["made"] == ["b.parquet"]
+
+
+def test_no_flipped_byte_of_a_commit_gives_another_summary(root, capsys):
+    def work(_: Stage) -> dict:
+        return {"pieces": 1, "recall": 0.25}
+
+    done = run(root, "a", "f1", work)
+    file = root / "a" / "stage.json"
+    good = file.read_bytes()
+    for place in range(0, len(good), 7):
+        file.write_bytes(good[:place] + bytes([good[place] ^ 0x11]) + good[place + 1 :])
+        found = again(root, work).summary or {}
+        assert {**found, "seconds": 0} == {**(done.summary or {}), "seconds": 0}, place
+        file.write_bytes(good)
+    assert "stage.json is damaged" in capsys.readouterr().out
+
+
+def test_pieces_of_a_stage_whose_commit_is_damaged_stay(root):
+    run(root, "a", "f1", two_pieces)
+    cut_off(root / "a" / "stage.json")
+    (root / "a" / "stage.json").write_bytes(b"{")
+    assert (again(root, piecewise=False).summary or {})["made"] == []
+
+
+def test_a_marked_piece_of_an_unfinished_stage_is_made_again(root, capsys):
+    def crash(stage: Stage) -> dict:
+        two_pieces(stage)
+        flip(stage.folder / "b.parquet")
+        raise Crash
+
+    with pytest.raises(Crash):
+        run(root, "a", "f1", crash)
+    assert (again(root).summary or {})["made"] == ["b.parquet"]
+    assert "b.parquet is damaged; it is made again" in capsys.readouterr().out
+
+
+def test_a_damaged_index_is_as_none(root):
+    run(root, "a", "f1", Work())
+    (root / "stages" / "f1.json").write_bytes(b'{"folder": ')
+    assert run(root, "a", "f1", lambda _: pytest.fail("made again")).summary
+    work = Work()
+    assert run(root, "b", "f1", work).folder.relative == "b"
+    assert (root / "stages" / "f1.json").read_json()["folder"] == "b"
+
+
+def test_a_stage_of_a_version_without_checksums_is_found(root):
+    run(root, "a", "f1", Work())
+    (root / "a" / "stage.json").write_json({"kind": "test", "fingerprint": "f1", "summary": {"seconds": 1.0}})
+    assert again(root, lambda _: pytest.fail("made again")).seconds == 1.0
+
+
+def test_finished_files_are_listed_once_a_process(root, monkeypatch):
+    run(root, "a", "f1", Work())
+    look_again()
+    listed = []
+    files = Storage.files
+    monkeypatch.setattr(Storage, "files", lambda self: listed.append(self.relative) or files(self))
+    for _ in range(3):
+        run(root, "a", "f1", lambda _: pytest.fail("made again"))
+    assert listed == ["a"]

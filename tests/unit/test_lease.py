@@ -1,0 +1,256 @@
+"""Leases with real processes, which are killed or stopped, and with holders of other machines, which can't be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from infocse_ray.lease import Held, Holder, Lease, Lost
+from infocse_ray.stage import Stage, run_stage
+from infocse_ray.storage import Storage
+
+HOLDS = """
+import sys, time
+from infocse_ray.lease import Lease
+from infocse_ray.storage import Storage
+lease = Lease(Storage.open(sys.argv[1]) / "driver.lease", "run", expiry=30.0, every=0.05)
+lease.take()
+print("taken", flush=True)
+time.sleep(60)
+"""
+
+MAKES = """
+import sys, time
+from infocse_ray.stage import run_stage
+from infocse_ray.storage import Storage
+root = Storage.open(sys.argv[1])
+def work(stage):
+    print("taken", flush=True)
+    time.sleep(float(sys.argv[2]))
+    (stage.folder / "piece").write_bytes(b"first")
+    return {"by": "first"}
+run_stage(root, root / "one" / "a", "annotate", "f1", work)
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a process that says when it has its lease; none outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(code: str, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(tmp_path), *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip() == "taken":
+                break
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(params=["local", "memory"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    root = str(tmp_path) if request.param == "local" else f"memory://{uuid.uuid4().hex}"
+    return Storage.open(root) / "run" / "driver.lease"
+
+
+def lease_on(file: Storage, expiry: float = 0.5, every: float = 0.05) -> Lease:
+    return Lease(file, "name = 'news'", expiry, every, settle=0.05)
+
+
+def of_another_machine(file: Storage, count: int = 0) -> bytes:
+    """Write the lease of a driver that can't be asked whether it runs."""
+    elsewhere = dataclasses.replace(Holder.here(0.5), host="node-7", pid=41, token="theirs")
+    content = json.dumps(dataclasses.asdict(elsewhere) | {"renewed": count}).encode()
+    file.write_bytes(content)
+    return content
+
+
+def test_a_second_driver_refuses_at_once_naming_the_first_and_may_once_that_is_killed(start, tmp_path):
+    first = start(HOLDS)
+    second = lease_on(Storage.open(str(tmp_path)) / "driver.lease")
+    with pytest.raises(Held) as refusal:
+        second.take()
+    said = str(refusal.value)
+    assert "\n" not in said
+    assert f"pid {first.pid}, since 20" in said
+    assert f"host {os.uname().nodename}" in said
+    assert "expires 30 s after it ends" in said
+    first.kill()
+    first.wait()
+    with lease_on(Storage.open(str(tmp_path)) / "driver.lease") as third:
+        begun = time.monotonic()
+        assert third.take()
+        third.check()
+        # The dead driver's lease would have lasted 30 s.
+        assert time.monotonic() - begun < 15
+
+
+def test_a_killed_process_that_nobody_has_waited_for_is_gone(start, tmp_path):
+    first = start(HOLDS)
+    os.kill(first.pid, signal.SIGKILL)
+    while Path(f"/proc/{first.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    with lease_on(Storage.open(str(tmp_path)) / "driver.lease") as second:
+        assert second.take()
+
+
+def test_a_pid_that_another_process_has_now_is_not_the_holder(file):
+    gone = dataclasses.replace(Holder.here(600.0), begun="1")
+    file.write_bytes(json.dumps(dataclasses.asdict(gone)).encode())
+    with lease_on(file) as lease:
+        assert lease.take()
+
+
+def test_the_same_process_cannot_take_it_twice(file):
+    with lease_on(file) as first:
+        first.take()
+        with pytest.raises(Held, match=f"pid {os.getpid()}"):
+            lease_on(file).take()
+    with lease_on(file) as again:
+        assert again.take()
+
+
+def test_a_driver_of_another_machine_is_dead_after_the_expiry_without_a_change(file, capsys):
+    of_another_machine(file)
+    file_time = time.monotonic()
+    with lease_on(file) as lease:
+        assert lease.take()
+        assert time.monotonic() - file_time >= 0.5
+        lease.check()
+    said = capsys.readouterr().out
+    assert "watching for at most" in said
+    assert "the driver that had it is gone (host node-7, pid 41" in said
+
+
+def test_a_driver_of_another_machine_that_renews_its_lease_is_refused_to(file):
+    of_another_machine(file)
+    renewal = threading.Timer(0.2, of_another_machine, (file, 1))
+    renewal.start()
+    with pytest.raises(Held, match="host node-7, pid 41"):
+        lease_on(file).take()
+    renewal.join()
+
+
+def test_what_a_holder_was_killed_while_writing_expires_too(file):
+    file.write_bytes(b'{"token": "th')
+    with lease_on(file) as lease:
+        assert lease.take()
+
+
+def test_it_is_renewed_for_as_long_as_it_is_held_and_gone_after_that(file):
+    with lease_on(file) as lease:
+        lease.take()
+        first = file.read_bytes()
+        while file.read_bytes() == first:
+            time.sleep(0.01)
+        lease.check()
+    assert not file.exists()
+
+
+def test_a_holder_that_finds_it_taken_stops_and_leaves_it_to_the_taker(file):
+    with lease_on(file) as lease:
+        lease.take()
+        theirs = of_another_machine(file)
+        with pytest.raises(Lost, match=r"name = 'news': .*taken by another driver \(host node-7, pid 41"):
+            lease.check()
+        time.sleep(0.2)
+        assert file.read_bytes() == theirs, "renewed over the taker's"
+    assert file.read_bytes() == theirs, "given up for the taker"
+
+
+def test_of_two_that_write_at_once_the_one_that_reads_the_others_token_has_not_got_it(file):
+    content = of_another_machine(file)
+    lease, other = lease_on(file), lease_on(file)
+    lease._settle = 0.4
+    late = threading.Timer(0.1, lambda: file.write_bytes(other._content()))
+    late.start()
+    assert not lease._replace(content)
+    late.join()
+    assert not lease._replace(content), "it isn't the dead driver's any more"
+
+
+def test_a_holder_that_cannot_renew_it_for_longer_than_the_expiry_has_lost_it(file, monkeypatch):
+    with lease_on(file) as lease:
+        lease.take()
+
+        def fails(self: Storage, *_: object) -> bytes:
+            raise OSError("503 Slow Down")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Storage, "write_bytes", fails)
+            broken.setattr(Storage, "read_bytes", fails)
+            lease.check()  # nobody can have taken it yet
+            while not lease._lost:
+                time.sleep(0.02)
+            with pytest.raises(Lost, match=r"couldn't be renewed for .* \(503 Slow Down\)"):
+                lease.check()
+        with pytest.raises(Lost):  # whatever storage says now
+            lease.check()
+
+
+def test_giving_up_never_hides_the_error_that_ended_the_work(file, monkeypatch):
+    def fails(_: Storage) -> None:
+        raise OSError("storage is gone")
+
+    def work() -> None:
+        with lease_on(file) as lease:
+            lease.take()
+            monkeypatch.setattr(Storage, "delete", fails)
+            raise RuntimeError("the real one")
+
+    with pytest.raises(RuntimeError, match="the real one"):
+        work()
+
+
+def test_a_stage_that_another_driver_is_making_is_waited_for_and_taken(start, tmp_path, capsys):
+    first = start(MAKES, "1.5")
+    root = Storage.open(str(tmp_path))
+    stage = run_stage(root, root / "two" / "a", "annotate", "f1", lambda _: pytest.fail("made twice"))
+    assert stage.folder.relative == "one/a"
+    assert (stage.summary or {})["by"] == "first"
+    said = capsys.readouterr().out
+    assert f"pid {first.pid}" in said
+    assert said.count("\n") == 1
+    assert "waiting till that is done" in said
+
+
+def test_a_stage_whose_maker_is_killed_is_made_by_the_driver_that_waited(start, tmp_path):
+    first = start(MAKES, "60")
+    threading.Timer(0.3, first.kill).start()
+    root = Storage.open(str(tmp_path))
+    stage = run_stage(root, root / "two" / "a", "annotate", "f1", lambda _: {"by": "second"})
+    assert (stage.summary or {})["by"] == "second"
+    assert (root / "stages").files().keys() == {"f1.json"}, "the lease is given up"
+
+
+def test_a_stage_whose_lease_was_lost_is_not_committed(tmp_path):
+    root = Storage.open(str(tmp_path))
+
+    def work(stage: Stage) -> dict:
+        of_another_machine(root / "stages" / "f1.lease")
+        return {}
+
+    with pytest.raises(Lost, match="annotate: its lease was taken"):
+        run_stage(root, root / "a", "annotate", "f1", work)
+    assert not (root / "a" / "stage.json").exists()
+    assert not (root / "stages" / "f1.json").exists()

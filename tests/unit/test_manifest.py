@@ -1,0 +1,134 @@
+"""What a run's manifest says, to whom, and what it tells the user of stages that are stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.lease import Lease, Lost
+from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.stale import stale
+from infocse_ray.settings import Settings
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+
+INPUTS = {"corpus": "c1", "encoder": "e1", "tokenizer": "t1", "first_encoder": None}
+STAGES = ("corpus", "iteration_0/encoder", "iteration_1/annotations", "iteration_1/examples", "iteration_1/train")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Storage:
+    return Storage.open(str(tmp_path)) / "news"
+
+
+def settings(**sections: Any) -> Settings:
+    content: dict[str, Any] = {"name": "news", "corpus": {"source": "a.jsonl"}, "encoder": {"model": "m"}}
+    for section, values in sections.items():
+        content[section] = content.get(section, {}) | values if isinstance(values, dict) else values
+    return Settings.model_validate(content)
+
+
+def finished(run: Storage, identity: str = "i") -> None:
+    manifest = Manifest(run)
+    manifest.begin("pretrain", settings().model_dump(mode="json"), dict(INPUTS))
+    for name in STAGES:
+        manifest.add(name, Stage(name, "f", run / name, {"seconds": 1.0}))
+    (run / "model" / "model.safetensors").write_bytes(b"weights")
+    (run / "metrics.json").write_json({"recall": 0.5})
+    manifest.finish(identity)
+
+
+def told(run: Storage, now: Settings, **inputs: str) -> list[str]:
+    return stale(Manifest(run).before, now, INPUTS | inputs)
+
+
+def test_folders_are_relative_so_that_a_moved_storage_is_read(run, tmp_path):
+    finished(run)
+    assert str(tmp_path) not in (run / "manifest.json").read_bytes().decode()
+    tmp_path.rename(moved := tmp_path.with_name(tmp_path.name + "-moved"))
+    root = Storage.open(str(moved))
+    assert str(Manifest(root / "news").folder(root, "iteration_1/train")) == f"{moved}/news/iteration_1/train"
+    assert Manifest(root / "news").finished("i")
+
+
+def test_a_manifest_of_a_version_with_whole_folders_is_read(run):
+    (run / "manifest.json").write_json({"settings": {}, "stages": {"corpus": {"folder": "/runs/corpora/c"}}})
+    assert str(Manifest(run).folder(Storage("/runs"), "corpus")) == "/runs/corpora/c"
+    assert Manifest(run).job == "pretrain"
+
+
+def test_no_flipped_byte_makes_a_run_of_it_that_was_not_there(run, capsys):
+    finished(run)
+    before = Manifest(run).before
+    good = (run / "manifest.json").read_bytes()
+    for place in range(0, len(good), 11):
+        (run / "manifest.json").write_bytes(good[:place] + bytes([good[place] ^ 0x11]) + good[place + 1 :])
+        found = Manifest(run)
+        assert found.before in (before, {"settings": {}, "inputs": {}, "stages": {}}), place
+    assert "manifest.json is damaged (its content isn't what was written)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "model/model.safetensors"])
+def test_a_run_whose_export_is_damaged_is_not_finished(run, capsys, name):
+    finished(run)
+    assert Manifest(run).finished("i")
+    assert not Manifest(run).finished("another")
+    good = (run / name).read_bytes()
+    (run / name).write_bytes(bytes([good[0] ^ 1]) + good[1:])
+    assert not Manifest(run).finished("i")
+    (run / name).delete()
+    assert not Manifest(run).finished("i")
+    said = capsys.readouterr().out
+    assert f"{run / name} is damaged (its content isn't what was written)" in said
+    assert f"{run / name} is damaged (it is missing)" in said
+
+
+def test_nothing_is_committed_to_a_run_that_another_driver_took_over(run):
+    with Lease(run / "driver.lease", "name = 'news'") as lease:
+        lease.take()
+        manifest = Manifest(run, lease)
+        manifest.begin("pretrain", {}, {})
+        before = (run / "manifest.json").read_bytes()
+        (run / "driver.lease").write_bytes(b'{"token": "another\'s"}')
+        commits = (
+            lambda: manifest.begin("pretrain", {}, {}),
+            lambda: manifest.add("corpus", Stage("prepare", "f", run, {"seconds": 1.0})),
+            lambda: manifest._write(),
+        )
+        for commit in commits:
+            with pytest.raises(Lost, match="name = 'news': its lease was taken by another driver"):
+                commit()
+    assert (run / "manifest.json").read_bytes() == before
+
+
+def test_a_first_run_and_one_with_the_same_inputs_are_told_nothing(run):
+    assert told(run, settings()) == []
+    finished(run)
+    assert told(run, settings()) == []
+    assert told(run, settings(storage="s3://elsewhere", train={"num_workers": 2, "max_failures": 9})) == []
+    assert told(run, settings(loop={"max_iterations": 9})) == [], "more of the same"
+
+
+def test_a_corpus_that_changed_makes_all_stale_that_reads_it(run):
+    finished(run)
+    [line] = told(run, settings(), corpus="c2")
+    assert "the corpus' files" in line
+    assert "Stale: corpus and what is made of these" in line
+
+
+def test_changed_settings_are_named_with_what_they_were_and_the_stages_that_read_them(run):
+    finished(run)
+    [line] = told(run, settings(train={"learning_rate": 0.5}))
+    assert "train.learning_rate = 0.5, was " in line
+    assert "Stale: iteration_1/train and" in line
+    [line] = told(run, settings(annotate={"k": 3}))
+    assert "annotate.k = 3, was 1" in line
+    assert "Stale: iteration_1/annotations and" in line
+    [line] = told(run, settings(annotate={"k": 3}, train={"learning_rate": 0.5}), encoder="e2")
+    assert "the encoder, annotate.k = 3" in line
+    assert "Stale: iteration_0/encoder, iteration_1/annotations, iteration_1/train and" in line
+    [line] = told(run, settings(corpus={"unlabelled": "train"}))
+    assert "corpus," not in line.partition("Stale")[2]
+    assert "iteration_1/annotations" in line
