@@ -14,6 +14,7 @@ from ray.data import DataContext
 from ray.exceptions import AuthenticationError
 
 from infocse_ray.settings import Annotate, Train
+from infocse_ray.stopping import ray_starting
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,7 @@ def connect() -> None:
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
-        with _native_stderr_muted():
+        with ray_starting(), _native_stderr_muted():
             ray.init(
                 logging_level=logging.ERROR,
                 log_to_driver=False,

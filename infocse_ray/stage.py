@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infocse_ray.progress import say
+from infocse_ray.stopping import check
 from infocse_ray.storage import Storage
 
 _COMMIT, _STARTED = "stage.json", "started.json"
@@ -92,6 +93,7 @@ def run_stage(
         work: does it; gets the unfinished stage, writes below its folder, returns a JSON-able summary. After a
             crash it is called again with the pieces it had written still in place.
     """
+    check()
     if (done := find_stage(root, folder, fingerprint)) is not None:
         return done
     if (own := _own(folder, fingerprint)) is not folder:

@@ -12,6 +12,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError
 
 from infocse_ray.cluster import Placement
 from infocse_ray.progress import Board
+from infocse_ray.stopping import patiently
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training, train_worker
 
@@ -30,6 +31,7 @@ def run_workers(
     folder: Storage,
     name: str,
     max_failures: int,
+    asked: Board | None = None,
 ) -> None:
     """Call `work(argument)` on every worker of a torch process group (gloo on CPUs, nccl on GPUs).
 
@@ -40,9 +42,11 @@ def run_workers(
         folder: where Ray Train keeps its checkpoints.
         name: of the Ray Train run; the same folder and name resume it.
         max_failures: restarts after a worker died.
+        asked: the board where `work` looks whether it is to stop; None: it doesn't look.
 
     Raises:
         TrainingStopped: the workers failed more often than that.
+        Stopped: a signal came; the same folder and name go on from the last checkpoint.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     trainer = TorchTrainer(
@@ -62,7 +66,7 @@ def run_workers(
         ),
     )
     try:
-        trainer.fit()
+        patiently(trainer.fit, asked)
     except TrainingFailedError as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()]
         raise TrainingStopped(f"{name}: the workers failed: {lines[-1] if lines else error}") from error
@@ -91,6 +95,7 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
                 training.folder,
                 _CHECKPOINTS,
                 training.settings.train.max_failures,
+                board,
             )
     found = result.read_json()
     if "error" in found:
