@@ -1,8 +1,8 @@
 """Stopping on request: SIGTERM (`ray job stop`) and Ctrl-C end a run where the same command goes on.
 
 1. Outside training a signal raises `Stopped` where the driver is: every piece of a stage is whole or not there.
-2. While workers train, the driver waits on (`patiently`) and asks through the progress board; all workers learn of it in
-   the same step, checkpoint, and return. Then the driver raises `Stopped`.
+2. While workers train, the driver waits on (`patiently`) and asks through the progress board; all workers learn of it
+   in the same step, checkpoint, and return. Then the driver raises `Stopped`.
 3. A second signal doesn't wait for that; one after it ends the process.
 """
 
@@ -191,7 +191,7 @@ class Request:
                 self._answer = self._board.stop_asked.remote()
         elif ray.wait([self._answer], timeout=0)[0]:
             with contextlib.suppress(RayError):  # a board that is gone asks for nothing
-                self._asked = ray.get(self._answer)
+                self._asked = bool(ray.get(self._answer))
             self._answer = None
         return self._asked
 

@@ -1,4 +1,4 @@
-"""SIGTERM (what `ray job stop` sends) and Ctrl-C in the midst of training: it ends at a checkpoint and goes on from it."""
+"""SIGTERM (of `ray job stop`) and Ctrl-C in the midst of training: it ends at a checkpoint and goes on from it."""
 
 from __future__ import annotations
 

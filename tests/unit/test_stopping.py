@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -71,11 +72,8 @@ def test_a_signal_ends_a_job_with_its_status_and_says_how_to_go_on(
 
 
 def test_no_one_who_survives_errors_survives_a_stop():
-    with listening(), pytest.raises(Stopped):
-        try:
-            send(signal.SIGTERM)
-        except Exception:
-            pytest.fail("taken for an error")
+    with listening(), pytest.raises(Stopped), contextlib.suppress(Exception):
+        send(signal.SIGTERM)
 
 
 def test_handlers_come_back_after_the_job():
@@ -97,17 +95,20 @@ def test_signals_are_taken_back_from_ray():
     def as_ray(number: int, frame: object) -> None:
         sys.exit(number)
 
-    with listening(), pytest.raises(Stopped):
+    def start(while_starting: Callable[[], None]) -> None:
         with ray_starting():
             signal.signal(signal.SIGTERM, as_ray)
-        send(signal.SIGTERM)
-    with listening(), pytest.raises(Stopped), ray_starting():
-        signal.signal(signal.SIGTERM, as_ray)
-        send(signal.SIGTERM)  # while Ray is starting
+            while_starting()
+
+    with listening():
+        start(lambda: None)
+        with pytest.raises(Stopped):
+            send(signal.SIGTERM)
+    with listening(), pytest.raises(Stopped):
+        start(lambda: send(signal.SIGTERM))
     with listening(), pytest.raises(SystemExit, match="3"), ray_starting():
         sys.exit(3)
-    with ray_starting():  # nobody listens: Ray keeps it
-        signal.signal(signal.SIGTERM, as_ray)
+    start(lambda: None)  # nobody listens: Ray keeps it
     listen_again()
     assert signal.getsignal(signal.SIGTERM) is as_ray
 
