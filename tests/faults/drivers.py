@@ -26,16 +26,16 @@ def start(
         "--encoder.model": str(encoder),
         "--encoder.max_length": "16",
         "--corpus.source": str(folder / "corpus.jsonl"),
-        "--corpus.lanes": "8",
+        "--corpus.lanes": "16",
         "--corpus.valid_fraction": "0.2",
-        "--train.batch_size": "32",
-        "--train.max_steps": "30",
+        "--train.batch_size": "16",
+        "--train.max_steps": "120",
         "--train.learning_rate": "0.001",
         "--train.similarity": "cosine",
         "--train.temperature": "0.05",
-        "--train.chunk_tokens": "128",
-        "--validate.every": "10",
-        "--train.checkpoint_every": "10",
+        "--train.chunk_tokens": "512",
+        "--validate.every": "30",
+        "--train.checkpoint_every": "30",
         "--loop.initialization": "none",
         "--loop.max_iterations": "1",
     } | {f"--{setting.replace('__', '.')}": value for setting, value in more.items()}
@@ -44,6 +44,7 @@ def start(
         env=os.environ | {"RAY_ADDRESS": address, "INFOCSE_TRACEBACK": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        bufsize=0,  # what was not read as a line is left for `communicate`
         # As at a terminal: a group of its own, which Ctrl-C is for, and SIGINT not ignored.
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -57,11 +58,11 @@ def finish(driver: subprocess.Popen[bytes], status: int = 0) -> str:
     return output
 
 
-def wait_until(driver: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+def wait_until(driver: subprocess.Popen[bytes], reached: Callable[[], object]) -> None:
     """Wait for what a job is to reach."""
     while not reached():
         assert driver.poll() is None, (driver.stdout.read() if driver.stdout else b"").decode()
-        time.sleep(0.02)
+        time.sleep(0.002)
 
 
 def said(driver: subprocess.Popen[bytes], text: str) -> str:

@@ -11,33 +11,30 @@ from tests.conftest import make_documents, write_jsonl
 from tests.faults.drivers import checkpoints, finish, kill_when, metrics_of, start, weights_of
 
 
-def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path, tiny_encoder: Path) -> None:
-    write_jsonl(tmp_path / "corpus.jsonl", make_documents(200))
-    finish(start(tmp_path, "whole", tiny_encoder))
-    run = tmp_path / "killed" / "killed"
+def test_a_killed_run_goes_on_to_the_same_result(corpus: Path, undisturbed: Path, tiny_encoder: Path) -> None:
+    run = corpus / "killed" / "killed"
     annotations, training = run / "iteration_1" / "annotations", run / "iteration_1" / "train"
 
-    kill_when(start(tmp_path, "killed", tiny_encoder), lambda: any(annotations.glob("shard-*.parquet")))
+    kill_when(start(corpus, "killed", tiny_encoder), lambda: any(annotations.glob("shard-*.parquet")))
     assert not (run / "model").exists()
-    kill_when(start(tmp_path, "killed", tiny_encoder), lambda: bool(checkpoints(training)))
+    kill_when(start(corpus, "killed", tiny_encoder), lambda: bool(checkpoints(training)))
     assert not (run / "model").exists()
     shards = {file: file.stat().st_mtime_ns for file in annotations.glob("shard-*.parquet")}
-    finish(start(tmp_path, "killed", tiny_encoder))
+    finish(start(corpus, "killed", tiny_encoder))
 
     assert {file: file.stat().st_mtime_ns for file in annotations.glob("shard-*.parquet")} == shards, "annotated twice"
-    whole = tmp_path / "whole" / "whole"
-    iterations = [metrics_of(r)["iterations"][1] for r in (whole, run)]
+    iterations = [metrics_of(r)["iterations"][1] for r in (undisturbed, run)]
     histories = [iteration["history"] for iteration in iterations]
     resumed_at = [iteration["train"]["resumed_at"] for iteration in iterations]
-    assert resumed_at in ([[], [10]], [[], [20]])
+    assert resumed_at in ([[], [step]] for step in (30, 60, 90))
     counts = [{k: v for k, v in i["annotations"].items() if k != "seconds"} for i in iterations]
     assert counts[0] == counts[1]
-    assert [entry["step"] for entry in histories[0]] == [0, 10, 20, 30]
+    assert [entry["step"] for entry in histories[0]] == [0, 30, 60, 90, 120]
     assert histories[0] == histories[1]
-    assert weights_of(whole) == weights_of(run)
+    assert weights_of(undisturbed) == weights_of(run)
 
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()}
-    assert "nothing to do" in finish(start(tmp_path, "killed", tiny_encoder))
+    assert "nothing to do" in finish(start(corpus, "killed", tiny_encoder))
     assert {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()} == before
 
 
@@ -48,7 +45,7 @@ def test_infocse_plusplus_killed_in_each_phase_of_each_round_goes_on_to_the_same
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(200))
     settings = {"labels__train_size": "64", "finetune__batch_size": "16", "finetune__learning_rate": "0.001"}
     settings |= {"finetune__epochs": "6", "finetune__patience": "6", "plusplus__max_rounds": "2"}
-    settings |= {"train__max_steps": "20"}
+    settings |= {"train__max_steps": "20", "validate__every": "10", "train__checkpoint_every": "10"}
 
     def begin(name: str) -> subprocess.Popen[bytes]:
         return start(tmp_path, name, tiny_encoder, "plusplus", **settings)
