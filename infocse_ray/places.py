@@ -63,8 +63,9 @@ def nodes_there() -> Nodes:
 
 def possible_nodes() -> Nodes:
     """The nodes that are alive, or all that the autoscaler may start, where its configuration can be read."""
+    there = nodes_there()
     if (config := autoscaler_config()) is None:
-        return nodes_there()
+        return there
     types, head = config["available_node_types"], config.get("head_node_type")
     most = config.get("max_workers")
     workers: list[dict[str, float]] = []
@@ -75,7 +76,10 @@ def possible_nodes() -> Nodes:
             workers += [kind.get("resources", {})] * (count if count is not None else kind.get("min_workers", 0))
     nodes = [types[head].get("resources", {})] if head in types else []
     nodes += workers[:most]
-    return Nodes(_each(nodes, "CPU"), _each(nodes, "GPU"))
+    found = Nodes(_each(nodes, "CPU"), _each(nodes, "GPU"))
+    # On machines of one's own the configuration needn't say what each has.
+    said = sum(found.cpus) >= sum(there.cpus) and sum(found.gpus) >= sum(there.gpus)
+    return found if said else there._replace(grows=True)
 
 
 def _each(resources: list[dict[str, float]], name: str) -> list[int]:

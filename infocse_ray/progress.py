@@ -116,7 +116,7 @@ class Board:
     def ask_to_stop(self) -> bool:
         """Ask the workers to stop; whether one has ever looked for that, and so will see it."""
         try:
-            return ray.get(self.handle.ask_to_stop.remote(), timeout=5)
+            return ray.get(self.handle.ask_to_stop.remote(), timeout=30)
         except RayError:
             return False
 

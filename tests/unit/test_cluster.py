@@ -79,6 +79,13 @@ def test_what_the_autoscaler_may_start_counts_as_there(monkeypatch):
         placement(Train(num_workers=9))
 
 
+def test_an_autoscaler_that_does_not_say_what_nodes_have_hides_none(monkeypatch):
+    on(monkeypatch, (8, 1), (8, 1))
+    config = {"max_workers": 4, "head_node_type": "node", "available_node_types": {"node": {"resources": {}}}}
+    monkeypatch.setattr(places, "autoscaler_config", lambda: config)
+    assert possible_nodes() == Nodes([8, 8], [1, 1], grows=True)
+
+
 def test_a_launched_cluster_whose_limits_are_not_known_is_not_refused(monkeypatch):
     on(monkeypatch, (4, 0), labels={"ray.io/node-group": "head"})
     assert placement(Train(num_workers=8, use_gpu=True)) == Placement(8, True, 1)
