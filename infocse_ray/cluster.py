@@ -7,13 +7,15 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import ray
 from ray.data import DataContext
 from ray.exceptions import AuthenticationError
 
+from infocse_ray.places import Placement, possible_nodes
 from infocse_ray.settings import Annotate, Train
+from infocse_ray.stopping import ray_starting
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +40,7 @@ def connect() -> None:
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
-        with _native_stderr_muted():
+        with ray_starting(), _native_stderr_muted():
             ray.init(
                 logging_level=logging.ERROR,
                 log_to_driver=False,
@@ -74,36 +76,36 @@ def quiet_data() -> None:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
 
 
-class Placement(NamedTuple):
-    """How many workers a stage gets and what each has."""
-
-    workers: int
-    use_gpu: bool
-    cores: int
-    """CPU cores of each worker."""
-
-
 def placement(section: Annotate | Train) -> Placement:
-    """Settle `num_workers` and `use_gpu` on the cluster as it is.
+    """Settle `num_workers` and `use_gpu` on the cluster as it is, or as its autoscaler may make it.
 
     Raises:
         ValueError: GPUs are asked for and the cluster has none, or more workers than it has cores or GPUs.
     """
     where = type(section).__name__.lower()
-    gpus, cpus = _per_node("GPU"), _per_node("CPU")
+    nodes = possible_nodes()
+    cpus, gpus = nodes.cpus, nodes.gpus
     use_gpu = sum(gpus) > 0 if section.use_gpu == "auto" else section.use_gpu
     if use_gpu and not sum(gpus):
-        raise ValueError(f"{where}.use_gpu = true: the cluster has no GPU; set it to false or auto")
+        if not nodes.grows:
+            raise ValueError(f"{where}.use_gpu = true: the cluster has no GPU; set it to false or auto")
+        if section.num_workers == "auto":
+            raise ValueError(
+                f"{where}.num_workers = auto: the cluster has no GPU yet, and how many it may have is known on its "
+                "head node only; give their number"
+            )
     most = sum(gpus) if use_gpu else sum(cpus)
-    workers = section.num_workers
+    fewest, workers = section.num_workers if isinstance(section.num_workers, list) else (None, section.num_workers)
     if workers == "auto":
-        workers = most if use_gpu else most if isinstance(section, Annotate) else 1
-    if workers > most:
+        workers = most if use_gpu or isinstance(section, Annotate) else 1
+    if (needed := fewest or workers) > most and not nodes.grows:
         raise ValueError(
-            f"{where}.num_workers = {workers}: the cluster has {most} {'GPUs' if use_gpu else 'CPU cores'}; "
-            f"ask for at most {most}"
+            f"{where}.num_workers = {section.num_workers}: the cluster has {most} "
+            f"{'GPUs' if use_gpu else 'CPU cores'}; ask for at most {most}"
         )
-    return Placement(workers, use_gpu, _cores(workers, cpus, gpus if use_gpu else cpus))
+    # Workers that only may come must fit where the others do.
+    cores = _cores(max(needed, min(workers, most)), cpus, gpus if use_gpu else cpus)
+    return Placement(workers, use_gpu, cores, fewest)
 
 
 def _cores(workers: int, cpus: list[int], places: list[int]) -> int:
@@ -112,10 +114,6 @@ def _cores(workers: int, cpus: list[int], places: list[int]) -> int:
         if sum(min(cpu // cores, place) for cpu, place in zip(cpus, places, strict=True)) >= workers:
             return cores
     return 1
-
-
-def _per_node(resource: str) -> list[int]:
-    return [int(node["Resources"].get(resource, 0)) for node in ray.nodes() if node["Alive"]]
 
 
 def assigned_cores() -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infocse_ray.command_line import Model, named_here, parse
+from infocse_ray.stopping import Stopped, end, listening
 from infocse_ray.train.trainer import TrainingStopped
 
 Result = TypeVar("Result")
@@ -17,6 +18,8 @@ def run_job(
     model: type[Model], argv: list[str] | None, prog: str, description: str, work: Callable[[Model], Result]
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
+
+    SIGTERM and Ctrl-C end it at a checkpoint with one line that says how to go on, and 128 and the signal's number.
 
     Args:
         model: the settings that the job takes.
@@ -28,13 +31,17 @@ def run_job(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     quiet_libraries()
     settings = parse(model, argv, prog, description)
-    try:
-        return work(settings)
-    except (ValueError, TrainingStopped) as error:
-        if os.environ.get("INFOCSE_TRACEBACK"):
-            raise
-        print(f"{prog}: error: {named_here(str(error), model)}", file=sys.stderr)
-        raise SystemExit(2) from None
+    with listening():
+        try:
+            return work(settings)
+        except (ValueError, TrainingStopped) as error:
+            if os.environ.get("INFOCSE_TRACEBACK"):
+                raise
+            print(f"{prog}: error: {named_here(str(error), model)}", file=sys.stderr)
+            raise SystemExit(2) from None
+        except Stopped as stopped:
+            print(f"{prog}: {stopped}; what is finished is kept, and the same command goes on", file=sys.stderr)
+            end(stopped)
 
 
 def quiet_libraries() -> None:

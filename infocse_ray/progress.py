@@ -67,6 +67,7 @@ class _BoardActor:
         self.done = 0
         self.note = ""
         self.lines: list[str] = []
+        self.asked = self.looked = False
 
     def add(self, units: int) -> None:
         self.done += units
@@ -80,6 +81,14 @@ class _BoardActor:
     def look(self) -> tuple[int, str, list[str]]:
         lines, self.lines = self.lines, []
         return self.done, self.note, lines
+
+    def ask_to_stop(self) -> bool:
+        self.asked = True
+        return self.looked
+
+    def stop_asked(self) -> bool:
+        self.looked = True
+        return self.asked
 
 
 class Board:
@@ -103,6 +112,13 @@ class Board:
         self._show()
         self._bar.close()
         ray.kill(self.handle)
+
+    def ask_to_stop(self) -> bool:
+        """Ask the workers to stop; whether one has ever looked for that, and so will see it."""
+        try:
+            return ray.get(self.handle.ask_to_stop.remote(), timeout=30)
+        except RayError:
+            return False
 
     def _watch(self) -> None:
         while not self._stop.wait(0.5):

@@ -30,7 +30,9 @@ class Section(BaseModel):
 
     @field_validator("num_workers", check_fields=False)
     @classmethod
-    def _workers(cls, value: int | str) -> int | str:
+    def _workers(cls, value: int | str | list[int]) -> int | str | list[int]:
+        if isinstance(value, list) and not (len(value) == 2 and 1 <= value[0] <= value[1]):
+            raise ValueError("give two whole numbers, the fewest and the most, as [1, 4]")
         if isinstance(value, int) and value < 1:
             raise ValueError("give a whole number from 1, or auto")
         return value
@@ -250,7 +252,11 @@ class Train(Section):
         description="Tokens (padding included) encoded at a time with gradients kept; a larger batch is cut "
         "into such chunks and its gradients cached, exactly. Bounds memory; changes dropout's noise, nothing else.",
     )
-    num_workers: Workers = Field(default="auto", description="Training workers. `auto`: one a GPU, one on CPUs.")
+    num_workers: Workers | list[int] = Field(
+        default="auto",
+        description="Training workers. `auto`: one a GPU, one on CPUs. Two numbers, [1, 4]: as many as there is room "
+        "for, going on with fewer when a node is lost and with more when one comes; batches stay the same.",
+    )
     use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0, description="Adam's beta 1.")
     adam_beta2: float = Field(default=0.999, ge=0.0, lt=1.0, description="Adam's beta 2.")

@@ -20,6 +20,7 @@ from typing import Any
 from infocse_ray.checksums import MARK, Damaged, checked, mark_of, verified
 from infocse_ray.lease import Lease
 from infocse_ray.progress import say
+from infocse_ray.stopping import check
 from infocse_ray.storage import Storage
 
 _COMMIT, _STARTED = "stage.json", "started.json"
@@ -234,6 +235,7 @@ def run_stage(
     Raises:
         Lost: another driver took over; the stage isn't committed.
     """
+    check()
     if (done := find_stage(root, folder, fingerprint)) is not None:
         return done
     if lease is None:

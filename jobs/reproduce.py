@@ -27,8 +27,4 @@ from infocse_ray.report.config import Tables
 from infocse_ray.report.runner import reproduce
 
 if __name__ == "__main__":
-    try:
-        sys.exit(1 if run_job(Tables, None, "reproduce.py", __doc__ or "", reproduce) else 0)
-    except KeyboardInterrupt:
-        print("reproduce.py: stopped; the same command goes on", file=sys.stderr)
-        sys.exit(130)
+    sys.exit(1 if run_job(Tables, None, "reproduce.py", __doc__ or "", reproduce) else 0)

@@ -22,6 +22,7 @@ from infocse_ray.corpus.store import Documents, shard_name
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, Precision, embed, for_inference
+from infocse_ray.places import await_places, watched
 from infocse_ray.storage import Storage
 
 Clustering = Callable[[torch.Tensor, np.ndarray], np.ndarray]
@@ -119,7 +120,11 @@ class _ShardActor:
 def in_actors(
     groups: list[list[int]], encoder: EncoderFolder, precision: Precision, placement: Placement, work: Work
 ) -> Iterator[dict[str, Any]]:
-    """What `work` returns for every group of shards, in any order, from a pool of actors with the encoder."""
+    """What `work` returns for every group of shards, in any order, from a pool of actors with the encoder.
+
+    It begins with one actor; the others come as there is room for them.
+    """
+    await_places(placement, "annotating", 1)
     done = _dealt(groups).map_batches(
         _ShardActor,
         batch_size=1,
@@ -128,7 +133,8 @@ def in_actors(
         num_gpus=1 if placement.use_gpu else 0,
         fn_constructor_kwargs={"encoder": encoder, "precision": precision, "work": work},
     )
-    return _counts(done)
+    with watched(placement, "annotating", 1):
+        yield from _counts(done)
 
 
 def in_tasks(groups: list[list[int]], work: Callable[[list[int]], list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:

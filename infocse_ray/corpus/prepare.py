@@ -30,6 +30,7 @@ from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
 from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
+from infocse_ray.places import Placement, await_places
 from infocse_ray.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.stage import Stage, run_stage
@@ -83,6 +84,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     shards = shards_for(source, corpus.lanes)
     token = token_type(Tokenizer.from_str(tokenizer).get_vocab_size())
     quiet_data()
+    await_places(Placement(1, False, 1), "preparing")
     # What a task of the shuffle takes in at once, and so its memory; Ray Data's own is 1 GiB.
     DataContext.get_current().shuffle_input_batch_bytes = _SHUFFLED_BYTES
     totals: dict[str, Any] = {

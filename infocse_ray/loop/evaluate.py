@@ -11,7 +11,7 @@ import torch
 
 from infocse_ray.checksums import checked, read_checked
 from infocse_ray.cluster import Placement, assigned_cores, worker_device
-from infocse_ray.collective import rank
+from infocse_ray.collective import rank, workers
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, for_inference
@@ -77,10 +77,11 @@ def evaluate(
             (place / "ranks").delete()  # another number of workers would leave some of another's parts
         todo = list(missing.values())
         if todo:
-            with Board(f"evaluating on {split}", unit="encoders", total=len(todo)) as board:
+            title = f"evaluating on {split}"
+            with Board(title, unit="encoders", total=len(todo)) as board:
                 argument = _Evaluation(store, split, on, precision, todo, board.handle)
                 name = f"workers-{fingerprint([place.name for _, place in todo])}"
-                run_workers(_evaluate_worker, argument, placement, folder, name, max_failures=1)
+                run_workers(_evaluate_worker, argument, placement, folder, name, max_failures=1, title=title)
                 (folder / name).delete()  # a finished Ray Train run of this name would not run again
         return [
             run_stage(
@@ -112,6 +113,9 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
         )
         (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
         if rank() == 0:
+            for name in (place / "ranks").files():  # of a group of more workers, that lost one
+                if name >= f"part-{workers():05d}":
+                    (place / "ranks" / name).delete()
             seconds = round(time.monotonic() - begun, 2)
             (place / "metrics.json").write_json(checked({"metrics": scores.metrics, "seconds": seconds}))
             evaluation.board.set.remote(number + 1, "")

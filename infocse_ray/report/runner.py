@@ -20,11 +20,11 @@ from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.progress import say
 from infocse_ray.report.cells import Cell, Plan, plan_cells
 from infocse_ray.report.config import Tables
-from infocse_ray.report.interrupt import Interrupt
 from infocse_ray.report.markdown import render
 from infocse_ray.report.plots import plot, require_matplotlib
 from infocse_ray.report.tables import METRICS, summarise
 from infocse_ray.settings import Settings
+from infocse_ray.stopping import check
 from infocse_ray.storage import Storage
 
 
@@ -53,7 +53,7 @@ def reproduce(
 
     Raises:
         ValueError: one line that names what doesn't fit; nothing has run.
-        KeyboardInterrupt: Ctrl-C; what was finished is kept.
+        Stopped: a signal came; what was finished is kept.
     """
     plan = plan_cells(config)
     if config.only == "plan":
@@ -66,35 +66,27 @@ def reproduce(
     say(f"{len(plan.asked)} cells, {finished} of them finished; tables: {folder / 'tables.md'}")
     write_tables(folder, config, plan, records)
     failed = 0
-    with Interrupt() as interrupt:
-        for number, cell in enumerate(plan.asked, 1):
-            if _finished(records, cell):
-                continue
-            say(f"[{number}/{len(plan.asked)}] {cell.title}")
-            try:
-                metrics = (few_shot if cell.labelled else pretrain)(cell.settings)
-                record = outcome(Storage.open(config.storage), cell, metrics)
-            except Exception as error:  # whatever it is, the other cells can do without this one
-                if interrupt.pressed():
-                    raise KeyboardInterrupt from error
-                reason = _reason(error)
-                say(f"  failed: {reason}")
-                record = {"identity": cell.identity, "state": "failed", "reason": reason}
-                failed += 1
-                # A mistake in the settings leaves Ray as it was; after anything else it may be what failed, and the
-                # next cell starts or joins one that works.
-                if not isinstance(error, ValueError) and ray.is_initialized():
-                    ray.shutdown()
-            except SystemExit:  # how Ray Train answers a Ctrl-C
-                if interrupt.pressed():
-                    raise KeyboardInterrupt from None
-                raise
-            records[cell.name] = record
-            (folder / "cells" / f"{cell.name}.json").write_json(record)
-            write_tables(folder, config, plan, records)
-            if interrupt.pressed():
-                raise KeyboardInterrupt
-            interrupt.restore()
+    for number, cell in enumerate(plan.asked, 1):
+        if _finished(records, cell):
+            continue
+        say(f"[{number}/{len(plan.asked)}] {cell.title}")
+        try:
+            metrics = (few_shot if cell.labelled else pretrain)(cell.settings)
+            record = outcome(Storage.open(config.storage), cell, metrics)
+        except Exception as error:  # whatever it is, the other cells can do without this one
+            check()  # unless it came of being stopped
+            reason = _reason(error)
+            say(f"  failed: {reason}")
+            record = {"identity": cell.identity, "state": "failed", "reason": reason}
+            failed += 1
+            # A mistake in the settings leaves Ray as it was; after anything else it may be what failed, and the
+            # next cell starts or joins one that works.
+            if not isinstance(error, ValueError) and ray.is_initialized():
+                ray.shutdown()
+        records[cell.name] = record
+        (folder / "cells" / f"{cell.name}.json").write_json(record)
+        write_tables(folder, config, plan, records)
+        check()
     again = f"; {failed} failed, and the same command tries them again" if failed else ""
     say(f"{len(plan.asked) - failed} of {len(plan.asked)} cells are finished{again}. Tables: {folder / 'tables.md'}")
     return failed

@@ -34,6 +34,7 @@ from infocse_ray.positives.stream import Batch, ExampleStream
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.validation import On, questions_for, score
 from infocse_ray.settings import Settings
+from infocse_ray.stopping import Request
 from infocse_ray.storage import Storage
 from infocse_ray.train.cached import Chunk, backward
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
@@ -147,16 +148,18 @@ def train_worker(training: Training) -> None:
     budget = training.budget
     told = 0.0
     tokens_done, started_at = 0, (time.monotonic(), progress["step"])
-    while not progress["finished"]:
+    stop, request = False, Request(training.board if rank() == 0 else None)
+    while not progress["finished"] and not stop:
         step = progress["step"] + 1
         batch = batches.next_batch()
         tokens_before = progress["tokens"]
-        tokens = tokens_before + trainee.tokens_of_all(batch)
+        tokens_here, stop = trainee.tokens_of_all(batch, request.made())
+        tokens = tokens_before + tokens_here
         final = step == budget.steps or (budget.tokens is not None and tokens >= budget.tokens)
         by_steps = step % settings.validate.every == 0
         due = by_steps if every_tokens is None else tokens // every_tokens > tokens_before // every_tokens
         validating = final or due
-        saving = validating or (every is not None and step % every == 0)
+        saving = validating or stop or (every is not None and step % every == 0)
         batches.deal_next(keep_state=saving)
         try:
             report = train_step(trainee, batch, training.seed, step)
@@ -177,7 +180,7 @@ def train_worker(training: Training) -> None:
             if stopping.improved(step, scores[settings.validate.metric]):
                 _save_best(training, encoder, step)
             progress["finished"] = final or stopping.stop(step)
-        if progress["finished"] or (saving and (every is None or step % every == 0)):
+        if progress["finished"] or stop or (saving and (every is None or step % every == 0)):
             checkpoint_now()
             _drop_models(training, progress["best_steps"])
         if time.monotonic() - told > 1.0 or progress["finished"]:
@@ -192,6 +195,9 @@ def train_worker(training: Training) -> None:
             )
             _show(training, step if budget.tokens is None else min(tokens, budget.tokens), note)
     batches.close()
+    if not progress["finished"]:
+        _tell(training, f"    step {progress['step']}: stopped, at a checkpoint")
+        return
     _finish(training, progress | {"stopping": stopping.state()})
     _drop_models(training, [stopping.best_step])
 

@@ -121,9 +121,11 @@ class Trainee:
         """int64 [n]: tokens of each text as encoded."""
         return self.encoder.lengths(texts, self.longest)
 
-    def tokens_of_all(self, batch: Batch) -> int:
-        """Tokens of the global batch, of all workers, padding not counted."""
-        return int(total(torch.tensor(self.tokens(batch.texts).sum(), device=self.encoder.device)))
+    def tokens_of_all(self, batch: Batch, stop: bool) -> tuple[int, bool]:
+        """Tokens of the global batch, of all workers, padding not counted; and whether any worker said `stop`."""
+        here = [int(self.tokens(batch.texts).sum()), int(stop)]
+        tokens, stops = total(torch.tensor(here, device=self.encoder.device)).tolist()
+        return tokens, stops > 0
 
     def average_head(self) -> None:
         """Average the head's gradients over workers, as DDP does the encoder's."""

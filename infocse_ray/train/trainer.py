@@ -11,8 +11,9 @@ from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError
 
 from infocse_ray.checksums import read_checked
-from infocse_ray.cluster import Placement
+from infocse_ray.places import Placement, await_places, watched
 from infocse_ray.progress import Board
+from infocse_ray.stopping import patiently
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training, train_worker
 
@@ -31,6 +32,8 @@ def run_workers(
     folder: Storage,
     name: str,
     max_failures: int,
+    title: str,
+    asked: Board | None = None,
 ) -> None:
     """Call `work(argument)` on every worker of a torch process group (gloo on CPUs, nccl on GPUs).
 
@@ -41,18 +44,23 @@ def run_workers(
         folder: where Ray Train keeps its checkpoints.
         name: of the Ray Train run; the same folder and name resume it.
         max_failures: restarts after a worker died.
+        title: of the stage, for people.
+        asked: the board where `work` looks whether it is to stop; None: it doesn't look.
 
     Raises:
         TrainingStopped: the workers failed more often than that.
+        Stopped: a signal came; the same folder and name go on from the last checkpoint.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)
+    # Also GPU actors of the stage before, which may linger, are gone by then.
+    await_places(placement, title)
     trainer = TorchTrainer(
         lambda config: work(config["argument"]),
         train_loop_config={"argument": argument},
         scaling_config=ScalingConfig(
-            num_workers=placement.workers,
+            num_workers=placement.workers if placement.fewest is None else (placement.fewest, placement.workers),
             use_gpu=placement.use_gpu,
-            resources_per_worker={"CPU": placement.cores} | ({"GPU": 1} if placement.use_gpu else {}),
+            resources_per_worker=placement.bundle,
         ),
         run_config=RunConfig(
             name=name,
@@ -63,7 +71,8 @@ def run_workers(
         ),
     )
     try:
-        trainer.fit()
+        with watched(placement, title, placement.fewest or placement.workers):
+            patiently(trainer.fit, asked)
     except TrainingFailedError as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()]
         raise TrainingStopped(f"{name}: the workers failed: {lines[-1] if lines else error}") from error
@@ -92,6 +101,8 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
                 training.folder,
                 _CHECKPOINTS,
                 training.settings.train.max_failures,
+                title,
+                board,
             )
     found = read_checked(result)
     if "error" in found:

@@ -2,17 +2,22 @@
 
 import pytest
 
-from infocse_ray import cluster
-from infocse_ray.cluster import Placement, placement
+from infocse_ray import cluster, places
+from infocse_ray.cluster import placement
+from infocse_ray.places import Nodes, Placement, possible_nodes, room
 from infocse_ray.settings import Annotate, Train
 
 
-def on(monkeypatch: pytest.MonkeyPatch, *nodes: tuple[int, int]) -> None:
+@pytest.fixture(autouse=True)
+def no_autoscaler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "autoscaler_config", lambda: None)
+
+
+def on(monkeypatch: pytest.MonkeyPatch, *nodes: tuple[int, int], labels: dict[str, str] | None = None) -> None:
     """A cluster of nodes with so many CPU cores and GPUs."""
-    alive = [{"Alive": True, "Resources": {"CPU": float(c), "GPU": float(g)}} for c, g in nodes]
-    monkeypatch.setattr(
-        cluster.ray, "nodes", lambda: [*alive, {"Alive": False, "Resources": {"CPU": 99.0, "GPU": 9.0}}]
-    )
+    alive = [{"Alive": True, "Resources": {"CPU": float(c), "GPU": float(g)}, "Labels": labels or {}} for c, g in nodes]
+    dead = {"Alive": False, "Resources": {"CPU": 99.0, "GPU": 9.0}}
+    monkeypatch.setattr(places.ray, "nodes", lambda: [*alive, dead])
 
 
 @pytest.mark.parametrize(
@@ -42,6 +47,59 @@ def test_asking_for_what_is_not_there(monkeypatch):
     with pytest.raises(ValueError, match=r"train\.num_workers = 3: the cluster has 2 GPUs"):
         placement(Train(num_workers=3))
     assert placement(Train(num_workers=6, use_gpu=False)) == Placement(6, False, 1)
+
+
+def test_elastic_workers_fit_as_many_as_there_are_places_for(monkeypatch):
+    on(monkeypatch, (4, 0), (4, 0))
+    assert placement(Train(num_workers=[1, 2])) == Placement(2, False, 4, 1)
+    # More may come; those that fit now have all cores.
+    assert placement(Train(num_workers=[2, 99])) == Placement(99, False, 1, 2)
+    on(monkeypatch, (16, 2), (16, 2))
+    assert placement(Train(num_workers=[2, 4])) == Placement(4, True, 8, 2)
+    with pytest.raises(ValueError, match=r"train\.num_workers = \[5, 8\]: the cluster has 4 GPUs; ask for at most 4"):
+        placement(Train(num_workers=[5, 8]))
+
+
+def test_what_the_autoscaler_may_start_counts_as_there(monkeypatch):
+    on(monkeypatch, (0, 0))
+    config = {
+        "max_workers": 6,
+        "head_node_type": "head",
+        "available_node_types": {
+            "head": {"resources": {"CPU": 0}},
+            "cpu": {"resources": {"CPU": 16}, "max_workers": 5},
+            "gpu": {"resources": {"CPU": 32, "GPU": 4}, "min_workers": 0, "max_workers": 2},
+        },
+    }
+    monkeypatch.setattr(places, "autoscaler_config", lambda: config)
+    # GPU nodes first, and no more than may be at once.
+    assert possible_nodes() == Nodes([0, 32, 32, 16, 16, 16, 16], [0, 4, 4, 0, 0, 0, 0])
+    assert placement(Annotate()) == placement(Train()) == Placement(8, True, 8)
+    with pytest.raises(ValueError, match=r"train\.num_workers = 9: the cluster has 8 GPUs"):
+        placement(Train(num_workers=9))
+
+
+def test_an_autoscaler_that_does_not_say_what_nodes_have_hides_none(monkeypatch):
+    on(monkeypatch, (8, 1), (8, 1))
+    config = {"max_workers": 4, "head_node_type": "node", "available_node_types": {"node": {"resources": {}}}}
+    monkeypatch.setattr(places, "autoscaler_config", lambda: config)
+    assert possible_nodes() == Nodes([8, 8], [1, 1], grows=True)
+
+
+def test_a_launched_cluster_whose_limits_are_not_known_is_not_refused(monkeypatch):
+    on(monkeypatch, (4, 0), labels={"ray.io/node-group": "head"})
+    assert placement(Train(num_workers=8, use_gpu=True)) == Placement(8, True, 1)
+    assert placement(Train(num_workers=[2, 8], use_gpu=True)) == Placement(8, True, 1, 2)
+    with pytest.raises(
+        ValueError, match=r"train\.num_workers = auto: the cluster has no GPU yet, .* give their number"
+    ):
+        placement(Train(use_gpu=True))
+    assert placement(Train()) == Placement(1, False, 4)
+
+
+def test_room_is_counted_node_by_node():
+    nodes = Nodes([4, 3, 0], [1, 0, 2])
+    assert [room(nodes, Placement(1, gpu, cores)) for gpu, cores in ((False, 1), (False, 2), (True, 1))] == [7, 3, 1]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from infocse_ray.command_line import parse
 from infocse_ray.report import runner
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
-from infocse_ray.report.interrupt import Interrupt
 from infocse_ray.report.runner import reproduce, run_few_shot
 from infocse_ray.settings import Settings
+from infocse_ray.stopping import Stopped, listening
 from infocse_ray.train.trainer import TrainingStopped
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
@@ -128,54 +127,24 @@ def test_a_run_without_test_scores_is_a_failure(tmp_path: Path, runs: Runs):
     assert "no test document has a counterpart" in content(tmp_path)["cells"]["a-start-1"]["reason"]
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """SIGINT as at a terminal: a shell starts what is to run behind it, tests too, with SIGINT ignored."""
-    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, outside)
-
-
-@pytest.mark.parametrize("how", ["raised", "swallowed", "exit", "late"])
-def test_an_interrupt_stops_it_and_the_same_command_goes_on(tmp_path: Path, runs: Runs, how: str, ctrl_c: None):
-    before = signal.getsignal(signal.SIGINT)
-
-    def interrupted(settings: Any) -> dict[str, Any]:
+@pytest.mark.parametrize("how", ["raised", "failed", "lost"])
+def test_a_stopped_cell_stops_the_report_and_the_same_command_goes_on(tmp_path: Path, runs: Runs, how: str):
+    def stopped(settings: Any) -> dict[str, Any]:
         if settings.name != "t-a-simcse-1":
             return runs(settings)
-        if how != "raised":  # as Ray Train does
-            signal.signal(signal.SIGINT, lambda number, frame: sys.exit(0) if how == "exit" else None)
-        os.kill(os.getpid(), signal.SIGINT)
-        if how == "swallowed":
+        with contextlib.nullcontext() if how == "raised" else contextlib.suppress(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if how == "failed":
             raise RuntimeError("the controller is gone")
         return runs(settings)
 
-    with pytest.raises(KeyboardInterrupt):
-        reproduce(tables(tmp_path, **THREE), interrupted)
-    assert signal.getsignal(signal.SIGINT) is before
-    finished = ["a-start-1", "a-simcse-1"] if how == "late" else ["a-start-1"]
+    with listening(), pytest.raises(Stopped):
+        reproduce(tables(tmp_path, **THREE), stopped)
+    finished = ["a-start-1", "a-simcse-1"] if how == "lost" else ["a-start-1"]
     assert runs.calls == finished
     assert [n for n, c in content(tmp_path)["cells"].items() if c["state"] != "to do"] == sorted(finished)
     assert reproduce(tables(tmp_path, **THREE), runs) == 0
     assert runs.calls == ["a-start-1", "a-simcse-1", "a-infocse-1"]
-
-
-def test_an_exit_nobody_asked_for_is_passed_on(tmp_path: Path, runs: Runs):
-    runs.failing["a-start-1"] = SystemExit(3)
-    with pytest.raises(SystemExit, match="3"):
-        reproduce(tables(tmp_path, **THREE), runs)
-
-
-def test_the_handler_of_a_cell_is_put_away():
-    before = signal.getsignal(signal.SIGINT)
-    with Interrupt() as interrupt:
-        signal.signal(signal.SIGINT, lambda number, frame: None)
-        assert not interrupt.pressed()
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt.pressed()
-        interrupt.restore()
-        assert signal.getsignal(signal.SIGINT) is before
-    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):

@@ -64,6 +64,7 @@ def test_what_comes_later_wins(config):
 def test_values_of_several_types():
     run = settings("--annotate.num_workers=3", "--train.use_gpu=false", "--corpus.source=[a, b]", "--corpus.id=null")
     assert run.annotate.num_workers == 3
+    assert settings("--train.num_workers=[1, 4]").train.num_workers == [1, 4]
     assert run.train.use_gpu is False
     assert run.corpus.source == ["a", "b"]
     assert run.corpus.id is None
@@ -114,6 +115,12 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--train.num_workers=0", "whole number from 1, or auto"),
         ("--train.num_workers=-1", "whole number from 1, or auto"),
         ("--train.num_workers=1.5", "'auto'"),
+        ("--train.num_workers=[1]", "train.num_workers = [1]: give two whole numbers, the fewest and the most"),
+        ("--train.num_workers=[0, 2]", "give two whole numbers"),
+        ("--train.num_workers=[2, 1]", "give two whole numbers"),
+        ("--train.num_workers=[1, 2, 3]", "give two whole numbers"),
+        ("--train.num_workers=[1, 2.5]", "'auto'"),
+        ("--annotate.num_workers=[1, 2]", "'auto'"),
         ("--train.batch_size=1", "greater than or equal to 2"),
         ("--train.batch_size=1.5", "valid integer"),
         ("--train.batch_size=true", "valid integer"),

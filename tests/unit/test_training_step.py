@@ -147,6 +147,21 @@ def test_finite_vectors_without_finite_loss_name_the_batch(tiny_encoder, annotat
         run.take(batch, 1)
 
 
+def asked(folder, annotations, who):
+    """What a worker knows of tokens and of being asked to stop, where one worker is asked."""
+    run = Run(folder, annotations)
+    batch = run.stream.next_batch()
+    here = int(run.trainee.tokens(batch.texts).sum())
+    return here, run.trainee.tokens_of_all(batch, collective.rank() == who)
+
+
+def test_all_workers_learn_in_the_same_step_that_they_are_to_stop(tiny_encoder, annotations):
+    found = on_workers(2, asked, tiny_encoder, annotations, 0)
+    tokens = sum(here for here, _ in found)
+    assert [known for _, known in found] == [(tokens, True)] * 2
+    assert asked(tiny_encoder, annotations, None) == (tokens, (tokens, False))
+
+
 def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
     uninterrupted = Run(tiny_encoder, annotations)
     first = uninterrupted.losses(3)

@@ -1,0 +1,102 @@
+"""Jobs in processes of their own, to be killed, stopped and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(
+    folder: Path, name: str, encoder: Path, job: str = "pretrain", address: str = "local", **more: str
+) -> subprocess.Popen[bytes]:
+    """Start a job on `folder/corpus.jsonl` that takes seconds; `train__max_steps="5"` is `--train.max_steps 5`."""
+    options = {
+        "--name": name,
+        # A storage of its own, so that no stage is shared with the undisturbed run.
+        "--storage": str(folder / name),
+        "--encoder.model": str(encoder),
+        "--encoder.max_length": "16",
+        "--corpus.source": str(folder / "corpus.jsonl"),
+        "--corpus.lanes": "16",
+        "--corpus.valid_fraction": "0.2",
+        "--train.batch_size": "16",
+        "--train.max_steps": "120",
+        "--train.learning_rate": "0.001",
+        "--train.similarity": "cosine",
+        "--train.temperature": "0.05",
+        "--train.chunk_tokens": "512",
+        "--validate.every": "30",
+        "--train.checkpoint_every": "30",
+        "--loop.initialization": "none",
+        "--loop.max_iterations": "1",
+    } | {f"--{setting.replace('__', '.')}": value for setting, value in more.items()}
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "jobs" / f"{job}.py"), *(part for option in options.items() for part in option)],
+        env=os.environ | {"RAY_ADDRESS": address, "INFOCSE_TRACEBACK": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,  # what was not read as a line is left for `communicate`
+        # As at a terminal: a group of its own, which Ctrl-C is for, and SIGINT not ignored.
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def finish(driver: subprocess.Popen[bytes], status: int = 0) -> str:
+    """What a job has said once it has ended with `status`."""
+    output = driver.communicate(timeout=900)[0].decode()
+    assert driver.returncode == status, output
+    return output
+
+
+def wait_until(driver: subprocess.Popen[bytes], reached: Callable[[], object]) -> None:
+    """Wait for what a job is to reach."""
+    while not reached():
+        assert driver.poll() is None, (driver.stdout.read() if driver.stdout else b"").decode()
+        time.sleep(0.002)
+
+
+def said(driver: subprocess.Popen[bytes], text: str) -> str:
+    """Wait until a job says `text`; what it has said up to there."""
+    assert driver.stdout is not None
+    output = ""
+    while text not in output:
+        line = driver.stdout.readline().decode()
+        assert line, output
+        output += line
+    return output
+
+
+def kill_when(driver: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+    """`kill -9` a job that has reached something."""
+    wait_until(driver, reached)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+
+def checkpoints(training: Path) -> list[int]:
+    """The steps of the checkpoints that Ray has recorded, of which a restart takes the last."""
+    try:
+        snapshot = json.loads((training / "checkpoints" / "checkpoint_manager_snapshot.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return []
+    return [result["metrics"]["step"] for result in snapshot["checkpoint_results"]]
+
+
+def metrics_of(run: Path) -> dict[str, Any]:
+    """A finished run's `metrics.json`."""
+    return json.loads((run / "metrics.json").read_text())
+
+
+def weights_of(run: Path) -> bytes:
+    """A finished run's encoder."""
+    return (run / "model" / "model.safetensors").read_bytes()

@@ -1,0 +1,43 @@
+"""SIGTERM (of `ray job stop`) and Ctrl-C in the midst of training: it ends at a checkpoint and goes on from it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.clusters import TRAINER, frozen, processes
+from tests.faults.drivers import checkpoints, finish, metrics_of, said, start, weights_of
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
+def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
+    corpus: Path, undisturbed: Path, tiny_encoder: Path, number: int, status: int
+) -> None:
+    name = signal.Signals(number).name
+    run = corpus / name / name
+    # Checkpoints so far apart that only being stopped makes one.
+    driver = start(corpus, name, tiny_encoder, train__checkpoint_every="100000")
+    said(driver, "step 0: validation")
+    workers = processes(TRAINER, driver.pid)
+    said(driver, "step 30: validation")
+    with frozen(workers):
+        # To the whole group, as a terminal does.
+        os.killpg(driver.pid, number)
+        said(driver, "asked to stop: training ends at a checkpoint after this step")
+    output = finish(driver, status)
+    [step] = checkpoints(run / "iteration_1" / "train")
+    assert 30 < step < 120
+    assert f"step {step}: stopped, at a checkpoint" in output
+    assert f"pretrain.py: stopped by {name}; what is finished is kept, and the same command goes on" in output
+
+    finish(start(corpus, name, tiny_encoder))
+    found, expected = (metrics_of(r)["iterations"][1] for r in (run, undisturbed))
+    assert found["train"]["resumed_at"] == [step]
+    assert found["history"] == expected["history"]
+    assert weights_of(run) == weights_of(undisturbed)

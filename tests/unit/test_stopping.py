@@ -1,0 +1,267 @@
+"""What a signal does to a driver, and how workers hear of it, without Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from infocse_ray import stopping
+from infocse_ray.job import run_job
+from infocse_ray.progress import _BoardActor
+from infocse_ray.stopping import Request, Stopped, check, listen_again, listening, patiently, ray_starting
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """SIGINT as at a terminal: a shell starts what is to run behind it, tests too, with SIGINT ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def every_signal_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_ONE_REQUEST_SECONDS", 0.0)
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+class FakeBoard:
+    """A board that workers look at, or not; `asked` is set when the driver asks."""
+
+    def __init__(self, looked: bool = True) -> None:
+        self.looked, self.asked = looked, threading.Event()
+
+    def ask_to_stop(self) -> bool:
+        self.asked.set()
+        return self.looked
+
+
+def board(looked: bool = True) -> Any:
+    return FakeBoard(looked)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_job_with_its_status_and_says_how_to_go_on(
+    number: int, status: int, capsys: pytest.CaptureFixture[str]
+):
+    class Nothing(BaseModel):
+        pass
+
+    with pytest.raises(SystemExit) as ended:
+        run_job(Nothing, [], "x.py", "", lambda _: send(number))
+    assert ended.value.code == status
+    [line] = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"x.py: stopped by {signal.Signals(number).name}; what is finished is kept, and the same command goes on"
+    )
+
+
+def test_no_one_who_survives_errors_survives_a_stop():
+    with listening(), pytest.raises(Stopped), contextlib.suppress(Exception):
+        send(signal.SIGTERM)
+
+
+def test_handlers_come_back_after_the_job():
+    before = signal.getsignal(signal.SIGTERM)
+    with listening():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_ignored_ctrl_c_stays_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with listening():
+        send(signal.SIGINT)
+        check()
+
+
+def test_signals_are_taken_back_from_ray():
+    def as_ray(number: int, frame: object) -> None:
+        sys.exit(number)
+
+    def start(while_starting: Callable[[], None]) -> None:
+        with ray_starting():
+            signal.signal(signal.SIGTERM, as_ray)
+            while_starting()
+
+    with listening():
+        start(lambda: None)
+        with pytest.raises(Stopped):
+            send(signal.SIGTERM)
+    with listening(), pytest.raises(Stopped):
+        start(lambda: send(signal.SIGTERM))
+    with listening(), pytest.raises(SystemExit, match="3"), ray_starting():
+        sys.exit(3)
+    start(lambda: None)  # nobody listens: Ray keeps it
+    listen_again()
+    assert signal.getsignal(signal.SIGTERM) is as_ray
+
+
+def test_a_stop_whose_exception_was_lost_is_not_forgotten():
+    with listening():
+        with pytest.raises(Stopped):
+            send(signal.SIGTERM)
+        with pytest.raises(Stopped):
+            check()
+    check()
+
+
+def test_training_is_asked_and_waited_for():
+    there = board()
+    ended = []
+
+    def fit() -> None:
+        send(signal.SIGTERM)
+        assert there.asked.wait(30)
+        ended.append(True)
+
+    with listening(), pytest.raises(Stopped):
+        patiently(fit, there)
+    assert ended
+
+
+@pytest.mark.parametrize("looked", [False, None], ids=["workers that don't look yet", "work that can't be asked"])
+def test_what_can_not_be_asked_is_not_waited_for(looked: bool | None):
+    release = threading.Event()
+
+    def fit() -> None:
+        send(signal.SIGTERM)
+        release.wait(30)
+
+    with listening(), pytest.raises(Stopped):
+        patiently(fit, None if looked is None else board(looked))
+    assert not release.is_set()
+    assert stopping._left_behind[-1].is_alive()
+    release.set()
+    stopping._left_behind.pop().join()
+
+
+@pytest.mark.usefixtures("every_signal_counts")
+def test_a_second_signal_does_not_wait():
+    release, there = threading.Event(), board()
+
+    def fit() -> None:
+        send(signal.SIGTERM)
+        assert there.asked.wait(30)
+        send(signal.SIGINT)
+        release.wait(30)
+
+    with listening(), pytest.raises(Stopped, match="SIGTERM"):
+        patiently(fit, there)
+    release.set()
+    stopping._left_behind.pop().join()
+
+
+def test_two_signals_at_once_are_one_request(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stopping, "_ONE_REQUEST_SECONDS", 1e9)
+    there, ended = board(), []
+
+    def fit() -> None:
+        send(signal.SIGTERM)
+        assert there.asked.wait(30)
+        send(signal.SIGTERM)
+        ended.append(True)
+
+    with listening(), pytest.raises(Stopped):
+        patiently(fit, there)
+    assert ended
+
+
+def test_what_work_returns_and_raises_comes_through():
+    def fail() -> None:
+        raise KeyError("x")
+
+    for context in (listening, Nothing):
+        with context():
+            assert patiently(lambda: 7) == 7
+            with pytest.raises(KeyError):
+                patiently(fail)
+
+
+class Nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_an_end_waits_for_no_thread_that_hangs():
+    script = """
+import signal, os, threading, sys
+from infocse_ray import stopping
+from infocse_ray.job import run_job
+from pydantic import BaseModel
+class Settings(BaseModel): pass
+stopping._END_RAY_SECONDS = 0.1
+stopping.ray.shutdown = threading.Event().wait
+def fit():
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait()
+run_job(Settings, [], "x.py", "", lambda _: stopping.patiently(fit))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 143, done.stderr
+    assert "x.py: stopped by SIGTERM" in done.stderr
+
+
+class Answers:
+    """A board's handle whose answers come when `ready`; counts the questions."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked, self.ready, self.questions = False, False, 0
+        self.stop_asked = SimpleNamespace(remote=self._question)
+        monkeypatch.setattr(stopping.ray, "wait", lambda refs, timeout: (refs if self.ready else [], []))
+        monkeypatch.setattr(stopping.ray, "get", lambda ref: ref())
+
+    def _question(self) -> Callable[[], bool]:
+        self.questions += 1
+        return lambda: self.asked
+
+
+def test_a_worker_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch):
+    answers = Answers(monkeypatch)
+    request = Request(answers)
+    answers.asked = True
+    assert not any(request.made() for _ in range(5))
+    assert answers.questions == 1, "one question at a time"
+    answers.ready = True
+    assert request.made()
+    assert request.made()
+    assert answers.questions == 1
+
+
+def test_a_worker_asks_again_but_not_in_every_step(monkeypatch: pytest.MonkeyPatch):
+    answers = Answers(monkeypatch)
+    answers.ready = True
+    for pause, questions in ((1e9, 1), (0.0, 5)):
+        monkeypatch.setattr(stopping, "_ASK_SECONDS", pause)
+        answers.questions, request = 0, Request(answers)
+        assert not any(request.made() for _ in range(10))
+        assert answers.questions == questions
+
+
+def test_without_a_board_nobody_asks():
+    assert not Request(None).made()
+
+
+def test_a_board_knows_whether_workers_look():
+    actor = _BoardActor()
+    assert not actor.ask_to_stop()
+    assert actor.stop_asked()
+    assert actor.ask_to_stop()
+    assert not _BoardActor().stop_asked()
