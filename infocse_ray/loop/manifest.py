@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from infocse_ray.counters import count_stage
+from infocse_ray.events import show_stage
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 
@@ -12,7 +14,7 @@ class Manifest:
     """`manifest.json` of a run; an entry is written when its stage is finished."""
 
     def __init__(self, run: Storage) -> None:
-        self._file = run / "manifest.json"
+        self._run, self._file = run, run / "manifest.json"
         self._content: dict[str, Any] = self._file.read_json() if self._file.exists() else {"stages": {}}
 
     def finished(self, fingerprint: str) -> bool:
@@ -38,6 +40,8 @@ class Manifest:
             "seconds": stage.seconds,
         }
         self._file.write_json(self._content)
+        show_stage(self._run, name, stage)
+        count_stage(self._run, name, stage)
 
     def finish(self, fingerprint: str) -> None:
         """Commit the run."""
