@@ -246,11 +246,11 @@ class Train(Section):
         "everywhere and in the exported model; best where train.strategy compares cosines (simcse, consert, "
         "mirror_bert, declutr).",
     )
-    chunk_tokens: int = Field(
+    chunk_tokens: Annotated[int, Field(ge=64)] | Literal["auto"] = Field(
         default=8192,
-        ge=64,
         description="Tokens (padding included) encoded at a time with gradients kept; a larger batch is cut "
-        "into such chunks and its gradients cached, exactly. Bounds memory; changes dropout's noise, nothing else.",
+        "into such chunks and its gradients cached, exactly. Bounds memory; changes dropout's noise, nothing else. "
+        "`auto`: 65,536 on GPUs, 8,192 on CPUs, halved, and the step repeated, whenever a GPU runs out of memory.",
     )
     num_workers: Workers | list[int] = Field(
         default="auto",

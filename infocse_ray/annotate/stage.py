@@ -17,6 +17,7 @@ from infocse_ray.annotate.quantile import DropEdges, EdgeSample, FindEdges, unpa
 from infocse_ray.checksums import checked, read_checked
 from infocse_ray.cluster import Placement, quiet_data
 from infocse_ray.corpus.store import TokenStore, shard_name
+from infocse_ray.counters import count_annotated
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.progress import Bar
@@ -73,15 +74,18 @@ def annotate(
     else:
         clustering = functools.partial(cluster, k=settings.k, mutual=settings.mutual)
     counts = embedding(AnnotateShards(documents, stage.folder, clustering))
-    return _added(counts, documents, title)
+    return _added(counts, documents, stage.folder, title)
 
 
-def _added(counts: Iterable[dict[str, Any]], documents: TrainingDocuments, title: str) -> dict[str, Any]:
+def _added(
+    counts: Iterable[dict[str, Any]], documents: TrainingDocuments, folder: Storage, title: str
+) -> dict[str, Any]:
     """The stage's summary, from the counts of its shards."""
     summary = Summary()
     bar = Bar(title, documents.store.documents(documents.splits), "documents")
     for one in counts:
         summary.add(one)
+        count_annotated(folder, one)
         bar.to(summary.documents)
     bar.close()
     return summary.content()
@@ -105,7 +109,7 @@ def _by_quantile(
         found.write_json(checked({"threshold": sample.quantile(settings.min_edge_quantile)}))
     threshold = read_checked(found)["threshold"]
     counts = in_tasks(documents.groups(), DropEdges(documents, edges, stage.folder, threshold))
-    summary = _added(counts, documents, f"{title}: clusters")
+    summary = _added(counts, documents, stage.folder, f"{title}: clusters")
     edges.delete()  # all shards are there: whoever resumes from here reads those
     return summary | {"edge_threshold": threshold}
 

@@ -30,6 +30,7 @@ from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
 from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
+from infocse_ray.counters import count_prepared
 from infocse_ray.places import Placement, await_places
 from infocse_ray.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
@@ -124,6 +125,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
             seen = set()
             for row in written.iter_rows():
                 seen.add(row["shard"])
+                count_prepared(stage.folder, row)
                 totals["sentences"] += row["sentences"]
                 totals["tokens"] += row["tokens"]
                 documents.update(json.loads(row["documents"]))

@@ -11,6 +11,7 @@ import torch
 
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.memory import MORE, OutOfMemory, is_out_of_memory
 
 SENTENCES_AT_ONCE = 16_384
 """Sentences a caller embeds at a time: enough for buckets of one length, few enough to bound memory."""
@@ -29,9 +30,13 @@ class Embedded(NamedTuple):
     """Tokens encoded, padding included."""
 
 
+_budgets: dict[torch.device, int] = {}
+"""Where memory ran out in this process: what a batch may have from then on."""
+
+
 def token_budget(device: torch.device) -> int:
     """Tokens in an inference batch: a GPU wants many; a CPU does best when activations stay in its cache."""
-    return 131_072 if device.type == "cuda" else 4_096
+    return _budgets.get(device, 131_072 if device.type == "cuda" else 4_096)
 
 
 def length_buckets(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
@@ -66,7 +71,11 @@ def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None) -
     Args:
         encoder: in evaluation mode, in the precision to use (see `for_inference`).
         tokens: n sentences.
-        budget: tokens in a batch, padding included; by default what suits the device.
+        budget: tokens in a batch, padding included; by default what suits the device. A batch that doesn't fit into
+            its memory is halved, and so are those after it.
+
+    Raises:
+        OutOfMemory: a single sentence doesn't fit.
     """
     device = encoder.device
     cut = tokens.cut(encoder.max_length - len(encoder.prefix) - len(encoder.suffix))
@@ -77,13 +86,33 @@ def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None) -
     padded = 0
     with torch.inference_mode():
         for rows in length_buckets(lengths, budget or token_budget(device)):
-            input_ids, attention_mask = encoder.pad(distinct.take(rows))
-            padded += input_ids.numel()
-            out = encoder(input_ids.to(device, non_blocking=True), attention_mask.to(device, non_blocking=True))
-            vectors[torch.from_numpy(rows).to(device)] = out
+            padded += _encode_into(vectors, encoder, distinct, rows)
         if len(first) != len(cut):
             vectors = vectors[torch.from_numpy(inverse).to(device)]
     return Embedded(vectors, int(lengths.sum()), padded)
+
+
+def _encode_into(vectors: torch.Tensor, encoder: SentenceEncoder, sentences: Tokens, rows: np.ndarray) -> int:
+    """Encode some rows, in halves if they don't fit into memory; returns their tokens, padding included."""
+    device = encoder.device
+    input_ids, attention_mask = encoder.pad(sentences.take(rows))
+    try:
+        out = encoder(input_ids.to(device, non_blocking=True), attention_mask.to(device, non_blocking=True))
+        vectors[torch.from_numpy(rows).to(device)] = out
+        return input_ids.numel()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(rows) == 1:
+            raise OutOfMemory(
+                f"out of GPU memory: one sentence of {input_ids.numel()} tokens; lower encoder.max_length, or {MORE}"
+            ) from error
+    # Only here nothing keeps what that batch had on the device.
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    _budgets[device] = min(token_budget(device), max(1, input_ids.numel() // 2))
+    middle = len(rows) // 2
+    return sum(_encode_into(vectors, encoder, sentences, part) for part in (rows[:middle], rows[middle:]))
 
 
 def _distinct(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:

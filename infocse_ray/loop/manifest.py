@@ -11,6 +11,8 @@ import json
 from typing import Any
 
 from infocse_ray.checksums import checked, digest, verified
+from infocse_ray.counters import count_stage
+from infocse_ray.events import show_stage
 from infocse_ray.lease import Lease
 from infocse_ray.progress import say
 from infocse_ray.stage import Stage
@@ -129,6 +131,8 @@ class Manifest:
             "seconds": stage.seconds,
         }
         self._write()
+        show_stage(self._run, name, stage)
+        count_stage(self._run, name, stage)
 
     def finish(self, fingerprint: str) -> None:
         """Commit the run, with the digests of what it exported."""

@@ -9,6 +9,7 @@ from infocse_ray.annotate.stage import annotate
 from infocse_ray.cluster import Placement
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.events import curve_folder
 from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, train_identity
 from infocse_ray.positives.document import mix
@@ -141,6 +142,7 @@ class Rounds(NamedTuple):
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, strategy, budget, encoder, seed, stage.folder, on)
+            training = training._replace(events=curve_folder(self.run, self.name(t)))
             return train(training, self.where["train"], f"{self.title(t)}: training")
 
         return run_stage(self.root, self.folder(t) / "train", "train", identity, work)

@@ -21,6 +21,7 @@ from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.memory import MORE, advised
 from infocse_ray.retrieval.documents import halves, mean_vectors
 from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 
@@ -183,9 +184,11 @@ def score(encoder: SentenceEncoder, questions: Questions) -> Scores:
 
     Raises:
         ValueError: no worker has a question.
+        OutOfMemory: this worker's questions don't fit into memory.
     """
     device = encoder.device
-    with torch.inference_mode():
+    many = f"{len(questions.doc_ids):,} questions of a worker"
+    with torch.inference_mode(), advised(many, f"lower validate.max_documents, give it more workers, or {MORE}"):
         asker = torch.from_numpy(questions.asker).to(device)
         queries = questions.documents.vectors(encoder)[asker]
         true = questions.true.vectors(encoder)

@@ -36,6 +36,7 @@ def backward(
     autocast: Callable[[], Any] = contextlib.nullcontext,
     kept_tokens: int = 0,
     loss_of_tokens: Callable[[torch.Tensor, Chunk], torch.Tensor] | None = None,
+    apart: Callable[[Callable[[], None]], None] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Add the gradients of `loss_of(vectors)` to the model's parameters, and to those that the loss itself has.
 
@@ -48,13 +49,14 @@ def backward(
         autocast: makes the context that the encoder's forward runs in, in both passes.
         kept_tokens: a batch of at most so many tokens, padding included, is encoded once, activations kept.
         loss_of_tokens: a loss on the states of a chunk's tokens to guess, to be added; talks to nobody.
+        apart: calls what a worker computes without the others, which may fail; it comes back when that went well on
+            all of them. None: it doesn't fail.
 
     Returns:
         The loss and the vectors, detached.
     """
     device = next(model.parameters()).device
     chunks = chunks or [_no_rows(device)]
-    inverse = _inverse(torch.cat([chunk.rows for chunk in chunks]))
     many = len(chunks) > 1 and sum(chunk.inputs["input_ids"].numel() for chunk in chunks) > kept_tokens
 
     def with_guesses(loss: torch.Tensor, states: torch.Tensor, chunk: Chunk) -> torch.Tensor:
@@ -64,40 +66,67 @@ def backward(
             return loss + loss_of_tokens(states, chunk)
 
     # Workers must agree, for DDP's forward may exchange something: here before the loss does, below after it.
-    if not largest(int(many), device):
+    keep = not largest(int(many), device)
+    if keep and apart is None:
         with autocast():
             encoded = [_encode(model, chunk) for chunk in chunks]
-        vectors = torch.cat([out for out, _ in encoded])[inverse]
+        vectors = torch.cat([out for out, _ in encoded])[_inverse(chunks)]
         loss = loss_of(vectors)
         for (_, states), chunk in zip(encoded, chunks, strict=True):
             loss = with_guesses(loss, states, chunk)
         loss.backward()
         return loss.detach(), vectors.detach()
-    plain = model.module if isinstance(model, DistributedDataParallel) else model
-    states_before, parts = [], []
-    with torch.no_grad(), autocast():
-        for chunk in chunks:
-            states_before.append(_RandomState(device))
-            parts.append(_encode(plain, chunk)[0])
-    vectors = torch.cat(parts)[inverse].requires_grad_()
+    wrapped = isinstance(model, DistributedDataParallel)
+    plain = model.module if wrapped else model
+    if apart is None:
+        apart, exchanging = _call, chunks[-1:]
+    else:
+        # The chunk whose backward exchanges gradients has no text, so that it doesn't fail.
+        exchanging = [_no_rows(device)] if wrapped else []
+        chunks = chunks + exchanging
+    states_before: list[_RandomState] = []
+    encoded: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def encode() -> None:
+        with torch.set_grad_enabled(keep), autocast():
+            for chunk in chunks:
+                states_before.append(_RandomState(device))
+                out, states = _encode(plain, chunk)
+                encoded.append((out, states if keep else states[:0]))
+
+    apart(encode)
+    vectors = torch.cat([out.detach() for out, _ in encoded])[_inverse(chunks)].requires_grad_()
     loss = loss_of(vectors)
     loss.backward()
     gradient = vectors.grad
     assert gradient is not None
-    loss = loss.detach()
+    losses = [loss.detach()]
     after = _RandomState(device)
-    for i, (chunk, state) in enumerate(zip(chunks, states_before, strict=True)):
-        wait = isinstance(model, DistributedDataParallel) and i < len(chunks) - 1
-        with model.no_sync() if wait else contextlib.nullcontext():  # pyright: ignore[reportCallIssue]
-            state.restore()
-            with autocast():
-                out, states = _encode(model, chunk)
-            extra = with_guesses(loss.new_zeros(()), states, chunk)
-            loss = loss + extra.detach()
+
+    def send_back(numbers: range, kept: bool) -> None:
+        for i in numbers:
+            chunk = chunks[i]
+            if kept:
+                out, states = encoded[i]
+            else:
+                states_before[i].restore()
+                with autocast():
+                    out, states = _encode(model, chunk)
+            extra = with_guesses(losses[0].new_zeros(()), states, chunk)
+            losses.append(extra.detach())
             # Its gradient is that of the loss and that of the guesses.
             ((out * gradient[chunk.rows]).sum() + extra).backward()
+
+    silent = len(chunks) - len(exchanging)
+    with model.no_sync() if wrapped else contextlib.nullcontext():  # pyright: ignore[reportCallIssue]
+        apart(lambda: send_back(range(silent), kept=keep))
+    send_back(range(silent, len(chunks)), kept=False)
     after.restore()
-    return loss, vectors.detach()
+    return sum(losses[1:], losses[0]), vectors.detach()
+
+
+def _call(work: Callable[[], None]) -> None:
+    work()
 
 
 def _no_rows(device: torch.device) -> Chunk:
@@ -111,7 +140,9 @@ def _encode(model: torch.nn.Module, chunk: Chunk) -> tuple[torch.Tensor, torch.T
     return vectors[: len(chunk.rows)], states
 
 
-def _inverse(permutation: torch.Tensor) -> torch.Tensor:
+def _inverse(chunks: list[Chunk]) -> torch.Tensor:
+    """The place of each text among those of all chunks."""
+    permutation = torch.cat([chunk.rows for chunk in chunks])
     inverse = torch.empty_like(permutation)
     inverse[permutation] = torch.arange(len(permutation), device=permutation.device)
     return inverse

@@ -22,9 +22,12 @@ from infocse_ray.checksums import checked
 from infocse_ray.cluster import assigned_cores, worker_device
 from infocse_ray.collective import everyones, rank, total, workers
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.counters import count_scores, count_step
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference, native_bf16
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.events import Curve
+from infocse_ray.memory import MORE, advised
 from infocse_ray.positives.ahead import Ahead
 from infocse_ray.positives.contrast import Encoded
 from infocse_ray.positives.document import mix
@@ -40,6 +43,7 @@ from infocse_ray.train.cached import Chunk, backward
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from infocse_ray.train.early_stopping import EarlyStopping
 from infocse_ray.train.loss import contrastive_loss
+from infocse_ray.train.memory import OutOfMemoryEverywhere
 from infocse_ray.train.restore import newest_whole
 from infocse_ray.train.trainee import Trainee
 
@@ -81,6 +85,8 @@ class Training(NamedTuple):
     validate_on: On
     board: Any = None
     """Handle of a progress board."""
+    events: Storage | None = None
+    """Where TensorBoard's event file goes."""
 
 
 class StepReport(NamedTuple):
@@ -120,7 +126,9 @@ def train_worker(training: Training) -> None:
         with checkpoint.as_directory() as folder:
             progress = load_checkpoint(Path(folder), trainee, stream)
         stopping.restore(progress["stopping"])
+        trainee.memory.resume(progress.get("chunk_tokens"))
         progress["resumed_at"].append(progress["step"])
+    curve = Curve(training.events if rank() == 0 else None, progress)
     questions = questions_for(training.store, "valid", training.validate_on, settings.validate.max_documents, device)
     begun, before = time.monotonic(), progress["seconds"]
 
@@ -128,6 +136,8 @@ def train_worker(training: Training) -> None:
         scores = score(for_inference(encoder, settings.encoder.precision, device), questions).metrics
         entry = {"step": step, "tokens_done": progress["tokens"], **scores} | (report._asdict() if report else {})
         progress["history"].append(entry)
+        if rank() == 0:
+            count_scores(training.folder, scores)
         names = ("recall@5", "recall@10", "recall@20", "mrr")
         found = ", ".join(f"{name} {shown(scores, name)}" for name in names)
         _tell(training, f"    step {step}: validation {found}" + (f", loss {report.loss:.4f}" if report else ""))
@@ -144,13 +154,14 @@ def train_worker(training: Training) -> None:
     batches = Ahead(stream)
     if not progress["history"]:
         validate(0, None)
+        curve.add(0, validated=True)
     every, every_tokens = settings.train.checkpoint_every, settings.validate.every_tokens
     budget = training.budget
     told = 0.0
     tokens_done, started_at = 0, (time.monotonic(), progress["step"])
     stop, request = False, Request(training.board if rank() == 0 else None)
     while not progress["finished"] and not stop:
-        step = progress["step"] + 1
+        step, step_begun = progress["step"] + 1, time.monotonic()
         batch = batches.next_batch()
         tokens_before = progress["tokens"]
         tokens_here, stop = trainee.tokens_of_all(batch, request.made())
@@ -163,11 +174,17 @@ def train_worker(training: Training) -> None:
         batches.deal_next(keep_state=saving)
         try:
             report = train_step(trainee, batch, training.seed, step)
-        except NonFinite as error:
+        except (NonFinite, OutOfMemoryEverywhere) as error:
             _finish(training, progress | {"error": str(error)})
             return
-        progress.update(step=step, tokens=tokens)
+        if news := trainee.memory.news():
+            _tell(training, f"    step {step}: {news}")
+        progress.update(step=step, tokens=tokens, chunk_tokens=trainee.memory.tokens)
         tokens_done += report.padded
+        seconds = time.monotonic() - step_begun
+        curve.add(step, report, seconds, validating)
+        if rank() == 0:
+            count_step(training.folder, report, seconds, settings.train.batch_size)
         if report.spread < COLLAPSE and not progress["warned"]:
             progress["warned"] = True
             _tell(
@@ -183,6 +200,7 @@ def train_worker(training: Training) -> None:
         if progress["finished"] or stop or (saving and (every is None or step % every == 0)):
             checkpoint_now()
             _drop_models(training, progress["best_steps"])
+        curve.show()
         if time.monotonic() - told > 1.0 or progress["finished"]:
             told = time.monotonic()
             seconds = told - started_at[0]
@@ -195,6 +213,7 @@ def train_worker(training: Training) -> None:
             )
             _show(training, step if budget.tokens is None else min(tokens, budget.tokens), note)
     batches.close()
+    curve.close()
     if not progress["finished"]:
         _tell(training, f"    step {progress['step']}: stopped, at a checkpoint")
         return
@@ -217,12 +236,11 @@ def train_step(trainee: Trainee, batch: Batch, seed: int, step: int) -> StepRepo
 
     Raises:
         NonFinite: on every worker, before the step is taken.
+        OutOfMemory: it doesn't fit; on every worker if it is OutOfMemoryEverywhere.
     """
     encoder, settings, device = trainee.encoder, trainee.settings, trainee.encoder.device
+    memory = trainee.memory
     encoder.train()
-    # Noise that is a function of the step makes a resumed run equal to an uninterrupted one.
-    torch.manual_seed(mix(seed, step, rank()) >> 1)
-    chunks = trainee.chunks(batch)
     documents, owner, labels, texts = (
         torch.from_numpy(column).to(device)
         for column in (batch.keys[batch.owner], batch.owner, batch.labels, batch.text_ids)
@@ -230,29 +248,38 @@ def train_step(trainee: Trainee, batch: Batch, seed: int, step: int) -> StepRepo
 
     def loss_of(vectors: torch.Tensor) -> torch.Tensor:
         encoded = Encoded(vectors, documents, owner, labels, texts)
-        return contrastive_loss(trainee.strategy.contrast(encoded, trainee.head))
+        with advised(f"the loss of {len(vectors):,} texts at once", f"lower the batch size, or {MORE}"):
+            return contrastive_loss(trainee.strategy.contrast(encoded, trainee.head))
 
-    trainee.optimizer.zero_grad(set_to_none=True)
-    loss, vectors = backward(
-        trainee.model,
-        chunks,
-        len(batch.texts),
-        loss_of,
-        autocast_for(settings, device),
-        settings.train.chunk_tokens,
-        _loss_of_guesses(trainee, chunks) if trainee.strategy.guesses else None,
-    )
+    def attempt() -> tuple[torch.Tensor, torch.Tensor, int]:
+        # Noise that is a function of the step makes a resumed run equal to an uninterrupted one.
+        torch.manual_seed(mix(seed, step, rank()) >> 1)
+        trainee.optimizer.zero_grad(set_to_none=True)
+        chunks = memory.apart(lambda: trainee.chunks(batch)) if memory.auto else trainee.chunks(batch)
+        loss, vectors = backward(
+            trainee.model,
+            chunks,
+            len(batch.texts),
+            loss_of,
+            autocast_for(settings, device),
+            memory.tokens,
+            _loss_of_guesses(trainee, chunks) if trainee.strategy.guesses else None,
+            memory.apart if memory.auto else None,
+        )
+        return loss, vectors, sum(chunk.inputs["input_ids"].numel() for chunk in chunks)
+
+    loss, vectors, padded = memory.until_it_fits(step, attempt)
     trainee.average_head()
     unit = torch.nn.functional.normalize(vectors.float(), dim=-1)
     real = int(trainee.tokens(batch.texts).sum())
-    padded = sum(chunk.inputs["input_ids"].numel() for chunk in chunks)
     head = torch.tensor([loss.item() / workers(), real, padded, len(unit)], dtype=torch.float64, device=device)
     mean_loss, tokens, padded_tokens, everyones_texts = total(head).tolist()
     if not math.isfinite(mean_loss):
         raise NonFinite(_non_finite(step, batch, vectors))
     centre = total(unit.sum(0)) / everyones_texts
     norm = torch.nn.utils.get_total_norm([p.grad for p in trainee.parameters() if p.grad is not None])
-    trainee.optimizer.step()
+    with advised("the optimiser's moments", MORE):
+        trainee.optimizer.step()
     return StepReport(mean_loss, norm.item(), 1.0 - float(centre @ centre), int(tokens), int(padded_tokens))
 
 

@@ -21,6 +21,7 @@ from infocse_ray.positives.strategy import Strategy
 from infocse_ray.positives.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk
+from infocse_ray.train.memory import ChunkMemory
 
 
 class _Cut:
@@ -75,6 +76,7 @@ class Trainee:
             seed: of the head's first weights.
         """
         self.encoder, self.strategy, self.settings = encoder, strategy, settings
+        self.memory = ChunkMemory(settings.train.chunk_tokens, encoder.device)
         freeze_unused(encoder)
         if strategy.dropout is not None:
             set_dropout(encoder, strategy.dropout)
@@ -100,11 +102,11 @@ class Trainee:
         return [p for p in [*self.encoder.parameters(), *self.head.parameters()] if p.requires_grad]
 
     def chunks(self, batch: Batch) -> list[Chunk]:
-        """A batch's texts, sorted by length, in chunks of at most `train.chunk_tokens` tokens with padding."""
+        """A batch's texts, sorted by length, in chunks of at most `memory.tokens` tokens with padding."""
         encoder, device = self.encoder, self.encoder.device
         longest = self.longest
         found = []
-        for rows in length_buckets(encoder.lengths(batch.texts, longest), self.settings.train.chunk_tokens):
+        for rows in length_buckets(encoder.lengths(batch.texts, longest), self.memory.tokens):
             input_ids, attention_mask = encoder.pad(batch.texts.take(rows), longest)
             inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
             inputs |= self.strategy.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])

@@ -1,0 +1,42 @@
+"""Running out of GPU memory: told apart from other errors, and said in one line that names the setting to lower."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+_LIBRARIES = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""What libraries that allocate for themselves say of it, in errors of no kind of their own."""
+
+MORE = "take a smaller encoder.model, or GPUs with more memory"
+"""What helps where no setting does."""
+
+
+class OutOfMemory(RuntimeError):
+    """A worker ran out of memory; the message says what to lower."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a computation failed because memory ran out."""
+    return isinstance(error, torch.OutOfMemoryError) or any(name in str(error) for name in _LIBRARIES)
+
+
+@contextlib.contextmanager
+def advised(what: str, advice: str) -> Iterator[None]:
+    """Say what to do where the block runs out of memory.
+
+    Args:
+        what: that was too much.
+        advice: the setting to change, and how.
+
+    Raises:
+        OutOfMemory: in place of torch's error.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemory(f"out of GPU memory: {what}; {advice}") from error

@@ -1,0 +1,105 @@
+"""How many tokens a training chunk has, and what happens where memory runs out over it.
+
+1. What a worker computes apart from the others (padding, encoding, backward through the encoder) ends before the next
+   exchange. There all learn whether any ran out of memory, so that nobody waits for one who can't go on.
+2. With `train.chunk_tokens: auto` all of them then halve the chunk and begin the step anew, seeds included: it ends as
+   it would have with that chunk from the start.
+3. With a number, or where nothing is left to halve, the error names the setting to lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import torch
+
+from infocse_ray.collective import largest, workers
+from infocse_ray.memory import MORE, OutOfMemory, is_out_of_memory
+
+FIRST_ON_GPU = 65_536
+FIRST_ON_CPU = 8_192
+"""Tokens of a chunk that `auto` begins with; more than FIRST_ON_GPU at once make no GPU faster."""
+
+SMALLEST = 64
+"""Tokens of a chunk at least."""
+
+Result = TypeVar("Result")
+
+
+class OutOfMemoryEverywhere(OutOfMemory):
+    """Raised on every worker, so that all can end together."""
+
+
+class _TooMuch(Exception):
+    """Some worker ran out of memory; raised on all."""
+
+
+class ChunkMemory:
+    """The tokens of a chunk, the same on every worker."""
+
+    def __init__(self, setting: int | Literal["auto"], device: torch.device) -> None:
+        """Begin with `train.chunk_tokens`, or with what `auto` begins with on this device."""
+        self.auto = setting == "auto"
+        self.tokens = (FIRST_ON_GPU if device.type == "cuda" else FIRST_ON_CPU) if setting == "auto" else setting
+        self._first, self._device, self._told = self.tokens, device, self.tokens
+
+    def resume(self, tokens: int | None) -> None:
+        """Go on with the tokens that a checkpoint has, so that what comes has the noise it would have had."""
+        if self.auto and tokens is not None:
+            self.tokens = self._told = tokens
+
+    def news(self) -> str | None:
+        """What to tell people, once, when the tokens were lowered."""
+        before, self._told = self._told, self.tokens
+        if before == self.tokens:
+            return None
+        return f"out of GPU memory with chunks of {before:,} tokens; from here on they have {self.tokens:,}"
+
+    def apart(self, work: Callable[[], Result]) -> Result:
+        """Do what needs no other worker; every worker must call, and none is back before it went well on all."""
+        try:
+            result = [work()]
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            result = []  # nothing keeps the error, whose frames keep tensors
+        if largest(int(not result), self._device):
+            raise _TooMuch
+        return result[0]
+
+    def until_it_fits(self, step: int, attempt: Callable[[], Result]) -> Result:
+        """Call `attempt` until no worker runs out of memory, with `auto`; it does what it can in `apart`.
+
+        Args:
+            step: what is attempted, for messages.
+            attempt: starts from nothing each time it is called.
+
+        Raises:
+            OutOfMemoryEverywhere: with the smallest chunk, or with the only worker's fixed one.
+            OutOfMemory: on a worker among others, who know nothing of it.
+        """
+        while True:
+            try:
+                return attempt()
+            except _TooMuch:
+                pass  # here its frames are gone, and with them their tensors
+            except RuntimeError as error:
+                if not isinstance(error, OutOfMemory) and not is_out_of_memory(error):
+                    raise
+                kind = OutOfMemoryEverywhere if workers() == 1 else OutOfMemory
+                raise kind(f"step {step}: {error if isinstance(error, OutOfMemory) else self._advice()}") from error
+            if self.tokens <= SMALLEST:
+                raise OutOfMemoryEverywhere(f"step {step}: {self._advice()}")
+            self.tokens = max(SMALLEST, self.tokens // 2)
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _advice(self) -> str:
+        had = f"out of GPU memory with train.chunk_tokens = {'auto' if self.auto else self.tokens}"
+        if self.auto and self.tokens > SMALLEST:  # outside of chunks
+            return f"{had}, outside of chunks: lower train.batch_size, or {MORE}"
+        if self.tokens <= SMALLEST:
+            lowered = f", lowered from {self._first} to {self.tokens} tokens" if self.auto else ""
+            return f"{had}{lowered}: lower encoder.max_length, {MORE}"
+        return f"{had}: lower it, to {max(SMALLEST, self.tokens // 2)} for example, or set it to auto"

@@ -1,0 +1,66 @@
+"""What a run shows while and after it works: TensorBoard's events, and metrics where Prometheus collects them."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import ray
+
+from infocse_ray.loop.infocse import pretrain
+from infocse_ray.storage import Storage
+from tests.conftest import make_documents, write_jsonl
+from tests.ray.tiny_job import settings_for
+from tests.unit.test_events import read_all
+
+WANTED = ("documents", "sentences", "pairs", "tokens", "padding_share", "loss", "recall_at_5", "bad_rows")
+
+
+def scraped(run: str, corpus: str) -> dict[str, float]:
+    """Metrics of a run and of the corpus that it prepared, by name, summed, of all nodes."""
+    found: dict[str, float] = {}
+    for node in ray.nodes():
+        url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        for line in lines:
+            match = re.match(r"ray_infocse_(\w+?)(?:_total)?\{(.*)\} (\S+)$", line)
+            if match and re.search(rf'run="{run}"|stage="{corpus}"', match[2]):
+                found[match[1]] = found.get(match[1], 0.0) + float(match[3])
+    return found
+
+
+def test_a_run_is_seen(tmp_path: Path, tiny_encoder: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_jsonl(tmp_path / "corpus.jsonl", [*make_documents(60), {"id": "lonely", "sentences": ["One."]}])
+    sections = {
+        "corpus": {"test_fraction": 0.0},
+        "train": {"max_steps": 6, "max_tokens": None},
+        "validate": {"every": 3, "every_tokens": None},
+        "loop": {"max_iterations": 1, "initialization": "none"},
+    }
+    metrics = pretrain(settings_for(tmp_path, tiny_encoder, "seen", **sections))
+
+    events = read_all(Storage.open(str(tmp_path / "runs" / "seen")))
+    history = metrics["iterations"][1]["history"]
+    assert [step for step, _ in events["iteration_1"]["train/loss"]] == [1, 2, 3, 4, 5, 6]
+    assert events["iteration_1"]["train/loss"][2] == (3, pytest.approx(history[1]["loss"], abs=1e-3))
+    assert events["iteration_1"]["validation/recall@5"] == [
+        (entry["step"], pytest.approx(entry["recall@5"], abs=1e-3)) for entry in history
+    ]
+    assert events["run"]["corpus/documents"] == [(0, 60.0)]
+    assert events["run"]["corpus/bad_rows"] == [(0, 1.0)]
+    pairs = metrics["iterations"][1]["annotations"]["pairs"]
+    assert events["iterations"]["annotations/pairs"] == [(1, float(pairs))]
+    assert {"annotations/seconds", "examples/seconds", "train/seconds"} <= set(events["iterations"])
+
+    pytest.importorskip("aiohttp_cors", reason="without ray[default] no node answers Prometheus")
+    [corpus] = (tmp_path / "runs" / "corpora").iterdir()
+    end = time.monotonic() + 60
+    while not set(WANTED) <= set(found := scraped("seen", corpus.name)) and time.monotonic() < end:
+        time.sleep(1)
+    assert set(WANTED) <= set(found)
+    assert found["bad_rows"] == 1
+    assert found["documents"] == 60 + 60, "prepared and annotated"

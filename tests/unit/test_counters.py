@@ -1,0 +1,119 @@
+"""What is counted as Ray metrics, under which name, for which run and stage."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import ray
+
+from infocse_ray import counters
+from infocse_ray.loop.manifest import Manifest
+from infocse_ray.stage import Stage
+from infocse_ray.storage import Storage
+from infocse_ray.train.loop import StepReport
+
+RUN = Storage("s3://bucket/runs", "news")
+TRAIN = RUN / "iteration_1" / "train"
+
+
+class Recorder:
+    """In place of Ray's metrics: counters are added up, gauges keep the last."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str, str], float] = {}
+        self.keys: dict[str, tuple[str, ...]] = {}
+
+    def metric(self, name: str, description: str, tag_keys: tuple[str, ...]) -> Any:
+        assert description
+        self.keys[name] = tag_keys
+        recorder = self
+
+        class Metric:
+            def inc(self, value: float, tags: dict[str, str]) -> None:
+                assert value > 0, "Ray refuses it"
+                key = (name, tags["run"], tags["stage"])
+                recorder.values[key] = recorder.values.get(key, 0) + value
+
+            def set(self, value: float, tags: dict[str, str]) -> None:
+                assert isinstance(value, float)
+                recorder.values[name, tags["run"], tags["stage"]] = value
+
+        return Metric()
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str, str], float]:
+    recorder = Recorder()
+    monkeypatch.setattr(counters, "Counter", recorder.metric)
+    monkeypatch.setattr(counters, "Gauge", recorder.metric)
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    for made in (counters._counter, counters._gauge):
+        made.cache_clear()
+    yield recorder.values  # pyright: ignore[reportReturnType]
+    for made in (counters._counter, counters._gauge):
+        made.cache_clear()
+    assert set(recorder.keys.values()) <= {("run", "stage")}
+
+
+def values(recorded: dict[tuple[str, str, str], float], run: str, stage: str) -> dict[str, float]:
+    return {name: value for (name, *where), value in recorded.items() if where == [run, stage]}
+
+
+def test_steps_are_added_up_and_the_last_is_shown(recorded):
+    counters.count_step(TRAIN, StepReport(1.5, 2.0, 0.5, 80, 100), 0.5, 16)
+    counters.count_step(TRAIN, StepReport(1.25, 3.0, 0.25, 60, 60), 0.25, 16)
+    assert values(recorded, "news", "iteration_1/train") == {
+        "infocse_steps": 2,
+        "infocse_pairs": 32,
+        "infocse_tokens": 140,
+        "infocse_loss": 1.25,
+        "infocse_gradient_norm": 3.0,
+        "infocse_spread": 0.25,
+        "infocse_padding_share": 0.0,
+        "infocse_tokens_per_second": 240.0,
+    }
+
+
+def test_scores_have_names_that_prometheus_takes(recorded):
+    counters.count_scores(TRAIN, {"recall@5": 0.5, "mrr": 0.25, "recall@5_standard_error": 0.1, "queries": 9})
+    expected = {"infocse_recall_at_5": 0.5, "infocse_mrr": 0.25}
+    assert values(recorded, "news", "iteration_1/train") == expected
+
+
+def test_shards_are_counted_as_they_are_finished(recorded):
+    documents = json.dumps({"train": 3, "valid": 1, "test": 0})
+    for rejected in ({}, {"empty": 2, "one sentence": 1}):
+        row = {"documents": documents, "rejected": json.dumps(rejected), "sentences": 9, "tokens": 50}
+        counters.count_prepared(Storage("/runs", "corpora/f00"), row)
+    corpus = values(recorded, "corpora", "f00")
+    assert corpus == {
+        "infocse_documents": 8,
+        "infocse_sentences": 18,
+        "infocse_tokens": 100,
+        "infocse_bad_rows": 3,
+    }
+    annotations = RUN / "iteration_1" / "annotations"
+    one = {"documents": 3, "sentences": 9, "clusters": 4, "pairs": 6, "sizes": {}}
+    counters.count_annotated(annotations, one | {"tokens": 60, "padded_tokens": 80})
+    counters.count_annotated(annotations, one)  # embedded with the shard before it
+    found = values(recorded, "news", "iteration_1/annotations")
+    assert (found["infocse_pairs"], found["infocse_tokens"], found["infocse_padding_share"]) == (12, 60, 0.25)
+
+
+def test_a_finished_stage_shows_what_it_took_and_found(recorded, tmp_path):
+    run = Storage(str(tmp_path), "news")
+    manifest = Manifest(run)
+    manifest.begin("pretrain", {}, {})
+    summary = {"seconds": 3.5, "metrics": {"recall@5": 0.5}}
+    manifest.add("iteration_1/test", Stage("evaluate", "f", Storage(str(tmp_path), "other/test/f"), summary))
+    expected = {"infocse_stage_seconds": 3.5, "infocse_recall_at_5": 0.5}
+    assert values(recorded, "news", "iteration_1/test") == expected
+
+
+def test_without_ray_nothing_is_counted(recorded, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    counters.count_step(TRAIN, StepReport(1.5, 2.0, 0.5, 80, 100), 0.5, 16)
+    counters.count_scores(TRAIN, {"recall@5": 0.5})
+    assert not recorded

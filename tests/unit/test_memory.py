@@ -1,0 +1,227 @@
+"""Running out of memory, pretended: chunks get smaller until a step fits, on all workers; errors say what to lower."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from infocse_ray import collective
+from infocse_ray.encoder import embed as embed_module
+from infocse_ray.encoder.embed import embed
+from infocse_ray.memory import OutOfMemory, advised
+from infocse_ray.settings import Settings
+from infocse_ray.train import loop
+from infocse_ray.train.memory import FIRST_ON_CPU, FIRST_ON_GPU, ChunkMemory, OutOfMemoryEverywhere
+from tests.unit.group import on_workers
+from tests.unit.trainees import Run, annotated, ragged, settings_for
+
+STEPS = 2
+
+
+@pytest.fixture(scope="module")
+def annotations(tiny_encoder, tmp_path_factory):
+    return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
+
+
+def out_of_memory(*_: object) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
+class _Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+        return hidden.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+        out_of_memory()
+        return gradient
+
+
+PLACES = ["forward", "forward with gradients", "a later chunk", "backward"]
+
+
+def starve(run: Run, most: int, place: str = "forward") -> None:
+    """Run out of memory somewhere in every step whose chunks may have more than `most` tokens."""
+    chunks_with_gradients = 0
+
+    def hook(module: torch.nn.Module, arguments: Any, hidden: torch.Tensor) -> torch.Tensor:
+        nonlocal chunks_with_gradients
+        gradients = torch.is_grad_enabled()
+        chunks_with_gradients = chunks_with_gradients + 1 if gradients else 0
+        if run.trainee.memory.tokens <= most:
+            return hidden
+        if place == "backward":
+            return _Backward.apply(hidden) if gradients else hidden  # pyright: ignore[reportReturnType]
+        later = chunks_with_gradients > 1 or run.trainee.memory.tokens > 2 * most
+        if {"forward with gradients": gradients, "a later chunk": gradients and later}.get(place, True):
+            out_of_memory()
+        return hidden
+
+    run.encoder.backbone.embeddings.register_forward_hook(hook)
+
+
+def curve(run: Run) -> tuple[list[tuple], dict[str, np.ndarray]]:
+    reports = [tuple(run.next()) for _ in range(STEPS)]
+    return reports, {name: tensor.numpy() for name, tensor in run.weights().items()}
+
+
+def assert_same(found: Any, expected: Any, rtol: float = 0.0) -> None:
+    np.testing.assert_allclose(found[0], expected[0], rtol=rtol)
+    for name, weights in expected[1].items():
+        np.testing.assert_allclose(found[1][name], weights, rtol=rtol, atol=rtol, err_msg=name)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_step_that_ran_out_ends_as_with_the_smaller_chunk_from_the_start(tiny_encoder, annotations, place):
+    run = Run(tiny_encoder, annotations, chunk_tokens="auto")
+    starve(run, 64, place)
+    found = curve(run)
+    assert run.trainee.memory.tokens == 64
+    expected = curve(Run(tiny_encoder, annotations, chunk_tokens=64))
+    assert_same(found, expected)
+    # Without dropout's noise, which differs by chunks, this would prove little.
+    assert curve(Run(tiny_encoder, annotations, chunk_tokens=256))[0] != expected[0]
+
+
+def test_auto_with_room_enough_is_one_chunk_encoded_once(tiny_encoder, annotations):
+    run = Run(tiny_encoder, annotations, chunk_tokens="auto")
+    calls = []
+    run.encoder.backbone.embeddings.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    found = curve(run)
+    assert all(calls)
+    assert run.trainee.memory.tokens == FIRST_ON_CPU
+    assert_same(found, curve(Run(tiny_encoder, annotations, chunk_tokens=FIRST_ON_CPU)))
+
+
+def starved_curves(folder, annotations):
+    """Curves of two workers of which the second alone runs out, in several places, and of fixed chunks."""
+    found = {}
+    for most, place in ((64, "forward"), (64, "backward"), (10_000, "forward")):
+        run = Run(folder, annotations, chunk_tokens="auto")
+        if collective.rank() == 1:
+            starve(run, most, place)
+        found[most, place] = (*curve(run), run.trainee.memory.tokens)
+    for tokens in (64, FIRST_ON_CPU):
+        found[tokens] = curve(Run(folder, annotations, chunk_tokens=tokens))
+    return found
+
+
+def test_workers_lower_the_chunk_together_when_one_runs_out(tiny_encoder, annotations):
+    for worker in on_workers(2, starved_curves, tiny_encoder, annotations):
+        for key, tokens in (((64, "forward"), 64), ((64, "backward"), 64), ((10_000, "forward"), FIRST_ON_CPU)):
+            reports, weights, lowered = worker[key]
+            assert lowered == tokens
+            # Fixed chunks don't exchange gradients with a chunk without text, whose padding counts.
+            fixed = [report[:4] for report in worker[tokens][0]], worker[tokens][1]
+            assert_same(([report[:4] for report in reports], weights), fixed, 1e-5)
+
+
+def messages_of_a_step_that_never_fits(folder, annotations):
+    """Of both workers, of which one always runs out, and the weights after it."""
+    run = Run(folder, annotations, chunk_tokens="auto")
+    before = run.weights()
+    if collective.rank() == collective.workers() - 1:
+        starve(run, 0)
+    with pytest.raises(OutOfMemoryEverywhere) as error:
+        run.next()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in run.weights().items())
+    return str(error.value)
+
+
+def test_what_does_not_fit_with_the_smallest_chunk_ends_on_every_worker_with_advice(tiny_encoder, annotations):
+    alone = messages_of_a_step_that_never_fits(tiny_encoder, annotations)
+    assert alone.startswith(
+        "step 1: out of GPU memory with train.chunk_tokens = auto, lowered from 8192 to 64 tokens: "
+    )
+    assert "lower encoder.max_length" in alone
+    assert on_workers(2, messages_of_a_step_that_never_fits, tiny_encoder, annotations) == [alone, alone]
+
+
+@pytest.mark.parametrize(
+    ("chunk_tokens", "advice"), [(1000, r"= 1000: lower it, to 500 for example, or set it to auto"), (64, "max_length")]
+)
+def test_a_fixed_chunk_is_not_lowered_but_named(tiny_encoder, annotations, chunk_tokens, advice):
+    run = Run(tiny_encoder, annotations, chunk_tokens=chunk_tokens)
+    starve(run, 10)
+    with pytest.raises(OutOfMemoryEverywhere, match=rf"step 1: .*train\.chunk_tokens .*{advice}") as error:
+        run.next()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("chunk_tokens", ["auto", 64])
+def test_a_loss_that_does_not_fit_names_the_batch(tiny_encoder, annotations, chunk_tokens, monkeypatch):
+    monkeypatch.setattr(loop, "contrastive_loss", out_of_memory)
+    run = Run(tiny_encoder, annotations, chunk_tokens=chunk_tokens)
+    with pytest.raises(OutOfMemoryEverywhere, match=r"step 1: .*the loss of 28 texts at once; lower the batch size"):
+        run.next()
+
+
+def test_other_errors_are_not_taken_for_it(tiny_encoder, annotations):
+    def fail(*_: object) -> None:
+        raise RuntimeError("shapes don't match")
+
+    for chunk_tokens in ("auto", 64):
+        run = Run(tiny_encoder, annotations, chunk_tokens=chunk_tokens)
+        run.encoder.backbone.embeddings.register_forward_hook(fail)
+        with pytest.raises(RuntimeError, match="shapes don't match") as error:
+            run.next()
+        assert not isinstance(error.value, OutOfMemory)
+    with pytest.raises(RuntimeError, match="shapes"), advised("a", "b"):
+        fail()
+    with pytest.raises(OutOfMemory, match="a; b"), advised("a", "b"):
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+
+def test_the_tokens_reached_are_told_once_and_gone_on_with():
+    memory = ChunkMemory("auto", torch.device("cpu"))
+    assert (memory.tokens, memory.news()) == (FIRST_ON_CPU, None)
+    assert ChunkMemory("auto", torch.device("cuda", 0)).tokens == FIRST_ON_GPU
+    memory.until_it_fits(1, lambda: memory.apart(lambda: out_of_memory() if memory.tokens > 2_048 else None))
+    assert "chunks of 8,192 tokens; from here on they have 2,048" in (memory.news() or "")
+    assert memory.news() is None
+    again = ChunkMemory("auto", torch.device("cpu"))
+    again.resume(memory.tokens)
+    assert (again.tokens, again.news()) == (2_048, None)
+    fixed = ChunkMemory(512, torch.device("cpu"))
+    fixed.resume(memory.tokens)
+    assert fixed.tokens == 512
+
+
+def test_auto_is_the_one_word_that_the_setting_takes():
+    assert settings_for("idc", chunk_tokens="auto").train.chunk_tokens == "auto"
+    with pytest.raises(ValueError, match="chunk_tokens"):
+        settings_for("idc", chunk_tokens="automatic")
+    content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}}
+    assert Settings.model_validate(content).train.chunk_tokens == 8192
+
+
+def test_embedding_takes_smaller_batches_until_they_fit(tiny_encoder, annotations, monkeypatch):
+    monkeypatch.setattr(embed_module, "_budgets", {})
+    run = Run(tiny_encoder, annotations, dropout=False)
+    run.encoder.eval()
+    draw = np.random.default_rng(0)
+    sentences = ragged([draw.integers(7, 60, length).tolist() for length in draw.integers(1, 15, 200)])
+    expected = embed(run.encoder, sentences)
+    sizes: list[int] = []
+    most = 300
+
+    def hook(module: torch.nn.Module, arguments: Any, hidden: torch.Tensor) -> None:
+        sizes.append(hidden.shape[0] * hidden.shape[1])
+        if sizes[-1] > most:
+            out_of_memory()
+
+    run.encoder.backbone.embeddings.register_forward_hook(hook)
+    found = embed(run.encoder, sentences)
+    torch.testing.assert_close(found.vectors, expected.vectors, rtol=1e-5, atol=1e-6)
+    assert found.tokens == expected.tokens
+    assert max(sizes) > 300
+    sizes.clear()
+    embed(run.encoder, sentences)
+    assert max(sizes) <= 600, "what was found out is gone on with"
+    most = 10
+    with pytest.raises(OutOfMemory, match=r"one sentence of 1\d tokens; lower encoder\.max_length"):
+        embed(run.encoder, sentences)
