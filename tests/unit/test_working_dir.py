@@ -72,7 +72,7 @@ def test_code_and_configurations_are_uploaded_and_nothing_else(tree: Path, tmp_p
 
 
 def test_what_git_ignores_needs_no_gitignore_to_stay_behind(tree: Path, tmp_path: Path) -> None:
-    """RAY_RUNTIME_ENV_IGNORE_GITIGNORE=1 is some platforms' default."""
+    """With RAY_RUNTIME_ENV_IGNORE_GITIGNORE=1 Ray reads `.rayignore` alone."""
     litter(tree)
 
     assert not uploaded(tree, tmp_path / "package.zip", include_gitignore=False) & set(LEFT_BEHIND)
