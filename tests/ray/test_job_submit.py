@@ -63,19 +63,16 @@ def test_a_submitted_run_ends_with_its_result_in_storage(
     assert [entry["step"] for entry in metrics["iterations"][1]["history"]] == [0, 4]
 
 
-def test_the_status_of_a_job_that_fails_is_the_status_of_its_submission(environment: dict[str, str]) -> None:
-    done = submit(environment, "python", "jobs/pretrain.py", "--name", "x", "--corpus.source", "/nowhere/*.jsonl")
-
-    assert done.returncode != 0
-    assert "corpus.source" in done.stdout, done.stdout
-
-
-@pytest.mark.parametrize("change", [{"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_TOKEN": "guessed"}])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"RAY_AUTH_MODE": "disabled"}, "Unauthorized"), ({"RAY_AUTH_TOKEN": "guessed"}, "Forbidden")],
+    ids=["no token", "another token"],
+)
 def test_submitting_without_the_token_is_refused(
-    environment: dict[str, str], change: dict[str, str], tmp_path: Path
+    environment: dict[str, str], change: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
     done = submit(environment | change, "touch", str(tmp_path / "it-ran"))
 
     assert done.returncode != 0
-    assert "401" in done.stdout or "403" in done.stdout or "Unauthorized" in done.stdout, done.stdout
+    assert reason in done.stdout, done.stdout
     assert not (tmp_path / "it-ran").exists()
