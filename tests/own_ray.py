@@ -41,7 +41,7 @@ def own_ray(home: Path, *arguments: str, port: int | None = None, **variables: s
         log = home / "ray-start.log"
         command = [RAY, "start", "--head", "--block", "--disable-usage-stats"]
         command += [f"--temp-dir={folder}", f"--port={port}", f"--dashboard-port={dashboard}"]
-        command += [ f"--dashboard-agent-listen-port={agent}"]
+        command += [f"--dashboard-agent-listen-port={agent}"]
         command += [f"--ray-client-server-port={free_port()}", "--object-store-memory=100000000", *arguments]
         with log.open("wb") as output:
             head = psutil.Popen(command, env=environment | variables, stdout=output, stderr=subprocess.STDOUT)
