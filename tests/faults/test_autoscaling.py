@@ -20,11 +20,11 @@ HEAD_ID = "f" * 51 + "00000"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A head with 0 CPUs, and up to two nodes with 2 CPUs each that Ray's fake provider starts on this machine."""
+    """A head with 0 CPUs, and at most one node with 2 that Ray's fake provider starts on this machine."""
     port = free_port()
     config = {
         "cluster_name": "fake",
-        "max_workers": 2,
+        "max_workers": 1,
         "idle_timeout_minutes": 5,
         # Ray's `fake_multinode`, whose defaults are not in its wheels.
         "provider": {
@@ -41,7 +41,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
                 "resources": {"CPU": 2, "object_store_memory": 200_000_000},
                 "node_config": {},
                 "min_workers": 0,
-                "max_workers": 2,
+                "max_workers": 1,
             },
         },
     }
