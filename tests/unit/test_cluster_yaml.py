@@ -46,10 +46,11 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[st
 
 
 def filled_in(cluster: dict[str, Any], account: dict[str, str]) -> dict[str, Any]:
+    """The configuration with what is there replaced; what is not there is left to Ray, as `ray up` would."""
     filled = copy.deepcopy(cluster)
     for node_type in filled["available_node_types"].values():
-        for name, value in account.items():
-            node_type["node_config"][name] = [value]
+        for name in account.keys() & node_type["node_config"].keys():
+            node_type["node_config"][name] = [account[name]]
         node_type["node_config"]["ImageId"] = "ami-12c6146b"  # one that moto knows
     return filled
 
