@@ -77,6 +77,7 @@ def test_a_run_on_a_cluster_without_a_worker_waits_for_nodes_and_is_placed_on_th
         "--corpus.source": str(tmp_path / "corpus.jsonl"),
         "--corpus.lanes": "2",
         "--corpus.valid_fraction": "0.2",
+        "--corpus.test_fraction": "0",
         "--annotate.num_workers": "1",
         "--train.num_workers": "2",
         "--train.batch_size": "16",

@@ -45,6 +45,7 @@ def test_a_submitted_run_ends_with_its_result_in_storage(
         "--corpus.source": str(tmp_path / "corpus.jsonl"),
         "--corpus.lanes": "2",
         "--corpus.valid_fraction": "0.2",
+        "--corpus.test_fraction": "0",
         "--annotate.num_workers": "1",
         "--train.batch_size": "16",
         "--train.max_steps": "4",
