@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infocse_ray.command_line import Model, named_here, parse
+from infocse_ray.lease import Lost
 from infocse_ray.train.trainer import TrainingStopped
 
 Result = TypeVar("Result")
@@ -30,7 +31,7 @@ def run_job(
     settings = parse(model, argv, prog, description)
     try:
         return work(settings)
-    except (ValueError, TrainingStopped) as error:
+    except (ValueError, TrainingStopped, Lost) as error:
         if os.environ.get("INFOCSE_TRACEBACK"):
             raise
         print(f"{prog}: error: {named_here(str(error), model)}", file=sys.stderr)
