@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infocse_ray.command_line import Model, named_here, parse
+from infocse_ray.lease import Lost
 from infocse_ray.stopping import Stopped, end, listening
 from infocse_ray.train.trainer import TrainingStopped
 
@@ -34,7 +35,7 @@ def run_job(
     with listening():
         try:
             return work(settings)
-        except (ValueError, TrainingStopped) as error:
+        except (ValueError, TrainingStopped, Lost) as error:
             if os.environ.get("INFOCSE_TRACEBACK"):
                 raise
             print(f"{prog}: error: {named_here(str(error), model)}", file=sys.stderr)

@@ -250,7 +250,8 @@ def run_stage(
         summary = work(stage)
     except BaseException:
         seconds = before + time.monotonic() - begun
-        started.write_json(checked({"kind": kind, "fingerprint": fingerprint, "seconds": seconds}))
+        with contextlib.suppress(OSError):  # storage may be what failed; its error is on its way
+            started.write_json(checked({"kind": kind, "fingerprint": fingerprint, "seconds": seconds}))
         raise
     summary = {"seconds": round(before + time.monotonic() - begun, 2), **summary}
     files = {name: info.size for name, info in folder.files().items() if _listed(name)}

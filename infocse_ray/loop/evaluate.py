@@ -86,7 +86,7 @@ def evaluate(
         return [
             run_stage(
                 root,
-                place,
+                missing[identity][1] if identity in missing else place,
                 "evaluate",
                 identity,
                 lambda stage: read_checked(stage.folder / "metrics.json"),

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,20 @@ import pyarrow.fs as pafs
 from ray.train import Checkpoint
 
 from infocse_ray.collective import everyones, rank
+from infocse_ray.progress import say
+from infocse_ray.storage import Storage
 from infocse_ray.train.checkpoint import damage
+
+
+def drop_unreadable(checkpoints: Storage) -> None:
+    """Delete Ray Train's folder where its record of checkpoints can't be read: Ray would fail on it for ever."""
+    record = checkpoints / "checkpoint_manager_snapshot.json"
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            record.read_json()
+        except ValueError:
+            say(f"{record} is damaged (it is no JSON); training begins at its first step")
+            checkpoints.delete()
 
 
 def kept(offered: Checkpoint) -> list[Checkpoint]:

@@ -16,6 +16,7 @@ from infocse_ray.progress import Board
 from infocse_ray.stopping import patiently
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training, train_worker
+from infocse_ray.train.restore import drop_unreadable
 
 _CHECKPOINTS = "checkpoints"
 """Ray Train's folder in a train stage."""
@@ -91,6 +92,7 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
     """
     result = training.folder / "result.json"
     if not result.exists():
+        drop_unreadable(training.folder / _CHECKPOINTS)
         steps, tokens, _ = training.budget
         unit, total = ("steps", steps) if tokens is None else ("tokens", tokens)
         with Board(title, unit=unit, total=total) as board:

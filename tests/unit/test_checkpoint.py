@@ -11,9 +11,10 @@ import torch
 from ray.train import Checkpoint
 
 from infocse_ray.collective import rank
+from infocse_ray.storage import Storage
 from infocse_ray.train import checkpoint as checkpoint_module
 from infocse_ray.train.checkpoint import damage, save_checkpoint
-from infocse_ray.train.restore import newest_whole
+from infocse_ray.train.restore import drop_unreadable, newest_whole
 from tests.unit.group import on_workers
 
 NAMES = ["checkpoint_2026-01-01_10-00-00.000001", "checkpoint_2026-01-01_10-00-01.000001"]
@@ -107,3 +108,16 @@ def restore_module() -> Any:
 def test_workers_agree_although_one_alone_sees_the_damage(tmp_path, monkeypatch):
     old, new = (str(write(tmp_path / name, 2, monkeypatch)) for name in NAMES)
     assert on_workers(2, _choose, old, new) == [[old], [old]]
+
+
+def test_a_record_of_checkpoints_that_ray_cannot_read_is_dropped_with_them(tmp_path, capsys):
+    folder = Storage.open(str(tmp_path)) / "checkpoints"
+    drop_unreadable(folder)
+    record = folder / "checkpoint_manager_snapshot.json"
+    record.write_bytes(b"{}")
+    drop_unreadable(folder)
+    assert record.exists()
+    record.write_bytes(b'{"checkpoint_results": [')
+    drop_unreadable(folder)
+    assert not folder.exists()
+    assert f"{record} is damaged" in capsys.readouterr().out

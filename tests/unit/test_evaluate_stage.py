@@ -1,0 +1,65 @@
+"""Evaluation as a stage, without workers: shared, repaired where it is, and made by one driver at a time."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from infocse_ray.checksums import checked
+from infocse_ray.cluster import Placement
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop import evaluate as module
+from infocse_ray.stage import Stage, look_again
+from infocse_ray.storage import Storage
+
+
+@pytest.fixture
+def root(tmp_path) -> Storage:
+    return Storage.open(str(tmp_path))
+
+
+@pytest.fixture
+def worked(root, monkeypatch) -> list[list[str]]:
+    """The folders that each group of workers was given; they write what workers write."""
+    given: list[list[str]] = []
+
+    def work(_: object, argument: Any, *__: object, **___: object) -> None:
+        given.append([place.relative for _, place in argument.todo])
+        leases = [name for name in (root / "stages").files() if name.endswith(".lease")]
+        assert len(leases) == len(argument.todo)
+        for _, place in argument.todo:
+            (place / "ranks" / "part-00000.parquet").write_parquet(pa.table({"rank": [1]}), [1])
+            (place / "metrics.json").write_json(checked({"metrics": {"mrr": 1.0}, "seconds": 1.0}))
+
+    monkeypatch.setattr(module, "run_workers", work)
+    monkeypatch.setattr(module, "Board", lambda *_, **__: contextlib.nullcontext(SimpleNamespace(handle=None)))
+    return given
+
+
+def evaluate(root: Storage, run: str, encoders: tuple[str, ...] = ("e1",)) -> list[Stage]:
+    look_again()
+    folders = [EncoderFolder(root / name, name, 16) for name in encoders]
+    store = TokenStore(root / "store", "s", {})
+    return module.evaluate(root, root / run, store, folders, "test", "halves", "fp32", Placement(1, False, 1))
+
+
+def test_each_encoder_is_scored_once_whichever_run_asks(root, worked):
+    first = evaluate(root, "one", ("e2", "e1", "e2"))
+    assert [len(given) for given in worked] == [2]
+    assert [stage.folder.relative for stage in evaluate(root, "two", ("e1",))] == [first[1].folder.relative]
+    assert len(worked) == 1
+    assert not [name for name in (root / "stages").files() if name.endswith(".lease")]
+
+
+def test_damaged_ranks_of_another_run_are_made_again_where_they_are(root, worked):
+    [stage] = evaluate(root, "one")
+    (stage.folder / "ranks" / "part-00000.parquet").write_bytes(b"cut off")
+    [again] = evaluate(root, "two")
+    assert again.folder.relative == stage.folder.relative
+    assert worked == [[stage.folder.relative]] * 2
+    assert (again.summary or {})["metrics"] == {"mrr": 1.0}
