@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.clusters import TRAINER, frozen, processes
-from tests.faults.drivers import checkpoints, finish, metrics_of, said, start, weights_of
+from tests.faults.clusters import ACTOR, TRAINER, frozen, processes
+from tests.faults.drivers import checkpoints, finish, metrics_of, said, start, wait_until, weights_of
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,17 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
     found, expected = (metrics_of(r)["iterations"][1] for r in (run, undisturbed))
     assert found["train"]["resumed_at"] == [step]
     assert found["history"] == expected["history"]
+    assert weights_of(run) == weights_of(undisturbed)
+
+
+@pytest.mark.slow
+def test_outside_training_a_run_stops_at_once(corpus: Path, undisturbed: Path, tiny_encoder: Path) -> None:
+    driver = start(corpus, "annotating", tiny_encoder)
+    wait_until(driver, lambda: processes(ACTOR, driver.pid))
+    with frozen(processes(ACTOR, driver.pid)):  # who waited for them would wait for ever
+        os.kill(driver.pid, signal.SIGTERM)
+        assert "pretrain.py: stopped by SIGTERM; what is finished is kept" in finish(driver, 143)
+    run = corpus / "annotating" / "annotating"
+    assert not (run / "iteration_1" / "train").exists()
+    finish(start(corpus, "annotating", tiny_encoder))
     assert weights_of(run) == weights_of(undisturbed)

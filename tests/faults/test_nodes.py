@@ -68,9 +68,9 @@ def lose(nodes: Cluster) -> None:
 def test_a_dead_node_leaves_the_work_to_those_left_with_the_same_batches(corpus: Path, no_dropout: Path) -> None:
     elastic = {"train__num_workers": "[1, 2]"}
     with cluster(nodes=2, cpus=2) as nodes:
-        finish(start(corpus, "two-nodes", no_dropout, address=nodes.address, **elastic))
+        finish(start(corpus, "two-nodes", no_dropout, address=str(nodes.address), **elastic))
 
-        driver = start(corpus, "lost-nodes", no_dropout, address=nodes.address, **elastic)
+        driver = start(corpus, "lost-nodes", no_dropout, address=str(nodes.address), **elastic)
         run = corpus / "lost-nodes" / "lost-nodes"
         annotations, training = run / "iteration_1" / "annotations", run / "iteration_1" / "train"
         wait_until(driver, lambda: len(processes(ACTOR)) == 4)
@@ -102,14 +102,14 @@ def test_a_dead_cluster_started_again_goes_on_from_storage(corpus: Path, undistu
     # As many cores as the undisturbed run's own Ray found, as the number of threads is part of how sums are rounded.
     cores = os.cpu_count() or 1
     with cluster(nodes=1, cpus=cores) as nodes:
-        driver = start(corpus, "restarted", tiny_encoder, address=nodes.address)
+        driver = start(corpus, "restarted", tiny_encoder, address=str(nodes.address))
         wait_until(driver, lambda: bool(checkpoints(run / "iteration_1" / "train")))
         for node in [*nodes.worker_nodes, nodes.head_node]:
             nodes.remove_node(node, allow_graceful=False)
         os.kill(driver.pid, signal.SIGKILL)  # `ray job submit` runs it on the head, with which it dies
         driver.wait()
     with cluster(nodes=1, cpus=cores) as nodes:
-        finish(start(corpus, "restarted", tiny_encoder, address=nodes.address))
+        finish(start(corpus, "restarted", tiny_encoder, address=str(nodes.address)))
     found, expected = (metrics_of(r)["iterations"][1] for r in (run, undisturbed))
     assert len(found["train"]["resumed_at"]) == 1
     assert found["history"] == expected["history"]
