@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs as pafs
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.record_writer import RecordWriter
 
 from infocse_ray.checksums import read_checked

@@ -25,7 +25,7 @@ def say(message: str) -> None:
 
 
 class Bar:
-    """A progress bar on a terminal; elsewhere a line at most every 15 seconds and one at the end."""
+    """A progress bar on a terminal; elsewhere a line at most every 15 seconds: who works says what came of it."""
 
     def __init__(self, title: str, total: int | None, unit: str) -> None:
         self.title, self.total, self.unit, self.done, self.note = title, total, unit, 0, ""

@@ -4,6 +4,7 @@
   idc       sentences a second of the clustering alone, given the vectors
   train     pairs a second and peak memory of a step with gradient caching, against
             CachedMultipleNegativesRankingLoss
+  overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
   memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
 
 Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turns,
@@ -49,6 +50,13 @@ def main() -> None:
     train.add_argument("--chunk_tokens", type=_count, default=8_192, help="tokens with gradients kept at a time")
     train.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: autocast on both sides")
     train.add_argument("--steps", type=_count, default=2, help="steps of each, in turns, each in a fresh process")
+
+    overhead = _command(commands, "overhead", "annotating and training on Ray against the same code without it")
+    _add_corpus(overhead)
+    overhead.add_argument("--sentences", type=_count, default=20_000, help="at least so many, in whole documents")
+    overhead.add_argument("--batch_size", type=_count, default=512, help="pairs")
+    overhead.add_argument("--steps", type=_count, default=12, help="training steps measured, after three others")
+    overhead.add_argument("--repeats", type=_count, default=3, help="measurements of each, in turns")
 
     memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
     memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")

@@ -19,7 +19,7 @@ from infocse_ray.annotate.annotations import COLUMNS
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
-from infocse_ray.cluster import placement
+from infocse_ray.cluster import Placement, placement
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
 from infocse_ray.corpus.tokens import bounded_ranges
@@ -40,31 +40,37 @@ def prepare_once(work: str, model: str, documents: list[list[str]]) -> TokenStor
         return make_store(work, model, documents)
 
 
-def annotate_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
+def annotate_once(work: str, model: str, store: TokenStore, where: Placement | None = None) -> dict[str, float]:
     """The whole annotate stage, timed from outside and by when each shard's file was finished."""
     with local_ray(), tempfile.TemporaryDirectory(dir=work) as out:
-        where = placement(Annotate())
-        folder = Storage.open(out)
-        stage = Stage("annotate", "benchmark", folder)
+        where = where or placement(Annotate())
+        stage = Stage("annotate", "benchmark", Storage.open(out))
         begun = time.time()
         summary = annotate(stage, store, list(SPLITS), encoder_in(model), Annotate(), 0, "auto", where, "annotating")
         seconds = time.time() - begun
-        sizes = [sum(len(documents_of(t).sentences) for t in store.read(i, SPLITS)) for i in range(store.shards)]
-        ended = [(Path(out) / shard_name(i)).stat().st_mtime for i in range(store.shards)]
-    # The shards of a group are finished together.
-    groups = [
-        (max(ended[i] for i in group), sum(sizes[i] for i in group))
-        for group in TrainingDocuments(store, list(SPLITS)).groups()
-    ]
-    ends = sorted(groups)
-    first, last = ends[where.workers - 1][0], ends[-1][0]
+        first, steady, sentences = pace(store, out, where.workers)
     return {
-        "whole": sum(sizes) / seconds,
-        "steady": sum(size for _, size in ends[where.workers :]) / (last - first),
+        "whole": sentences / seconds,
+        "steady": steady,
         "start": first - begun,
         "workers": where.workers,
         "padding": 1 - summary["tokens"] / summary["padded_tokens"],
     }
+
+
+def pace(store: TokenStore, out: str, workers: int) -> tuple[float, float, int]:
+    """When each worker had finished a group of shards, sentences a second from then on, and sentences in all."""
+    sizes = [sum(len(documents_of(t).sentences) for t in store.read(i, SPLITS)) for i in range(store.shards)]
+    ended = [(Path(out) / shard_name(i)).stat().st_mtime for i in range(store.shards)]
+    # The shards of a group are finished together.
+    ends = sorted(
+        (max(ended[i] for i in group), sum(sizes[i] for i in group))
+        for group in TrainingDocuments(store, list(SPLITS)).groups()
+    )
+    if len(ends) <= workers:
+        raise ValueError(f"--sentences: too few for {workers} workers to go on after their first 2,000; take more")
+    first, last = ends[workers - 1][0], ends[-1][0]
+    return first, sum(size for _, size in ends[workers:]) / (last - first), sum(sizes)
 
 
 def encode_once(model: str, sentences: list[str], dtype: str, batch: int) -> float:

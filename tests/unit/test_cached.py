@@ -176,7 +176,7 @@ def test_autocast_changes_both_passes_alike():
 STEPS = [([5], [2, 9, 9]), ([2, 9, 4], [3]), ([4], []), ([], [9, 9]), ([9, 3], [2, 8, 9]), ([2, 1], [9, 8]), ([6], [2])]
 
 
-def steps_under_ddp(bucket_mb):
+def steps_under_ddp(bucket_mb, apart=None):
     rank = torch.distributed.get_rank()
     model = toy(0.0)
     wrapped = DistributedDataParallel(model, bucket_cap_mb=bucket_mb, broadcast_buffers=False)
@@ -197,9 +197,18 @@ def steps_under_ddp(bucket_mb):
         model.zero_grad()
         reduced.clear()
         # A loss that talks to the other worker while DDP has exchanges of its own.
-        backward(wrapped, parts, sum(mine), lambda v: loss_of(v) + 0.0 * _exchange(v), kept_tokens=30)
+        backward(wrapped, parts, sum(mine), lambda v: loss_of(v) + 0.0 * _exchange(v), kept_tokens=30, apart=apart)
         found.append((gradients(model).numpy().copy(), sorted(reduced)))
     return found
+
+
+def silently(work):
+    """Do what a worker does apart from the others: nothing may be exchanged in it, not even by DDP."""
+    send, torch.distributed.all_reduce = torch.distributed.all_reduce, lambda *_, **__: pytest.fail("an exchange")
+    try:
+        work()
+    finally:
+        torch.distributed.all_reduce = send
 
 
 def _exchange(vectors):
@@ -217,8 +226,8 @@ def test_one_all_reduce_a_step_whatever_each_workers_chunks():
             if mine:
                 backward(model, chunks(mine, seed=10 * step + rank), sum(mine), loss_of)
         expected.append(gradients(model) / 2)
-    for bucket_mb, several in ((25, False), (1e-4, True)):
-        for found in on_workers(2, steps_under_ddp, bucket_mb):
+    for bucket_mb, several, apart in ((25, False, None), (1e-4, True, None), (1e-4, True, silently)):
+        for found in on_workers(2, steps_under_ddp, bucket_mb, apart):
             for (gradient, reduced), right in zip(found, expected, strict=True):
                 np.testing.assert_allclose(gradient, right, rtol=1e-9, atol=1e-12)
                 assert reduced == list(range(len(reduced)))

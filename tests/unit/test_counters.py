@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -44,14 +45,14 @@ class Recorder:
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str, str], float]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[tuple[str, str, str], float]]:
     recorder = Recorder()
     monkeypatch.setattr(counters, "Counter", recorder.metric)
     monkeypatch.setattr(counters, "Gauge", recorder.metric)
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     for made in (counters._counter, counters._gauge):
         made.cache_clear()
-    yield recorder.values  # pyright: ignore[reportReturnType]
+    yield recorder.values
     for made in (counters._counter, counters._gauge):
         made.cache_clear()
     assert set(recorder.keys.values()) <= {("run", "stage")}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tensorboardX.crc32c import crc32c
-from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
 from infocse_ray import events
 from infocse_ray.events import Curve, curve_folder, event_file, show_stage, stage_values, write_curve

@@ -1,7 +1,5 @@
 """Running out of memory, pretended: chunks get smaller until a step fits, on all workers; errors say what to lower."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
