@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infocse_ray.command_line import Model, named_here, parse
+from infocse_ray.failures import cause_of, storage_failure
+from infocse_ray.redact import redact_tracebacks, redacted
 from infocse_ray.train.trainer import TrainingStopped
 
 Result = TypeVar("Result")
@@ -18,6 +20,8 @@ def run_job(
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
+    A full disk, or storage out of reach, ends it with such a line and status 1.
+
     Args:
         model: the settings that the job takes.
         argv: its arguments, without the program's name; None for those of the process.
@@ -27,14 +31,21 @@ def run_job(
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     quiet_libraries()
+    redact_tracebacks()
     settings = parse(model, argv, prog, description)
     try:
         return work(settings)
     except (ValueError, TrainingStopped) as error:
         if os.environ.get("INFOCSE_TRACEBACK"):
             raise
-        print(f"{prog}: error: {named_here(str(error), model)}", file=sys.stderr)
+        print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
         raise SystemExit(2) from None
+    except Exception as error:
+        failure = storage_failure(error)
+        if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
+            raise
+        print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def quiet_libraries() -> None:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,7 +105,8 @@ def run_stage(
         summary = work(stage)
     except BaseException:
         seconds = before + time.monotonic() - begun
-        started.write_json({"kind": kind, "fingerprint": fingerprint, "seconds": seconds})
+        with contextlib.suppress(OSError):  # what ended the work is what to tell of, a full disk among others
+            started.write_json({"kind": kind, "fingerprint": fingerprint, "seconds": seconds})
         raise
     summary = {"seconds": round(before + time.monotonic() - begun, 2), **summary}
     (folder / _COMMIT).write_json({"kind": kind, "fingerprint": fingerprint, "summary": summary})

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
+from infocse_ray.failures import one_line
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.progress import say
@@ -76,7 +76,7 @@ def reproduce(
             except Exception as error:  # whatever it is, the other cells can do without this one
                 if interrupt.pressed():
                     raise KeyboardInterrupt from error
-                reason = _reason(error)
+                reason = one_line(error)
                 say(f"  failed: {reason}")
                 record = {"identity": cell.identity, "state": "failed", "reason": reason}
                 failed += 1
@@ -215,13 +215,3 @@ def _scores(validation: dict[str, Any]) -> dict[str, float]:
 def _seconds(of: dict[str, float | None] | None) -> float:
     """Of all stages together."""
     return sum(seconds or 0.0 for seconds in (of or {}).values())
-
-
-def _reason(error: Exception) -> str:
-    """An error in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if isinstance(error, RayError) and lines:
-        lines = lines[-1:]  # what comes before is the traceback of a worker
-    text = lines[0] if lines else ""
-    kind = "" if isinstance(error, ValueError) and text else type(error).__name__
-    return ": ".join(part for part in (kind, text) if part)

@@ -34,6 +34,11 @@ def save_checkpoint(
         (folder / "progress.json").write_text(json.dumps(progress))
 
 
+def checkpoint_bytes(trainee: Trainee) -> int:
+    """About how many bytes worker 0 writes: every weight, and Adam's two moments of it."""
+    return 3 * sum(weight.numel() * weight.element_size() for weight in trainee.parameters())
+
+
 def load_checkpoint(folder: Path, trainee: Trainee, stream: ExampleStream) -> dict[str, Any]:
     """Restore everything from a checkpoint that any number of workers wrote; returns `progress`."""
     trainee.encoder.backbone.load_state_dict(load_file(folder / "encoder.safetensors"))

@@ -11,6 +11,7 @@ from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError
 
 from infocse_ray.cluster import Placement
+from infocse_ray.failures import one_line, storage_failure
 from infocse_ray.progress import Board
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import Training, train_worker
@@ -43,11 +44,12 @@ def run_workers(
 
     Raises:
         TrainingStopped: the workers failed more often than that.
+        NoSpace, StorageUnavailable: that is why they failed.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     trainer = TorchTrainer(
-        lambda config: work(config["argument"]),
-        train_loop_config={"argument": argument},
+        # Not as train_loop_config, which Ray shows on its dashboard: settings may hold credentials.
+        lambda: work(argument),
         scaling_config=ScalingConfig(
             num_workers=placement.workers,
             use_gpu=placement.use_gpu,
@@ -64,8 +66,9 @@ def run_workers(
     try:
         trainer.fit()
     except TrainingFailedError as error:
-        lines = [line for line in str(error).strip().splitlines() if line.strip()]
-        raise TrainingStopped(f"{name}: the workers failed: {lines[-1] if lines else error}") from error
+        if (failure := storage_failure(error, folder)) is not None:
+            raise failure from error
+        raise TrainingStopped(f"{name}: the workers failed: {one_line(error)}") from error
 
 
 def train(training: Training, placement: Placement, title: str) -> dict[str, Any]:
