@@ -51,11 +51,8 @@ def caused_by(error: BaseException, kind: type[Kind]) -> Kind | None:
         if isinstance(link, kind) and not _of_ray(link):
             lines = _lines(str(link))
             return kind(lines[0]) if len(lines) > 1 else link
-    for line in str(error).splitlines():
-        _, mark, message = line.partition(f"{kind.__name__}: ")
-        if mark:
-            return kind(message.strip())
-    return None
+    named = re.findall(rf"^(?:[\w.]+\.)?{kind.__name__}: (.+)$", str(error), re.MULTILINE)
+    return kind(named[-1].strip()) if named else None
 
 
 def storage_failure(error: BaseException, where: object = "storage") -> NoSpace | StorageUnavailable | None:
