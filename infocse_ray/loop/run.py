@@ -21,6 +21,7 @@ from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.rounds import Rounds
 from infocse_ray.progress import say
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
@@ -160,7 +161,7 @@ def open_run(
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:
     source = encoder.folder.local_copy(encoder.fingerprint)
     with tempfile.TemporaryDirectory() as temporary:
-        (Path(temporary) / "README.md").write_text(card)
+        (Path(temporary) / "README.md").write_text(redacted(card))
         target.delete()
         target.upload(source)
         target.upload(temporary)

@@ -17,6 +17,7 @@ from infocse_ray.failures import one_line
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.progress import say
+from infocse_ray.redact import redacted
 from infocse_ray.report.cells import Cell, Plan, plan_cells
 from infocse_ray.report.config import Tables
 from infocse_ray.report.interrupt import Interrupt
@@ -76,7 +77,7 @@ def reproduce(
             except Exception as error:  # whatever it is, the other cells can do without this one
                 if interrupt.pressed():
                     raise KeyboardInterrupt from error
-                reason = one_line(error)
+                reason = redacted(one_line(error))
                 say(f"  failed: {reason}")
                 record = {"identity": cell.identity, "state": "failed", "reason": reason}
                 failed += 1
