@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infocse_ray.redact import redacted_json
+
 if TYPE_CHECKING:
     from infocse_ray.storage import Storage
 
@@ -158,7 +160,8 @@ def _seal_holds(source: pa.NativeFile, size: int) -> bool | None:
 
 
 def checked(value: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object with the checksum of itself."""
+    """A JSON object with the checksum of itself, as `Storage.write_json` writes it: without credentials."""
+    value = redacted_json(value)
     return value | {"checksum": _checksum(value)}
 
 

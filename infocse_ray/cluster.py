@@ -69,11 +69,11 @@ def _native_stderr_muted() -> Iterator[None]:
 
 
 def quiet_data() -> None:
-    """Ray Data shows no bars and logs of its own; the stages show theirs."""
+    """Ray Data shows no bars and logs of its own; the stages show theirs, and what fails raises an exception."""
     context = DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
 
 
 def placement(section: Annotate | Train) -> Placement:

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from infocse_ray.nested import merged, nested
+from infocse_ray.redact import redacted
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -47,7 +48,7 @@ def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description
         message = explain(error, model)
     except (jsonargparse.ArgumentError, argparse.ArgumentError, TypeError, ValueError, OSError) as error:
         message = _one_line(str(error), list(dotted_names(model)))
-    print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
+    print(f"{prog}: error: {redacted(message)} (see --help)", file=sys.stderr)
     raise SystemExit(2)
 
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infocse_ray.command_line import Model, named_here, parse
+from infocse_ray.failures import cause_of, storage_failure
 from infocse_ray.lease import Lost
+from infocse_ray.redact import redact_tracebacks, redacted
 from infocse_ray.stopping import Stopped, end, listening
 from infocse_ray.train.trainer import TrainingStopped
 
@@ -20,7 +22,8 @@ def run_job(
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
-    SIGTERM and Ctrl-C end it at a checkpoint with one line that says how to go on, and 128 and the signal's number.
+    A full disk, or storage out of reach, ends it with such a line and status 1. SIGTERM and Ctrl-C end it at a
+    checkpoint, with a line that says how to go on and 128 + the signal's number.
 
     Args:
         model: the settings that the job takes.
@@ -31,6 +34,7 @@ def run_job(
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     quiet_libraries()
+    redact_tracebacks()
     settings = parse(model, argv, prog, description)
     with listening():
         try:
@@ -38,11 +42,17 @@ def run_job(
         except (ValueError, TrainingStopped, Lost) as error:
             if os.environ.get("INFOCSE_TRACEBACK"):
                 raise
-            print(f"{prog}: error: {named_here(str(error), model)}", file=sys.stderr)
+            print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
             raise SystemExit(2) from None
         except Stopped as stopped:
             print(f"{prog}: {stopped}; what is finished is kept, and the same command goes on", file=sys.stderr)
             end(stopped)
+        except Exception as error:
+            failure = storage_failure(error)
+            if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
+                raise
+            print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
+            raise SystemExit(1) from None
 
 
 def quiet_libraries() -> None:

@@ -15,12 +15,14 @@ import ray
 from ray.exceptions import RayError
 from tqdm import tqdm
 
+from infocse_ray.redact import redacted
+
 _LINE_SECONDS = 15.0
 
 
 def say(message: str) -> None:
-    """Print a line of the run's log, above a progress bar if one is shown."""
-    tqdm.write(message, file=sys.stdout)
+    """Print a line of the run's log, without credentials, above a progress bar if one is shown."""
+    tqdm.write(redacted(message), file=sys.stdout)
     sys.stdout.flush()
 
 

@@ -16,6 +16,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from infocse_ray.checksums import open_parquet, parquet_bytes
+from infocse_ray.redact import learn, redacted, redacted_json
+from infocse_ray.s3 import open_s3
+from infocse_ray.storage_errors import NoSpace, StorageUnavailable, explained
 
 
 def is_remote(uri: str) -> bool:
@@ -36,6 +39,12 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """
     if not is_remote(uri):
         return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri.removeprefix("file://")))
+    learn(uri)
+    if uri.startswith("s3://"):
+        try:
+            return open_s3(uri)
+        except ValueError as error:
+            raise ValueError(redacted(f"{uri} can't be opened: {error}")) from None
     try:
         return pafs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -45,7 +54,7 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
 
         filesystem, path = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
-        raise ValueError(f"{uri} can't be opened: {error}") from error
+        raise ValueError(redacted(f"{uri} can't be opened: {error}")) from None
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
 
 
@@ -67,6 +76,7 @@ class Storage:
 
         Raises:
             ValueError: it can't or won't.
+            NoSpace, StorageUnavailable: not now.
         """
         storage = cls.open(uri)
         if "/_ray_pkg_" in storage.root:
@@ -78,8 +88,12 @@ class Storage:
         try:
             probe.write_bytes(b"")
             probe.delete()
+        except (NoSpace, StorageUnavailable):
+            raise
         except OSError as error:
-            raise ValueError(f"storage = {uri!r}: can't be written: {error}; name another folder or URI") from error
+            raise ValueError(
+                redacted(f"storage = {uri!r}: can't be written: {error}; name another folder or URI")
+            ) from error
         return storage
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
@@ -88,9 +102,14 @@ class Storage:
     def __truediv__(self, name: str) -> Storage:
         return Storage(self.root, f"{self.relative}/{name}" if self.relative else name)
 
-    def __str__(self) -> str:
+    @property
+    def uri(self) -> str:
+        """What opens it again, credentials included; for people there is `str`."""
         base, query, parameters = self.root.partition("?")
         return f"{base.rstrip('/')}/{self.relative}{query}{parameters}" if self.relative else self.root
+
+    def __str__(self) -> str:
+        return redacted(self.uri) if is_remote(self.root) else self.uri
 
     def __repr__(self) -> str:
         return f"Storage({str(self)!r})"
@@ -118,11 +137,13 @@ class Storage:
 
     def exists(self) -> bool:
         """Whether a file or folder is there."""
-        return self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound
+        with explained(self):
+            return self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound
 
     def files(self) -> dict[str, pafs.FileInfo]:
         """Every file below, by relative path; empty when the folder isn't there."""
-        infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
+        with explained(self):
+            infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
         start = len(self.path.rstrip("/")) + 1
         return {i.path[start:]: i for i in infos if i.type == pafs.FileType.File}
 
@@ -132,11 +153,20 @@ class Storage:
         Raises:
             FileNotFoundError: it isn't there.
         """
-        with self.filesystem.open_input_stream(self.path, compression=None) as stream:
+        with explained(self), self.filesystem.open_input_stream(self.path, compression=None) as stream:
             return stream.read()
 
     def write_bytes(self, data: bytes | pa.Buffer) -> None:
-        """Write the file whole: readers see the old content or the new, never a part of it."""
+        """Write the file whole: readers see the old content or the new, never a part of it.
+
+        Raises:
+            NoSpace: the disk or the quota is full.
+            StorageUnavailable: the object store failed beyond all retries.
+        """
+        with explained(self, len(data)):
+            self._write(data)
+
+    def _write(self, data: bytes | pa.Buffer) -> None:
         parent = self.path.rsplit("/", 1)[0]
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             os.makedirs(parent, exist_ok=True)
@@ -161,8 +191,8 @@ class Storage:
         return json.loads(self.read_bytes())
 
     def write_json(self, value: Any) -> None:
-        """Write `value` as JSON, whole."""
-        self.write_bytes((json.dumps(value, indent=1, sort_keys=True) + "\n").encode())
+        """Write `value` as JSON, whole, without the credentials that URIs in it have."""
+        self.write_bytes((json.dumps(redacted_json(value), indent=1, sort_keys=True) + "\n").encode())
 
     def write_parquet(self, table: pa.Table, row_group_rows: list[int]) -> None:
         """Write the file whole, in row groups of the given sizes (rows)."""
@@ -174,15 +204,17 @@ class Storage:
         Raises:
             Damaged: it isn't as it was written.
         """
-        return open_parquet(self)
+        with explained(self):
+            return open_parquet(self)
 
     def delete(self) -> None:
         """Remove the file or folder; nothing happens when it isn't there."""
-        kind = self.filesystem.get_file_info(self.path).type
-        if kind == pafs.FileType.Directory:
-            self.filesystem.delete_dir(self.path)
-        elif kind == pafs.FileType.File:
-            self.filesystem.delete_file(self.path)
+        with explained(self):
+            kind = self.filesystem.get_file_info(self.path).type
+            if kind == pafs.FileType.Directory:
+                self.filesystem.delete_dir(self.path)
+            elif kind == pafs.FileType.File:
+                self.filesystem.delete_file(self.path)
 
     def upload(self, folder: str | os.PathLike[str]) -> None:
         """Copy a local folder's files here, each whole."""
@@ -202,9 +234,15 @@ class Storage:
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary = Path(tempfile.mkdtemp(dir=target.parent))
-            for file in self.files():
-                (temporary / file).parent.mkdir(parents=True, exist_ok=True)
-                (temporary / file).write_bytes((self / file).read_bytes())
+            try:
+                for file in self.files():
+                    data = (self / file).read_bytes()
+                    with explained(temporary / file, len(data)):
+                        (temporary / file).parent.mkdir(parents=True, exist_ok=True)
+                        (temporary / file).write_bytes(data)
+            except BaseException:
+                shutil.rmtree(temporary)
+                raise
             try:
                 temporary.rename(target)
             except OSError:  # another process of this machine was faster

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from infocse_ray.corpus.labels import Labels
 from infocse_ray.corpus.read import Piece, Row, naming, open_lines
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus
 
 _FILES_SAMPLED, _ROWS_SAMPLED = 16, 100
@@ -110,7 +111,7 @@ def settle_columns(
 
 def place_and_columns(there: dict[str, set[str]]) -> tuple[str, str]:
     """The files that were looked into and the columns they have, for people."""
-    first = next(iter(there))
+    first = redacted(next(iter(there)))
     where = first if len(there) == 1 else f"{first} and {len(there) - 1} more"
     return where, ", ".join(sorted(set().union(*there.values()))) or "none"
 

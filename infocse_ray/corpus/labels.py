@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.corpus.schema import stable_hash
+from infocse_ray.redact import redacted
 
 
 class Label(NamedTuple):
@@ -76,7 +77,7 @@ class LabelWriter:
 
     def line(self, doc_id: str | None, file: str, row: int, reason: str, label: bool = False) -> None:
         """List a line: set aside for `reason`, or, if it gave a `label`, should no document of the id be there."""
-        for column, value in zip(self._lines.values(), (doc_id, file, row, reason, label), strict=True):
+        for column, value in zip(self._lines.values(), (doc_id, redacted(file), row, reason, label), strict=True):
             column.append(value)
 
     def labels(self) -> Labels:

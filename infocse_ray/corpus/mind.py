@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from infocse_ray.corpus.kind import Plan, refuse_columns
 from infocse_ray.corpus.labels import Labels, LabelWriter
 from infocse_ray.corpus.read import Piece, Row, naming, open_lines, parse_json_line, parse_tab_line, plain_name
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus
 
 _BODIES = (".json", ".jsonl", ".jl")
@@ -36,8 +37,8 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
     refuse_columns(corpus)
     if "news" not in files:
         raise ValueError(
-            f"corpus.source = {corpus.source!r}: bodies but no news.tsv; add the one they were crawled for, it has "
-            "their ids and headlines"
+            redacted(f"corpus.source = {corpus.source!r}: bodies but no news.tsv; add the one they were crawled for, ")
+            + "it has their ids and headlines"
         )
     return Plan({"id": "news id", "text": "body", "counterpart": "title"})
 

@@ -18,6 +18,7 @@ from infocse_ray.corpus.labels import Labels, LabelWriter
 from infocse_ray.corpus.read import Piece, Row, naming, open_lines, parse_tab_line, plain_name
 from infocse_ray.corpus.schema import draw_split
 from infocse_ray.progress import say
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus
 
 _NAMES = {"tsv": "msmarco-docs.tsv", "queries": "msmarco-doc*-queries.tsv", "qrels": "msmarco-doc*-qrels.tsv"}
@@ -41,8 +42,8 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
     if len(missing) == 1:
         (there,) = {"queries", "qrels"} - set(missing)
         raise ValueError(
-            f"corpus.source = {corpus.source!r}: {files[there][0]} but no {_NAMES[missing[0]]}; add it, or leave both "
-            "out for a corpus without labels"
+            redacted(f"corpus.source = {corpus.source!r}: {files[there][0]} but no {_NAMES[missing[0]]}; add it, or ")
+            + "leave both out for a corpus without labels"
         )
     if missing:
         say(f"corpus.source: neither {_NAMES['queries']} nor {_NAMES['qrels']}: no document has a counterpart")

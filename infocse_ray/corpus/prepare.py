@@ -31,8 +31,10 @@ from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_sche
 from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
 from infocse_ray.counters import count_prepared
+from infocse_ray.failures import caused_by
 from infocse_ray.places import Placement, await_places
 from infocse_ray.progress import Board
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
@@ -71,7 +73,7 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
     if not store.documents(SPLITS):
         reasons = store.summary["rejected"]
         raise ValueError(
-            f"corpus.source = {corpus.source!r}: no document is left; rows set aside: {json.dumps(reasons)}"
+            redacted(f"corpus.source = {corpus.source!r}: no document is left; rows set aside: {json.dumps(reasons)}")
         )
     return store
 
@@ -132,7 +134,9 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 labelled.update(json.loads(row["labelled"]))
                 rejected.update(json.loads(row["rejected"]))
         except RayError as error:
-            raise _user_error(error) from error
+            if (unreadable := caused_by(error, UnreadableFile)) is not None:
+                raise unreadable from error
+            raise
     for shard in set(range(shards)) - seen:
         (stage.folder / "documents" / shard_name(shard)).write_parquet(store_schema(token).empty_table(), [])
     return totals | {
@@ -153,19 +157,6 @@ def _labels(corpus: Corpus, source: Source) -> list[ObjectRef]:
     # Else the reading tasks would start all at once, to wait.
     ray.wait([table], fetch_local=False)
     return [table]
-
-
-def _user_error(error: BaseException) -> BaseException:
-    """The UnreadableFile that made the tasks fail, if one did."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, UnreadableFile):
-            return UnreadableFile(str(cause.args[0]).split("\n")[0])
-        cause = getattr(cause, "cause", None) or cause.__cause__
-    for line in str(error).splitlines():
-        if (start := line.find("UnreadableFile: ")) >= 0:
-            return UnreadableFile(line[start + len("UnreadableFile: ") :])
-    return error
 
 
 @functools.lru_cache(maxsize=1)
@@ -190,15 +181,16 @@ def _read_and_tokenise(
     table: Labels | None = ray.get(labels[0]) if labels else None
     for row in [row for pack in packs["pieces"].to_pylist() for row in pack]:
         piece = Piece(**row)
+        file = redacted(piece.uri)
         # The shuffle wants columns even where there is no row.
-        yield tokenise_rows([], piece.uri, piece.order, corpus, ready, token, shards)
+        yield tokenise_rows([], file, piece.order, corpus, ready, token, shards)
         if piece.kind == _LABEL_LINES:
             assert table is not None
             yield from label_rows(table, token, shards)
             continue
         rows = KINDS[corpus.kind].rows(piece, columns, corpus, table)
         for batch in batches_of(rows, _BATCH_CHARACTERS):
-            yield tokenise_rows(batch, piece.uri, piece.order, corpus, ready, token, shards)
+            yield tokenise_rows(batch, file, piece.order, corpus, ready, token, shards)
             if board is not None:
                 board.add.remote(len(batch))
 

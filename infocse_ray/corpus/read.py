@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infocse_ray.redact import redacted
 from infocse_ray.storage import open_filesystem, without_query
+from infocse_ray.storage_errors import explanation
 
 READERS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".json", ".ndjson"), "text": (".txt",)}
 DOCUMENTS = frozenset({*READERS, "tsv"})
@@ -30,11 +32,19 @@ class UnreadableFile(ValueError):
 
 @contextmanager
 def naming(uri: str, setting: str = "source") -> Iterator[None]:
-    """Make an error of reading `uri`, which that setting of `corpus` led to, an UnreadableFile that names it."""
+    """Make an error of reading `uri`, which that setting of `corpus` led to, one that names it.
+
+    Raises:
+        StorageUnavailable: the object store failed beyond all retries.
+        UnreadableFile: it is something else.
+    """
     try:
         yield
     except READ_ERRORS as error:
-        raise UnreadableFile(f"corpus.{setting}: {uri}: can't be read: {error}") from error
+        shown = redacted(uri)
+        raise explanation(error, shown) or UnreadableFile(
+            redacted(f"corpus.{setting}: {shown}: can't be read: {error}")
+        ) from error
 
 
 class Piece(NamedTuple):

@@ -13,8 +13,10 @@ from infocse_ray.corpus import label_files
 from infocse_ray.corpus.kind import Files
 from infocse_ray.corpus.read import DOCUMENTS, Piece, compression_of
 from infocse_ray.corpus.registry import KINDS
+from infocse_ray.redact import redacted, without_credentials
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.storage import is_remote, open_filesystem, without_query
+from infocse_ray.storage_errors import explanation
 
 _CUT_AT_LINES = ("jsonl", "tsv")
 _PIECE_BYTES = 32 * 2**20
@@ -50,7 +52,8 @@ def find_source(corpus: Corpus) -> Source:
     of_labels = _expand_all("labels", corpus.labels, label_files) if corpus.labels else {}
     if both := sorted(infos.keys() & of_labels.keys()):
         raise ValueError(
-            f"corpus.labels: {both[0]} is a file of corpus.source too; leave corpus.labels out, or name it alone"
+            f"corpus.labels: {redacted(both[0])} is a file of corpus.source too; leave corpus.labels out, or name it "
+            "alone"
         )
     files = [(uri, infos[uri], kind.part_of(uri)) for uri in sorted(infos)]
     files += [(uri, of_labels[uri], label_files.part_of(uri)) for uri in sorted(of_labels)]
@@ -58,11 +61,12 @@ def find_source(corpus: Corpus) -> Source:
     for uri, _, part in files:
         of_part.setdefault(part, []).append(uri)
     readable = sorted(of_part.keys() & DOCUMENTS)
+    asked = redacted(f"corpus.source = {corpus.source!r}")
     if len(readable) != 1:
         raise ValueError(
-            f"corpus.source = {corpus.source!r}: has files of several kinds ({', '.join(readable)}); name one kind"
+            f"{asked}: has files of several kinds ({', '.join(readable)}); name one kind"
             if readable
-            else f"corpus.source = {corpus.source!r}: no documents for what is there; add {kind.FILES}"
+            else f"{asked}: no documents for what is there; add {kind.FILES}"
         )
     plan = kind.plan(corpus, of_part)
     names = _names(sorted(infos)) + _names(sorted(of_labels))
@@ -92,8 +96,11 @@ def find_source(corpus: Corpus) -> Source:
 
 
 def _names(uris: list[str]) -> list[str]:
-    """Paths below the folder that all files are in: told apart, and the same wherever the corpus is moved to."""
-    paths = [without_query(uri) for uri in uris]
+    """Paths below the folder that all files are in: told apart, and the same wherever the corpus is moved to.
+
+    They name documents and the corpus, so that credentials, which may change, have no place in them.
+    """
+    paths = [without_credentials(without_query(uri)) for uri in uris]
     # By characters is right: the last slash ends the common folder.
     start = os.path.commonprefix([path.rpartition("/")[0] + "/" for path in paths]).rfind("/") + 1  # noqa: RUF071
     return [path[start:] for path in paths]
@@ -108,18 +115,19 @@ def _expand_all(setting: str, uris: str | list[str], kind: Files) -> dict[str, p
 
 
 def _expand(setting: str, uri: str, kind: Files) -> dict[str, pafs.FileInfo]:
+    asked = redacted(f"{setting} = {uri!r}")
     try:
         filesystem, path = open_filesystem(uri)
     except ValueError as error:
-        raise ValueError(f"{setting} = {uri!r}: {error}") from error
+        raise ValueError(f"{asked}: {error}") from error
     try:
         base, infos = _listed(filesystem, path, kind.part_of)
     except re.error as error:
-        raise ValueError(f"{setting} = {uri!r}: not a glob: {error}") from error
+        raise ValueError(f"{asked}: not a glob: {error}") from error
     except OSError as error:
-        raise ValueError(f"{setting} = {uri!r}: can't be reached: {error}") from error
+        raise explanation(error, asked) or ValueError(redacted(f"{asked}: can't be reached: {error}")) from error
     if not infos:
-        raise ValueError(f"{setting} = {uri!r}: no such file; give an existing path, glob or folder of {kind.FILES}")
+        raise ValueError(f"{asked}: no such file; give an existing path, glob or folder of {kind.FILES}")
     for info in infos:
         if not kind.part_of(info.path):
             raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}")

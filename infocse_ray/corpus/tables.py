@@ -22,8 +22,10 @@ from infocse_ray.corpus.read import (
     read_rows,
     reader_of,
 )
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus
 from infocse_ray.storage import open_filesystem
+from infocse_ray.storage_errors import explanation
 
 _LOOKS_AT_ONCE = 16
 FILES = f".parquet or one of {', '.join(READERS['jsonl'] + READERS['text'])} (these also .gz, .xz, .zst)"
@@ -87,7 +89,10 @@ def _parquet_look(uri: str) -> _Look:
         with pq.ParquetFile(filesystem.open_input_file(path)) as file:
             return _Look(set(file.schema_arrow.names), file.num_row_groups)
     except (OSError, pa.ArrowInvalid) as error:
-        raise UnreadableFile(f"corpus.source: {uri}: can't be read as Parquet: {error}") from error
+        shown = redacted(uri)
+        raise explanation(error, shown) or UnreadableFile(
+            redacted(f"corpus.source: {shown}: can't be read as Parquet: {error}")
+        ) from error
 
 
 def _json_look(uri: str) -> _Look:
@@ -123,5 +128,7 @@ def _columns(corpus: Corpus, there: dict[str, set[str]], elsewhere: Collection[s
         for role in columns.keys() - {"counterpart", "split"}:
             for uri, its in there.items():
                 if columns[role] not in its:
-                    raise ValueError(f"corpus.{role}: {uri} has no column {columns[role]!r}, which other files have")
+                    raise ValueError(
+                        redacted(f"corpus.{role}: {uri} has no column {columns[role]!r}, which other files have")
+                    )
     return columns

@@ -12,6 +12,7 @@ from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.settings import Encoder
 from infocse_ray.storage import Storage
+from infocse_ray.storage_errors import explained
 
 
 class EncoderFolder(NamedTuple):
@@ -53,9 +54,15 @@ class EncoderFolder(NamedTuple):
 
     @classmethod
     def save(cls, encoder: SentenceEncoder, folder: Storage) -> EncoderFolder:
-        """Write the encoder to storage."""
+        """Write the encoder to storage.
+
+        Raises:
+            NoSpace: there, or on this machine's temporary folder, where it is written first, there is no room.
+        """
+        weights = sum(weight.numel() * weight.element_size() for weight in encoder.parameters())
         with tempfile.TemporaryDirectory() as temporary:
-            encoder.save(Path(temporary))
-            sign_folder(Path(temporary))
+            with explained(temporary, weights):
+                encoder.save(Path(temporary))
+                sign_folder(Path(temporary))
             folder.upload(temporary)
         return cls(folder, encoder.fingerprint(), encoder.max_length)

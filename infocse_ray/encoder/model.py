@@ -21,6 +21,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.layout import Pooling, read_layout, write_layout
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Encoder
 
 
@@ -167,7 +168,7 @@ def load_encoder(
     Raises:
         ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
     """
-    where = f"{setting} = {settings.model!r}"
+    where = redacted(f"{setting} = {settings.model!r}")
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -188,7 +189,8 @@ def load_encoder(
             max_length = min(max_length, room)
         if max_length > room:
             raise ValueError(
-                f"encoder.max_length = {settings.max_length}: {settings.model} has {room} positions; use at most that"
+                f"encoder.max_length = {settings.max_length}: {redacted(settings.model)} has {room} positions; use at "
+                "most that"
             )
     try:
         backbone, found = AutoModel.from_pretrained(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+from infocse_ray.redact import redacted
 from infocse_ray.storage import Storage, is_remote, open_filesystem
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*/config.json"]
@@ -20,10 +21,11 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
     Raises:
         ValueError: nothing is there, or the hub can't be reached.
     """
+    asked = redacted(f"{setting} = {model!r}")
     if is_remote(model):
         storage = Storage.open(model)
         if not (files := storage.files()):
-            raise ValueError(f"{setting} = {model!r}: nothing is there")
+            raise ValueError(f"{asked}: nothing is there")
         # With their times: weights that are trained anew have the size of the old ones.
         content = [(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]
         known = all(time is not None for _, _, time in content)
@@ -32,13 +34,11 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
     if folder.is_dir():
         return folder
     if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") > 1:
-        raise ValueError(f"{setting} = {model!r}: no such folder")
+        raise ValueError(f"{asked}: no such folder")
     try:
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(model, allow_patterns=_FILES))
     except Exception as error:  # the hub's client raises a dozen unrelated kinds
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ValueError(
-            f"{setting} = {model!r}: no such folder, and it can't be had from the Hugging Face hub: {reason}"
-        ) from error
+        raise ValueError(f"{asked}: no such folder, and it can't be had from the Hugging Face hub: {reason}") from error

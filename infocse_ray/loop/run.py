@@ -25,6 +25,7 @@ from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.rounds import Rounds
 from infocse_ray.loop.stale import stale
 from infocse_ray.progress import say
+from infocse_ray.redact import redacted
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
@@ -186,7 +187,7 @@ def _opened(
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:
     source = encoder.local()
     with tempfile.TemporaryDirectory() as temporary:
-        (Path(temporary) / "README.md").write_text(card)
+        (Path(temporary) / "README.md").write_text(redacted(card))
         target.delete()
         target.upload(source)
         (target / FOLDER).delete()  # the manifest has the digests, that of the card too

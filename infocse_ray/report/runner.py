@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
+from infocse_ray.failures import one_line
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.progress import say
+from infocse_ray.redact import redacted
 from infocse_ray.report.cells import Cell, Plan, plan_cells
 from infocse_ray.report.config import Tables
 from infocse_ray.report.markdown import render
@@ -75,7 +76,7 @@ def reproduce(
             record = outcome(Storage.open(config.storage), cell, metrics)
         except Exception as error:  # whatever it is, the other cells can do without this one
             check()  # unless it came of being stopped
-            reason = _reason(error)
+            reason = redacted(one_line(error))
             say(f"  failed: {reason}")
             record = {"identity": cell.identity, "state": "failed", "reason": reason}
             failed += 1
@@ -208,13 +209,3 @@ def _scores(validation: dict[str, Any]) -> dict[str, float]:
 def _seconds(of: dict[str, float | None] | None) -> float:
     """Of all stages together."""
     return sum(seconds or 0.0 for seconds in (of or {}).values())
-
-
-def _reason(error: Exception) -> str:
-    """An error in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if isinstance(error, RayError) and lines:
-        lines = lines[-1:]  # what comes before is the traceback of a worker
-    text = lines[0] if lines else ""
-    kind = "" if isinstance(error, ValueError) and text else type(error).__name__
-    return ": ".join(part for part in (kind, text) if part)

@@ -59,6 +59,11 @@ def damage(folder: Path) -> str | None:
     return None
 
 
+def checkpoint_bytes(trainee: Trainee) -> int:
+    """About how many bytes worker 0 writes: every weight, and Adam's two moments of it."""
+    return 3 * sum(weight.numel() * weight.element_size() for weight in trainee.parameters())
+
+
 def load_checkpoint(folder: Path, trainee: Trainee, stream: ExampleStream) -> dict[str, Any]:
     """Restore everything from a whole checkpoint that any number of workers wrote; returns `progress`."""
     trainee.encoder.backbone.load_state_dict(load_file(folder / "encoder.safetensors"))

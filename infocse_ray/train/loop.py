@@ -39,8 +39,9 @@ from infocse_ray.retrieval.validation import On, questions_for, score
 from infocse_ray.settings import Settings
 from infocse_ray.stopping import Request
 from infocse_ray.storage import Storage
+from infocse_ray.storage_errors import explained
 from infocse_ray.train.cached import Chunk, backward
-from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
+from infocse_ray.train.checkpoint import checkpoint_bytes, load_checkpoint, save_checkpoint
 from infocse_ray.train.early_stopping import EarlyStopping
 from infocse_ray.train.loss import contrastive_loss
 from infocse_ray.train.memory import OutOfMemoryEverywhere
@@ -147,9 +148,11 @@ def train_worker(training: Training) -> None:
         best_steps = [*progress["best_steps"], stopping.best_step][-_CHECKPOINTS_BEHIND:]
         progress.update(stopping=stopping.state(), seconds=before + time.monotonic() - begun, best_steps=best_steps)
         with tempfile.TemporaryDirectory() as folder:
-            save_checkpoint(Path(folder), rank(), trainee, batches.state(), progress)
+            with explained(folder, checkpoint_bytes(trainee)):
+                save_checkpoint(Path(folder), rank(), trainee, batches.state(), progress)
             checkpoint = ray.train.Checkpoint.from_directory(folder)
-            ray.train.report({"step": progress["step"]}, checkpoint=checkpoint)
+            with explained(training.folder, sum(file.stat().st_size for file in Path(folder).iterdir())):
+                ray.train.report({"step": progress["step"]}, checkpoint=checkpoint)
 
     batches = Ahead(stream)
     if not progress["history"]:

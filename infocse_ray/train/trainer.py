@@ -11,6 +11,7 @@ from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError
 
 from infocse_ray.checksums import read_checked
+from infocse_ray.failures import one_line, storage_failure
 from infocse_ray.places import Placement, await_places, watched
 from infocse_ray.progress import Board
 from infocse_ray.stopping import patiently
@@ -51,13 +52,14 @@ def run_workers(
     Raises:
         TrainingStopped: the workers failed more often than that.
         Stopped: a signal came; the same folder and name go on from the last checkpoint.
+        NoSpace, StorageUnavailable: that is why they failed.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     # Also GPU actors of the stage before, which may linger, are gone by then.
     await_places(placement, title)
     trainer = TorchTrainer(
-        lambda config: work(config["argument"]),
-        train_loop_config={"argument": argument},
+        # Not as train_loop_config, which Ray shows on its dashboard: settings may hold credentials.
+        lambda: work(argument),
         scaling_config=ScalingConfig(
             num_workers=placement.workers if placement.fewest is None else (placement.fewest, placement.workers),
             use_gpu=placement.use_gpu,
@@ -75,8 +77,9 @@ def run_workers(
         with watched(placement, title, placement.fewest or placement.workers):
             patiently(trainer.fit, asked)
     except TrainingFailedError as error:
-        lines = [line for line in str(error).strip().splitlines() if line.strip()]
-        raise TrainingStopped(f"{name}: the workers failed: {lines[-1] if lines else error}") from error
+        if (failure := storage_failure(error, folder)) is not None:
+            raise failure from error
+        raise TrainingStopped(f"{name}: the workers failed: {one_line(error)}") from error
 
 
 def train(training: Training, placement: Placement, title: str) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def train_plainly(material: Material) -> dict[str, float]:
     ended = []
     for step in range(1, material.steps + 1):
         batch = batches.next_batch()
-        trainee.tokens_of_all(batch)
+        trainee.tokens_of_all(batch, stop=False)
         batches.deal_next(keep_state=False)
         train_step(trainee, batch, 0, step)
         ended.append(time.time())

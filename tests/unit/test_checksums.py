@@ -19,7 +19,8 @@ from infocse_ray.annotate.kmeans import load_array, save_array
 from infocse_ray.checksums import Damaged, checked, mark_of, read_checked
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.repair import damage_in, repairing
+from infocse_ray.failures import caused_by
+from infocse_ray.repair import repairing
 from infocse_ray.settings import Encoder
 from infocse_ray.storage import Storage
 
@@ -146,15 +147,15 @@ def test_a_damaged_copy_of_a_whole_encoder_is_fetched_again(tmp_path, tiny_encod
 
 def test_damage_that_a_worker_found_is_found_in_what_the_driver_gets():
     line = "/runs/a/shard-000003.parquet is damaged (it is missing); the same command makes it again"
-    assert damage_in(Damaged(line)) == line
+    assert str(caused_by(Damaged(line), Damaged)) == line
     text = f"RayTaskError(UserCodeException):\n  infocse_ray.checksums.Damaged: {line}\n\nThe above exception"
-    assert damage_in(RuntimeError(text)) == line
+    assert str(caused_by(RuntimeError(text), Damaged)) == line
     wrapped = RuntimeError("the workers failed")
     wrapped.__cause__ = RuntimeError("of a group")
     wrapped.__cause__.worker_failures = {1: Damaged(line)}  # pyright: ignore[reportAttributeAccessIssue]
-    assert damage_in(wrapped) == line
-    assert damage_in(ValueError("train.k = 0: is damaged goods")) is None
-    assert damage_in(RuntimeError(str(SimpleNamespace(cause=None)))) is None
+    assert str(caused_by(wrapped, Damaged)) == line
+    assert caused_by(ValueError("train.k = 0: is damaged goods"), Damaged) is None
+    assert caused_by(RuntimeError(str(SimpleNamespace(cause=None))), Damaged) is None
 
 
 def test_work_that_met_damage_is_done_again_a_few_times_and_other_errors_end_it(capsys):

@@ -1,0 +1,83 @@
+"""S3 with patience: pyarrow's filesystem, which retries what may pass and gives up after a stated time.
+
+A request that fails in a way that may pass (5xx, slow down, no connection, no answer for 10 s) is made again after
+0, 50, 100, 200, ... milliseconds, until the waits add up to about `retry_limit_seconds`, a parameter of the URI. That
+holds in pyarrow's own code, and so for Ray Train's checkpoints and reads in the middle of a file, too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pyarrow.fs as pafs
+
+RETRY_LIMIT_SECONDS = 100.0
+_ANSWER_SECONDS = 10.0
+_UNIT_SECONDS = 0.025
+"""The k-th wait is 2^k of it, but there is none before the first retry."""
+
+_LIMIT = re.compile(r"([?&])retry_limit_seconds=([^&]*)&?")
+
+
+class PatientS3FileSystem(pafs.S3FileSystem):
+    """pyarrow's S3 with so many retries; pickled it keeps them, which pyarrow's own forgets."""
+
+    def __init__(self, retries: int, options: dict[str, Any]) -> None:
+        # pyarrow's other strategy has a budget for all retries ever made, which a long run uses up.
+        super().__init__(retry_strategy=pafs.AwsDefaultS3RetryStrategy(max_attempts=retries), **options)
+        self.retries = retries
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PatientS3FileSystem, (self.retries, _options(super().__reduce__()))
+
+
+_connected: dict[str, PatientS3FileSystem] = {}
+"""One for all files of a bucket, with its connections and the credentials it found."""
+
+
+def open_s3(uri: str) -> tuple[PatientS3FileSystem, str]:
+    """The filesystem of an s3:// URI and the path in it.
+
+    Takes the parameters that pyarrow takes (`region`, `endpoint_override`, `scheme`, ...) and `retry_limit_seconds`.
+    Credentials are those of the URI, or else what AWS' chain finds: environment, profile, the machine's role.
+
+    Raises:
+        ValueError: it is no such URI.
+    """
+    rest, limit = _without_limit(uri)
+    plain, path = pafs.FileSystem.from_uri(rest)
+    options = _options(plain.__reduce__()) | {
+        "request_timeout": _ANSWER_SECONDS,
+        "connect_timeout": _ANSWER_SECONDS,
+        # A small file is then one request instead of three.
+        "allow_delayed_open": True,
+    }
+    retries = retries_within(limit)
+    key = repr((retries, sorted(options.items())))
+    if key not in _connected:
+        _connected[key] = PatientS3FileSystem(retries, options)
+    return _connected[key], path
+
+
+def retries_within(seconds: float) -> int:
+    """How many retries have waits of about so many seconds together."""
+    return max(1, round(math.log2(seconds / _UNIT_SECONDS + 2)))
+
+
+def _without_limit(uri: str) -> tuple[str, float]:
+    if (found := _LIMIT.search(uri)) is None:
+        return uri, RETRY_LIMIT_SECONDS
+    try:
+        limit = float(found[2])
+    except ValueError:
+        limit = math.nan
+    if not 0 < limit < math.inf:
+        raise ValueError(f"retry_limit_seconds = {found[2]!r}: give a number of seconds, such as 100")
+    return (uri[: found.start()] + found[1] + uri[found.end() :]).rstrip("?&"), limit
+
+
+def _options(reduced: tuple[Any, ...]) -> dict[str, Any]:
+    """What pyarrow's own filesystem is made of when it is unpickled."""
+    return reduced[1][0]

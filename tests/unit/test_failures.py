@@ -1,0 +1,159 @@
+"""The error behind Ray's errors, whether Ray kept it or only its text."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+
+import pytest
+from ray.exceptions import RayActorError, RayTaskError, UserCodeException
+from ray.train import WorkerGroupError
+from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
+from ray.train.v2.api.exceptions import ControllerError
+
+from infocse_ray.corpus.read import UnreadableFile
+from infocse_ray.failures import cause_of, caused_by, one_line, storage_failure
+from infocse_ray.job import run_job
+from infocse_ray.settings import Section
+from infocse_ray.storage_errors import NoSpace, StorageUnavailable
+
+TRACEBACK = """Traceback (most recent call last):
+  File "a.py", line 1, in f
+    raise {kind}: not this one
+FileNotFoundError: [Errno 2] No such file or directory: 'b'
+
+The above exception was the direct cause of the following exception:
+
+ray::f() (pid=1, ip=192.0.2.1)
+  File "a.py", line 2, in f
+{kind}: {message}
+
+The above exception was the direct cause of the following exception:
+
+ray::f() (pid=1, ip=192.0.2.1)
+ray.exceptions.UserCodeException: UDF failed to process a data block.
+To change retry attempts, see `ray.data.DataContext.get_current()`."""
+
+
+def task_error(cause: Exception, text: str = "") -> RayTaskError:
+    """What `ray.get` raises when a task raised `cause`."""
+    error = RayTaskError("f", text or f"ray::f()\n{type(cause).__name__}: {cause}", cause, "ray", 1, "192.0.2.1")
+    return error.as_instanceof_cause()
+
+
+def only_text(kind: str, message: str) -> RayTaskError:
+    """What Ray Data raises when a call in an actor failed: the cause itself is lost."""
+    return task_error(UserCodeException("UDF failed"), TRACEBACK.format(kind=kind, message=message))
+
+
+def test_the_cause_of_a_task_is_what_it_raised() -> None:
+    cause = NoSpace("/a: no space left")
+    assert cause_of(task_error(cause)) is cause
+    assert cause_of(task_error(task_error(cause))) is cause
+    assert one_line(task_error(cause)) == "/a: no space left"
+
+
+def test_the_cause_of_failed_workers_is_what_one_of_them_raised() -> None:
+    cause = KeyError("x")
+    for failure in (cause, UserExceptionWithTraceback(cause, "Traceback\nKeyError: 'x'"), task_error(cause)):
+        assert cause_of(WorkerGroupError("Traceback ...", {1: failure})) is cause
+        assert one_line(WorkerGroupError("Traceback ...", {1: failure})) == "KeyError: 'x'"
+    assert cause_of(ControllerError(cause)) is cause
+
+
+def test_an_error_that_says_what_caused_it_is_not_looked_behind() -> None:
+    error = ValueError("train.k = 0: raise it")
+    error.__cause__ = OSError("a detail")
+    assert cause_of(error) is error
+    assert cause_of(task_error(error)) is error
+    assert one_line(error) == "train.k = 0: raise it"
+
+
+def test_text_stands_in_for_a_cause_that_is_lost() -> None:
+    assert cause_of(only_text("infocse_ray.x.Odd", "what happened")) == "infocse_ray.x.Odd: what happened"
+    assert cause_of(WorkerGroupError("Traceback\n  File\nRuntimeError: boom\n", {})) == "RuntimeError: boom"
+    died = RayActorError(error_msg="The actor died.\n\tclass_name: D\nIts node is gone.")
+    assert one_line(died) == "Its node is gone."
+
+
+def test_the_kind_is_named_where_the_message_alone_says_little() -> None:
+    assert one_line(KeyError("x")) == "KeyError: 'x'"
+    assert one_line(RuntimeError("first\nsecond")) == "RuntimeError: first"
+    assert one_line(RuntimeError()) == "RuntimeError"
+    assert one_line(ValueError()) == "ValueError"
+
+
+def test_an_error_of_a_kind_is_found_however_deep() -> None:
+    unreadable = UnreadableFile("corpus.source: a: can't be read: bad\nmagic")
+    named = "corpus.source: a: can't be read: bad"
+    for error in (
+        unreadable,
+        task_error(unreadable),
+        WorkerGroupError("text", {0: OSError("other"), 1: unreadable}),
+        only_text("infocse_ray.corpus.read.UnreadableFile", named),
+    ):
+        found = caused_by(error, UnreadableFile)
+        assert type(found) is UnreadableFile
+        assert str(found) == named
+    outer = RuntimeError("outer")
+    outer.__cause__ = task_error(unreadable)
+    assert str(caused_by(outer, UnreadableFile)) == named
+    assert caused_by(task_error(ValueError("b")), UnreadableFile) is None
+
+
+def test_an_error_that_causes_itself_is_looked_at_once() -> None:
+    error = RuntimeError("a")
+    error.__cause__ = error
+    assert caused_by(error, NoSpace) is None
+    assert cause_of(error) is error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (task_error(NoSpace("/a: no space left")), NoSpace),
+        (only_text("infocse_ray.storage_errors.NoSpace", "/a: no space left"), NoSpace),
+        (ControllerError(OSError(errno.ENOSPC, "No space left on device", "/a")), NoSpace),
+        (only_text("OSError", "[Errno 122] Error writing bytes to file. Disk quota exceeded"), NoSpace),
+        (task_error(OSError("When ...: AWS Error SLOW_DOWN during PutObject operation: wait")), StorageUnavailable),
+    ],
+)
+def test_failures_of_storage_are_told_from_others(error: Exception, kind: type[Exception]) -> None:
+    assert type(storage_failure(error, "/a")) is kind
+    assert str(storage_failure(error, "/a")).startswith("/a: ")
+
+
+def test_other_errors_are_no_failures_of_storage() -> None:
+    for error in (FileNotFoundError("/a"), task_error(KeyError("x")), PermissionError(errno.EACCES, "denied")):
+        assert storage_failure(error) is None
+
+
+def test_they_survive_being_sent() -> None:
+    for error in (NoSpace("a"), StorageUnavailable("b")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))
+
+
+class Nothing(Section):
+    pass
+
+
+def outcome(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
+    def work(_: Nothing) -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run_job(Nothing, [], "job.py", "", work)
+    return ended.value.code, capsys.readouterr().err
+
+
+def test_a_job_says_in_one_line_what_a_worker_ran_into(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INFOCSE_TRACEBACK", raising=False)
+    full = task_error(NoSpace("/a: no space left: 5 bytes to write"), TRACEBACK)
+    assert outcome(full, capsys) == (1, "job.py: error: /a: no space left: 5 bytes to write\n")
+    mistake = task_error(ValueError("corpus.source: a: no such file"), TRACEBACK)
+    assert outcome(mistake, capsys) == (2, "job.py: error: corpus.source: a: no such file\n")
+    with pytest.raises(KeyError, match="a bug"):
+        run_job(Nothing, [], "job.py", "", lambda _: {}["a bug"])
