@@ -51,7 +51,7 @@ def caused_by(error: BaseException, kind: type[Kind]) -> Kind | None:
         if isinstance(link, kind) and not _of_ray(link):
             lines = _lines(str(link))
             return kind(lines[0]) if len(lines) > 1 else link
-    named = re.findall(rf"^(?:[\w.]+\.)?{kind.__name__}: (.+)$", str(error), re.MULTILINE)
+    named = re.findall(rf"^\s*(?:[\w.]+\.)?{kind.__name__}: (.+)$", str(error), re.MULTILINE)
     return kind(named[-1].strip()) if named else None
 
 
