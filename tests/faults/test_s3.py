@@ -158,6 +158,8 @@ def test_a_stage_cut_off_by_storage_goes_on_with_the_pieces_it_has(server: S3Ser
 def test_patience_survives_being_sent_to_a_worker(server: S3Server, uri: str) -> None:
     filesystem, path = open_filesystem(uri)
     again = pickle.loads(pickle.dumps(filesystem))
+    options = again.__reduce__()[1][1]
+    assert options["request_timeout"] == options["connect_timeout"] == s3._ANSWER_SECONDS
     server.fail(ERROR)
     before = len(server.requests)
     with pytest.raises(OSError, match="HTTP status 500"):
