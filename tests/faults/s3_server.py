@@ -100,7 +100,7 @@ class S3Server:
 @contextlib.contextmanager
 def s3_server() -> Iterator[S3Server]:
     """A server with an empty `bucket`, for as long as the block runs."""
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Silent(WSGIRequestHandler):

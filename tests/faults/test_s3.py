@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -201,8 +202,6 @@ def test_a_corpus_out_of_reach_is_not_called_unreadable(server: S3Server, uri: s
 
 
 def rows(count: int) -> bytes:
-    import json
-
     return "".join(json.dumps(row) + "\n" for row in make_documents(count)).encode()
 
 
@@ -227,8 +226,9 @@ def test_a_corpus_is_prepared_from_and_to_a_store_that_fails_now_and_then(
     bad = b'{"id": "bad", "sentences": null}\n'
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.jsonl").write_bytes(rows(40) + bad)
-    (Storage.open(uri) / "corpus" / "a.jsonl").write_bytes(rows(40) + bad)
-    there = Corpus(source=(Storage.open(uri) / "corpus").uri, lanes=2)
+    folder = Storage.open(uri) / "corpus"
+    there = Corpus(source=folder.uri, lanes=2)
+    (folder / "a.jsonl").write_bytes(rows(40) + bad)
     here = there.model_copy(update={"source": str(tmp_path / "c")})
 
     server.fail(SLOW_DOWN, every=5)
@@ -241,7 +241,7 @@ def test_a_corpus_is_prepared_from_and_to_a_store_that_fails_now_and_then(
         assert store.shard(shard).read_bytes() == local.shard(shard).read_bytes()
     written = contents(root)
     assert secrets_in(written) == []
-    assert [row["file"] for row in rejected_rows(store)] == [str(Storage.open(there.source) / "a.jsonl")]
+    assert [row["file"] for row in rejected_rows(store)] == [str(folder / "a.jsonl")]
     assert SECRET not in show_rejected(store)
     before = len(server.requests)
     assert prepare(root, there, find_source(there), tokenizer).fingerprint == store.fingerprint
