@@ -24,13 +24,13 @@ _ENDS_TRACEBACK = re.compile(r"^(?!ray\.)(?:[\w.]+\.)?[A-Z]\w*: .+$", re.MULTILI
 
 def cause_of(error: BaseException) -> BaseException | str:
     """The error that Ray's own wrap, or, where there is only text, the line of the traceback that says it."""
-    inner = error
-    for inner in _wrapped(error):
-        if not _of_ray(inner):
-            return inner
+    chain = list(_chain(error))
+    for link in chain:
+        if not _of_ray(link):
+            return link
     if named := _ENDS_TRACEBACK.findall(str(error)):
         return named[-1].strip()
-    lines = _lines(str(error)) or _lines(str(inner))
+    lines = _lines(str(error)) or _lines(str(chain[-1]))
     return lines[-1] if lines else type(error).__name__
 
 
@@ -74,15 +74,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     for link in seen:
         yield link
         seen += [inner for inner in (*_inside(link), link.__cause__) if inner is not None and inner not in seen]
-
-
-def _wrapped(error: BaseException) -> Iterator[BaseException]:
-    """The error, and inside errors of Ray what they wrap, outermost first."""
-    seen = [error]
-    for link in seen:
-        yield link
-        if _of_ray(link):
-            seen += [inner for inner in _inside(link) if inner not in seen]
 
 
 def _inside(error: BaseException) -> list[BaseException]:

@@ -15,10 +15,10 @@ KEY, SECRET = "AKIAIOSFODNN7LOOPBACK", "wJalrXUtnFEMI-K7MDENG-bPxRfiCYLOOPBACKKE
 
 ERROR = (500, "InternalError")
 SLOW_DOWN = (503, "SlowDown")
-SILENCE = (0, "")
-"""No answer until the client has given up waiting."""
+SILENCE = (403, "AccessDenied")
+"""No answer for seconds, and then one that is no use retrying, for a client that has waited all the time."""
 
-_SILENT_SECONDS = 4.0
+_SILENT_SECONDS = 20.0
 
 
 class Request(NamedTuple):
@@ -80,10 +80,10 @@ class S3Server:
         if fault is None:
             return self._application(environ, start)
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        if fault.status == 0:
+        if (fault.status, fault.code) == SILENCE:
             time.sleep(_SILENT_SECONDS)
-        body = b"" if fault.status == 0 else f"<Error><Code>{fault.code}</Code><Message>no</Message></Error>".encode()
-        start(f"{fault.status or 500} {fault.code}", [("Content-Length", str(len(body)))])
+        body = f"<Error><Code>{fault.code}</Code><Message>no</Message></Error>".encode()
+        start(f"{fault.status} {fault.code}", [("Content-Length", str(len(body)))])
         return [body]
 
     def _due(self, request: Request) -> _Fault | None:

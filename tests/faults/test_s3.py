@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -158,6 +159,8 @@ def test_a_stage_cut_off_by_storage_goes_on_with_the_pieces_it_has(server: S3Ser
 def test_patience_survives_being_sent_to_a_worker(server: S3Server, uri: str) -> None:
     filesystem, path = open_filesystem(uri)
     again = pickle.loads(pickle.dumps(filesystem))
+    options = again.__reduce__()[1][1]
+    assert options["request_timeout"] == options["connect_timeout"] == s3._ANSWER_SECONDS
     server.fail(ERROR)
     before = len(server.requests)
     with pytest.raises(OSError, match="HTTP status 500"):
@@ -199,8 +202,6 @@ def test_a_corpus_out_of_reach_is_not_called_unreadable(server: S3Server, uri: s
 
 
 def rows(count: int) -> bytes:
-    import json
-
     return "".join(json.dumps(row) + "\n" for row in make_documents(count)).encode()
 
 
@@ -225,8 +226,9 @@ def test_a_corpus_is_prepared_from_and_to_a_store_that_fails_now_and_then(
     bad = b'{"id": "bad", "sentences": null}\n'
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.jsonl").write_bytes(rows(40) + bad)
-    (Storage.open(uri) / "corpus" / "a.jsonl").write_bytes(rows(40) + bad)
-    there = Corpus(source=(Storage.open(uri) / "corpus").uri, lanes=2)
+    folder = Storage.open(uri) / "corpus"
+    there = Corpus(source=folder.uri, lanes=2)
+    (folder / "a.jsonl").write_bytes(rows(40) + bad)
     here = there.model_copy(update={"source": str(tmp_path / "c")})
 
     server.fail(SLOW_DOWN, every=5)
@@ -239,7 +241,7 @@ def test_a_corpus_is_prepared_from_and_to_a_store_that_fails_now_and_then(
         assert store.shard(shard).read_bytes() == local.shard(shard).read_bytes()
     written = contents(root)
     assert secrets_in(written) == []
-    assert [row["file"] for row in rejected_rows(store)] == [str(Storage.open(str(there.source)) / "a.jsonl")]
+    assert [row["file"] for row in rejected_rows(store)] == [str(folder / "a.jsonl")]
     assert SECRET not in show_rejected(store)
     before = len(server.requests)
     assert prepare(root, there, find_source(there), tokenizer).fingerprint == store.fingerprint

@@ -13,6 +13,7 @@ from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttribut
 from infocse_ray import events
 from infocse_ray.events import Curve, curve_folder, event_file, show_stage, stage_values, write_curve
 from infocse_ray.loop.manifest import Manifest
+from infocse_ray.checksums import checked
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 from infocse_ray.train.loop import StepReport
@@ -179,7 +180,7 @@ def show(run: Storage, tmp_path: Path) -> None:
         trained = stage(tmp_path / f"t{t}", "train", steps=20, best=0.5, history=[1], resumed_at=[])
         progress = begun()
         train(progress, None, 20)
-        (trained.folder / "result.json").write_json(progress)
+        (trained.folder / "result.json").write_json(checked(progress))
         manifest.add(f"iteration_{t}/train", trained)
     manifest.add("round_1/zero_shot/test", stage(tmp_path / "e", "evaluate", metrics={"recall@5": 0.7, "queries": 9}))
 

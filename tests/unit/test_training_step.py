@@ -176,6 +176,8 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
         save_checkpoint(tmp_path, rank, uninterrupted.trainee, stream.state(), progress)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "encoder.safetensors",
+        "files-00000.json",
+        "files-00001.json",
         "head.safetensors",
         "lanes-00000.npz",
         "lanes-00001.npz",
