@@ -83,8 +83,12 @@ class Placement(NamedTuple):
     """CPU cores of each worker."""
 
 
-def placement(section: Annotate | Train) -> Placement:
+def placement(section: Annotate | Train, at_once: int = 1) -> Placement:
     """Settle `num_workers` and `use_gpu` on the cluster as it is.
+
+    Args:
+        section: of the stage.
+        at_once: how many runs share the cluster; `auto` is one's share, and so are cores.
 
     Raises:
         ValueError: GPUs are asked for and the cluster has none, or more workers than it has cores or GPUs.
@@ -97,13 +101,13 @@ def placement(section: Annotate | Train) -> Placement:
     most = sum(gpus) if use_gpu else sum(cpus)
     workers = section.num_workers
     if workers == "auto":
-        workers = most if use_gpu else most if isinstance(section, Annotate) else 1
+        workers = max(1, most // at_once) if use_gpu or isinstance(section, Annotate) else 1
     if workers > most:
         raise ValueError(
             f"{where}.num_workers = {workers}: the cluster has {most} {'GPUs' if use_gpu else 'CPU cores'}; "
             f"ask for at most {most}"
         )
-    return Placement(workers, use_gpu, _cores(workers, cpus, gpus if use_gpu else cpus))
+    return Placement(workers, use_gpu, _cores(workers * at_once, cpus, gpus if use_gpu else cpus))
 
 
 def _cores(workers: int, cpus: list[int], places: list[int]) -> int:

@@ -6,6 +6,7 @@ Every step is a stage: killed anywhere, the same command goes on.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from infocse_ray.loop.card import model_card
@@ -18,8 +19,16 @@ from infocse_ray.settings import Settings
 _JOB = "pretrain"
 
 
-def pretrain(settings: Settings) -> dict[str, Any]:
+def pretrain(
+    settings: Settings, after_iteration: Callable[[list[dict[str, Any]]], None] | None = None, at_once: int = 1
+) -> dict[str, Any]:
     """Adapt an encoder to a corpus; the result is in `<storage>/<name>/model`.
+
+    Args:
+        settings: of the run.
+        after_iteration: called after each iteration that another may follow, with what `metrics.json` will say of
+            those so far; what it raises ends the run, which the same call goes on with.
+        at_once: how many such runs share the cluster.
 
     Returns:
         The content of `metrics.json`: per iteration the validation and test metrics, counts and seconds per
@@ -34,8 +43,8 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     identity = inputs.identity(settings)
     if (metrics := finished(_JOB, settings, identity)) is not None:
         return metrics
-    run = open_run(_JOB, settings, inputs, identity)
-    encoders, iterations, best = iterate(run, run.start)
+    run = open_run(_JOB, settings, inputs, identity, at_once=at_once)
+    encoders, iterations, best = iterate(run, run.start, after_iteration=after_iteration)
     if "validation" not in iterations[0]:  # nothing was trained
         [validated] = run.evaluate(encoders, "valid")
         run.manifest.add("iteration_0/valid", validated)

@@ -105,7 +105,12 @@ def finished(job: str, settings: Settings, identity: str) -> dict[str, Any] | No
 
 
 def open_run(
-    job: str, settings: Settings, inputs: Inputs, identity: str, check: Callable[[TokenStore], None] | None = None
+    job: str,
+    settings: Settings,
+    inputs: Inputs,
+    identity: str,
+    check: Callable[[TokenStore], None] | None = None,
+    at_once: int = 1,
 ) -> Run:
     """Connect to Ray, prepare the corpus, check what can be checked, save the encoder.
 
@@ -115,6 +120,7 @@ def open_run(
         inputs: what `check` found.
         identity: of the run.
         check: more to refuse about the prepared corpus, before anything is trained.
+        at_once: how many such runs share the cluster.
 
     Raises:
         ValueError: a setting doesn't fit the corpus or the cluster.
@@ -123,7 +129,7 @@ def open_run(
     folder = root / settings.name
     manifest = Manifest(folder)
     connect()
-    where = {"annotate": placement(settings.annotate), "train": placement(settings.train)}
+    where = {"annotate": placement(settings.annotate, at_once), "train": placement(settings.train, at_once)}
     manifest.begin(job, settings.model_dump(mode="json"))
 
     store = prepare(root, settings.corpus, inputs.source, inputs.tokenizer)
