@@ -131,8 +131,8 @@ class Sweep(Section):
     def _samples_of_something(self) -> Sweep:
         if self.samples > 1 and not self.drawn:
             raise ValueError(
-                f"samples = {self.samples}: no parameter is drawn, each sample would be the same; leave it out, or give "
-                "a parameter choice, uniform or loguniform"
+                f"samples = {self.samples}: no parameter is drawn, all samples would be the same; leave it out, or "
+                "give a parameter choice, uniform or loguniform"
             )
         return self
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from infocse_ray.corpus.source import find_source
@@ -103,11 +105,7 @@ class OneByOne:
             self._run(work, ledger, trial)
 
     def _run(self, work: Work, ledger: _ToLedger, trial: Trial) -> None:
-        class Tuned:
-            trial_id = f"tune-{trial.number}"
-            config = {"trial": trial.name}
-
-        tuned: Any = Tuned()
+        tuned: Any = SimpleNamespace(trial_id=f"tune-{trial.number}", config={"trial": trial.name})
         if work.scheduler is not None:
             work.scheduler.on_trial_add(None, tuned)  # pyright: ignore[reportArgumentType]
 
@@ -116,8 +114,6 @@ class OneByOne:
             if work.scheduler is not None and work.scheduler.on_trial_result(None, tuned, result) == "STOP":  # pyright: ignore
                 raise SystemExit(0)
 
-        try:
+        with contextlib.suppress(SystemExit):
             run_trial(trial, report, pretrain=self.runs)
-        except SystemExit:
-            pass
         ledger.on_trial_complete(0, [], tuned)
