@@ -73,6 +73,7 @@ def test_what_is_drawn_follows_from_the_seed_and_more_samples_keep_those_there(t
         "train.batch_size": {"uniform": [4, 6]},
         "loop.initialization": {"choice": ["none", "simcse"]},
         "train.temperature": {"uniform": [0.01, 0.1]},
+        "simcse.temperature": {"uniform": [0.01, 0.1]},
     }
     found = plan(tmp_path, parameters=parameters, samples=40)
     rates = values(found, "train.learning_rate")
@@ -82,6 +83,7 @@ def test_what_is_drawn_follows_from_the_seed_and_more_samples_keep_those_there(t
     assert set(values(found, "train.batch_size")) == {4, 5, 6}, "whole numbers, both bounds among them"
     assert set(values(found, "loop.initialization")) == {"none", "simcse"}
     assert all(0.01 <= value <= 0.1 for value in values(found, "train.temperature"))
+    assert values(found, "train.temperature") != values(found, "simcse.temperature"), "each draws its own"
     # The whole grid is tried with each draw.
     assert all(
         one.values | {"annotate.k": 2} == other.values for one, other in zip(*[iter(found.trials)] * 2, strict=True)
