@@ -31,10 +31,12 @@ def plot(results: dict[str, Any]) -> bytes:
     for number, axes in enumerate(figure.subplots(1, panels, squeeze=False, sharey=True)[0]):
         axes.set_prop_cycle(style.library["tableau-colorblind10"]["axes.prop_cycle"])
         (_lines if lines else _scatter)(axes, names[number:], results)
+        if results["start"] is not None:
+            axes.axhline(results["start"], color="#999999", linestyle="--", linewidth=1)
         axes.set_xlabel(_literal(names[number]))
         axes.spines[["top", "right"]].set_visible(False)
         if not number:
-            axes.set_ylabel(f"{results['metric']} (validation, best iteration)")
+            axes.set_ylabel(f"{results['metric']} (validation, best iteration; dashed: before)")
     figure.suptitle(_literal(results["name"]))
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=150)

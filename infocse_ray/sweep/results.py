@@ -27,12 +27,15 @@ def summarise(config: Sweep, plan: Plan, records: dict[str, dict[str, Any]]) -> 
     metric = plan.trials[0].settings.validate.metric
     trials = [_row(trial, records.get(trial.name, {}), metric) for trial in plan.trials]
     done = [row for row in trials if row["state"] == "finished"]
+    started = {e["validation"][metric] for row in trials for e in row["iterations"][:1] if e["validation"]}
     return {
         "name": config.name,
         "metric": metric,
         "parameters": config.parameters,
         "asha": config.asha.model_dump(mode="json"),
         "trials": trials,
+        # What all trials began with; None where they differ, or before the first score.
+        "start": started.pop() if len(started) == 1 else None,
         # max() returns the first of equals.
         "best": max(done, key=lambda row: row["score"])["name"] if done else None,
     }
@@ -119,9 +122,9 @@ def _explained(results: dict[str, Any]) -> str:
     asked = next((e["validation"] for row in results["trials"] for e in row["iterations"] if e["validation"]), None)
     text = (
         f"Columns `iteration` have {metric} on validation, 0 being the encoder that training began with, and each "
-        "trial's best in bold. The test is of that iteration's encoder. Pairs are those of each annotation; seconds "
-        "those that the trial's stages took, by whichever trial they were done: what trials share is done once and "
-        "counted in each."
+        "trial's best in bold. Trials are compared by their best iteration after 0. The test is of the best "
+        "iteration's encoder. Pairs are those of each annotation; seconds those that the trial's stages took, by "
+        "whichever trial they were done: what trials share is done once and counted in each."
     )
     if asked is not None and metric.startswith("recall@"):
         error = standard_error(asked[metric], int(asked["queries"]))

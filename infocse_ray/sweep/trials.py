@@ -14,7 +14,7 @@ from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.sweep.plan import Trial
 
 Report = Callable[[dict[str, Any]], None]
-"""Takes what Tune is told: a `record`, and for its scheduler `iteration` and `score`, the best so far."""
+"""Takes what Tune is told: a `record`, and for its scheduler `iteration` and `score` (see `best_score`)."""
 
 _SCORES = ("recall@5", "recall@10", "recall@20", "mrr", "queries")
 
@@ -63,9 +63,10 @@ def in_short(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def best_score(record: dict[str, Any], metric: str) -> float | None:
-    """The best validation score so far."""
-    scores = [entry["validation"][metric] for entry in record.get("iterations", []) if entry["validation"]]
-    return max(scores, default=None)
+    """The best validation score so far, of a trained encoder if there is one: what all start from tells nothing."""
+    scored = [entry for entry in record.get("iterations", []) if entry["validation"]]
+    trained = [entry for entry in scored if entry["iteration"] > 0]
+    return max((entry["validation"][metric] for entry in trained or scored), default=None)
 
 
 def reason_of(error: BaseException | str) -> str:

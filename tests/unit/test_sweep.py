@@ -181,6 +181,21 @@ def test_a_trial_is_judged_by_its_best_iteration(tmp_path: Path):
     assert states(tmp_path) == ["finished", "finished"]
 
 
+def test_trials_are_compared_by_what_they_trained(tmp_path: Path, runs: Runs):
+    runs.scores = lambda settings: [0.9, 0.1 * settings.annotate.k + 0.01 * settings.train.batch_size]
+    run(tmp_path, runs)
+    found = content(tmp_path)
+    assert [row["best_iteration"] for row in found["trials"]] == [0] * 4
+    assert [round(row["score"], 2) for row in found["trials"]] == [0.14, 0.18, 0.24, 0.28]
+    assert found["best"] == found["trials"][3]["name"]
+    assert found["start"] == 0.9
+    runs.scores = lambda settings: [0.3 * settings.annotate.k]
+    run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.strategy": "none"})
+    found = content(tmp_path)
+    assert [row["score"] for row in found["trials"]] == [0.3, 0.3, 0.6, 0.6], "nothing was trained"
+    assert found["start"] is None
+
+
 def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
     run(tmp_path, runs, only="plan")
     assert runs.calls == []
@@ -240,7 +255,9 @@ def test_two_grids_are_lines_over_the_first(tmp_path: Path, runs: Runs, monkeypa
     runs.failing[1, 8] = ValueError("no")
     run(tmp_path, runs)
     [axes] = drawn(monkeypatch, content(tmp_path))
-    assert [line.get_ydata().tolist() for line in axes.get_lines()] == [[0.3, 0.4], [0.2, 0.6]]
+    *lines, start = axes.get_lines()
+    assert [line.get_ydata().tolist() for line in lines] == [[0.3, 0.4], [0.2, 0.6]]
+    assert start.get_ydata() == [0.1, 0.1], "what all trials began with"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "train.batch_size = 4",
         "train.batch_size = 8",
