@@ -61,11 +61,12 @@ def results(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "runs" / "s" / "sweep.json").read_text())
 
 
-def written(folder: Path) -> dict[Path, int]:
-    """Every file of every run, when it was written; not the sweep's own."""
+def written(folder: Path, *parts: str) -> dict[Path, int]:
+    """When every file was written, or every one with a part of these in its path; not the sweep's own files."""
     own = folder / "runs" / "s"
-    files = (file for file in (folder / "runs").rglob("*") if file.is_file() and not file.is_relative_to(own))
-    return {file: file.stat().st_mtime_ns for file in files}
+    files = [file for file in (folder / "runs").rglob("*") if not file.is_relative_to(own)]
+    chosen = [file for file in files if not parts or any(part in str(file) for part in parts)]
+    return {file: file.stat().st_mtime_ns for file in chosen if file.is_file()}
 
 
 def stages(folder: Path) -> Counter[str]:
@@ -110,7 +111,7 @@ def test_a_task_of_a_trial_gets_a_core_although_the_trial_has_none(tmp_path: Pat
         def work(self) -> None:
             in_one_task(Path.touch, tmp_path / "done")
 
-    here = f"node:{ray.util.get_node_ip_address()}"
+    here = f"node:{ray.nodes()[0]['NodeManagerAddress']}"
     group = placement_group([{here: 0.001}])
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
     holder: Any = ray.remote(num_cpus=0, resources={here: 0.001}, scheduling_strategy=strategy)(Holder).remote()
@@ -158,17 +159,14 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, tiny_encoder: Path)
         time.sleep(0.02)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    before = {
-        file: time_written
-        for file, time_written in written(tmp_path).items()
-        if "s-k1-" in str(file) or "annotations" in str(file) or "corpora" in str(file)
-    }
+    done = ("s-k1-", "/annotations/", "/corpora/")
+    before = written(tmp_path, *done)
     again = start(tmp_path, config)
     said = again.communicate(timeout=900)[0].decode()
     assert again.returncode == 0, said
     assert states() == ["finished"] * 3
     assert "3 trials, 1 of them done" in said
-    after = written(tmp_path)
+    after = written(tmp_path, *done)
     assert {file: after[file] for file in before} == before, "finished work was done again"
     assert stages(tmp_path)["train"] == 3
 
@@ -181,7 +179,8 @@ def test_tune_stops_the_trial_that_lags_behind(tmp_path: Path, tiny_encoder: Pat
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(300))
     settings = nested(config["settings"])
     settings["loop"] |= {"max_iterations": 2, "early_stop": False}
-    settings["train"] |= {"max_steps": 12, "batch_size": 32, "temperature": 0.05}
+    settings["train"] |= {"max_steps": 30, "batch_size": 32, "temperature": 0.05}
+    settings["validate"] |= {"every": 10}
     config |= {"settings": settings, "parameters": {"train.learning_rate": {"grid": [1e-3, 1e-7]}}, "max_concurrent": 1}
     config |= {"asha": {"grace_iterations": 1}}
     assert sweep(Sweep.model_validate(config)) == 0
