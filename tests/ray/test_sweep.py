@@ -50,7 +50,7 @@ def config_for(folder: Path, encoder: Path, **changes: Any) -> dict[str, Any]:
             "encoder.max_length": 16,
             "encoder.precision": "fp32",
             "annotate.num_workers": 1,
-            "train": {"max_steps": 2, "learning_rate": 1e-3, "similarity": "cosine", "num_workers": 1},
+            "train": {"batch_size": 8, "max_steps": 2, "learning_rate": 1e-3, "similarity": "cosine", "num_workers": 1},
             "validate.every": 2,
             "loop": {"initialization": "none", "max_iterations": 1},
         },
