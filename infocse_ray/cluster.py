@@ -76,8 +76,12 @@ def quiet_data() -> None:
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
 
 
-def placement(section: Annotate | Train) -> Placement:
+def placement(section: Annotate | Train, at_once: int = 1) -> Placement:
     """Settle `num_workers` and `use_gpu` on the cluster as it is, or as its autoscaler may make it.
+
+    Args:
+        section: of the stage.
+        at_once: how many runs share the cluster; `auto` is one's share, and so are cores.
 
     Raises:
         ValueError: GPUs are asked for and the cluster has none, or more workers than it has cores or GPUs.
@@ -97,14 +101,14 @@ def placement(section: Annotate | Train) -> Placement:
     most = sum(gpus) if use_gpu else sum(cpus)
     fewest, workers = section.num_workers if isinstance(section.num_workers, list) else (None, section.num_workers)
     if workers == "auto":
-        workers = most if use_gpu or isinstance(section, Annotate) else 1
+        workers = max(1, most // at_once) if use_gpu or isinstance(section, Annotate) else 1
     if (needed := fewest or workers) > most and not nodes.grows:
         raise ValueError(
             f"{where}.num_workers = {section.num_workers}: the cluster has {most} "
             f"{'GPUs' if use_gpu else 'CPU cores'}; ask for at most {most}"
         )
     # Workers that only may come must fit where the others do.
-    cores = _cores(max(needed, min(workers, most)), cpus, gpus if use_gpu else cpus)
+    cores = _cores(max(needed, min(workers, most)) * at_once, cpus, gpus if use_gpu else cpus)
     return Placement(workers, use_gpu, cores, fewest)
 
 

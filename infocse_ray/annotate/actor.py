@@ -148,7 +148,9 @@ def in_tasks(groups: list[list[int]], work: Callable[[list[int]], list[dict[str,
 
 def in_one_task(work: Callable[..., None], *arguments: Any) -> None:
     """Do `work` in a task of one core, and wait for it: what it reads and holds is not the driver's."""
-    ray.get(ray.remote(work).remote(*arguments))
+    # Placed by name, as Ray Data's tasks are: in a trial of Ray Tune it would else wait for a core of the trial's own
+    # placement group, which has none.
+    ray.get(ray.remote(scheduling_strategy="DEFAULT")(work).remote(*arguments))
 
 
 def _dealt(groups: list[list[int]]) -> ray.data.Dataset:

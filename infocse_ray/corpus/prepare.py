@@ -153,7 +153,7 @@ def _labels(corpus: Corpus, source: Source) -> list[ObjectRef]:
     """
     if (read := KINDS[corpus.kind].labels) is None or not source.companions:
         return []
-    table = ray.remote(read).remote(source.companions, corpus)
+    table = ray.remote(scheduling_strategy="DEFAULT")(read).remote(source.companions, corpus)
     # Else the reading tasks would start all at once, to wait.
     ray.wait([table], fetch_local=False)
     return [table]

@@ -10,7 +10,7 @@ from typing import Any
 
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.inputs import check
-from infocse_ray.loop.iterate import iterate
+from infocse_ray.loop.iterate import AfterIteration, iterate
 from infocse_ray.loop.run import Run, finished, open_run
 from infocse_ray.progress import say
 from infocse_ray.repair import repairing
@@ -20,8 +20,14 @@ _JOB = "pretrain"
 
 
 @repairing
-def pretrain(settings: Settings) -> dict[str, Any]:
+def pretrain(settings: Settings, after_iteration: AfterIteration | None = None, at_once: int = 1) -> dict[str, Any]:
     """Adapt an encoder to a corpus; the result is in `<storage>/<name>/model`.
+
+    Args:
+        settings: of the run.
+        after_iteration: called after each iteration that another may follow, with what `metrics.json` will say of
+            those so far; what it raises ends the run, which the same call goes on with.
+        at_once: how many such runs share the cluster.
 
     Returns:
         The content of `metrics.json`: per iteration the validation and test metrics, counts and seconds per
@@ -36,13 +42,13 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     identity = inputs.identity(settings)
     if (metrics := finished(_JOB, settings, identity)) is not None:
         return metrics
-    with open_run(_JOB, settings, inputs, identity) as run:
-        return _pretrain(run)
+    with open_run(_JOB, settings, inputs, identity, at_once=at_once) as run:
+        return _pretrain(run, after_iteration)
 
 
-def _pretrain(run: Run) -> dict[str, Any]:
+def _pretrain(run: Run, after_iteration: AfterIteration | None) -> dict[str, Any]:
     settings = run.settings
-    encoders, iterations, best = iterate(run, run.start)
+    encoders, iterations, best = iterate(run, run.start, after_iteration=after_iteration)
     if "validation" not in iterations[0]:  # nothing was trained
         [validated] = run.evaluate(encoders, "valid")
         run.manifest.add("iteration_0/valid", validated)

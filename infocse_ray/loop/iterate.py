@@ -8,6 +8,7 @@ A strategy that needs no annotation trains once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -19,6 +20,9 @@ from infocse_ray.progress import say
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.stage import Stage
 from infocse_ray.train.loop import Budget
+
+AfterIteration = Callable[[list[dict[str, Any]]], None]
+"""Takes what `metrics.json` will say of the iterations so far."""
 
 
 class Iterated(NamedTuple):
@@ -32,7 +36,13 @@ class Iterated(NamedTuple):
     """Which of these has the best validation score."""
 
 
-def iterate(run: Run, encoder: EncoderFolder, before: int = 0, may_stay: bool = True) -> Iterated:
+def iterate(
+    run: Run,
+    encoder: EncoderFolder,
+    before: int = 0,
+    may_stay: bool = True,
+    after_iteration: AfterIteration | None = None,
+) -> Iterated:
     """Train without labels until validation stops growing.
 
     Args:
@@ -40,6 +50,7 @@ def iterate(run: Run, encoder: EncoderFolder, before: int = 0, may_stay: bool = 
         encoder: to start from.
         before: how many iterations went before; 0: none, and the encoder is initialised first, if that is asked for.
         may_stay: whether what the first iteration starts from may be the best.
+        after_iteration: called with `iterations` so far, after each that another may follow.
     """
     rounds, settings = run.rounds, run.settings
     metric, train, loop, patience = settings.validate.metric, settings.train, settings.loop, settings.validate.patience
@@ -75,6 +86,8 @@ def iterate(run: Run, encoder: EncoderFolder, before: int = 0, may_stay: bool = 
             best = number
         elif loop.early_stop:
             break
+        if after_iteration is not None and number < _most(run):
+            after_iteration(iterations)
     return Iterated(encoders, iterations, best)
 
 

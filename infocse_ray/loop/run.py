@@ -112,7 +112,12 @@ def finished(job: str, settings: Settings, identity: str) -> dict[str, Any] | No
 
 @contextlib.contextmanager
 def open_run(
-    job: str, settings: Settings, inputs: Inputs, identity: str, check: Callable[[TokenStore], None] | None = None
+    job: str,
+    settings: Settings,
+    inputs: Inputs,
+    identity: str,
+    check: Callable[[TokenStore], None] | None = None,
+    at_once: int = 1,
 ) -> Iterator[Run]:
     """Take the run's lease till the end; connect to Ray, prepare the corpus, check what can be checked.
 
@@ -122,6 +127,7 @@ def open_run(
         inputs: what `check` found.
         identity: of the run.
         check: more to refuse about the prepared corpus, before anything is trained.
+        at_once: how many such runs share the cluster.
 
     Raises:
         ValueError: a setting doesn't fit the corpus or the cluster.
@@ -133,7 +139,7 @@ def open_run(
     with Lease(folder / "driver.lease", f"name = {settings.name!r}") as lease:
         lease.take()
         manifest = Manifest(folder, lease)
-        yield _opened(job, settings, inputs, identity, check, root, manifest)
+        yield _opened(job, settings, inputs, identity, check, at_once, root, manifest)
 
 
 def _opened(
@@ -142,12 +148,13 @@ def _opened(
     inputs: Inputs,
     identity: str,
     check: Callable[[TokenStore], None] | None,
+    at_once: int,
     root: Storage,
     manifest: Manifest,
 ) -> Run:
     folder = root / settings.name
     connect()
-    where = {"annotate": placement(settings.annotate), "train": placement(settings.train)}
+    where = {"annotate": placement(settings.annotate, at_once), "train": placement(settings.train, at_once)}
     named = inputs.named()
     for line in stale(manifest.before, settings, named):
         say(line)

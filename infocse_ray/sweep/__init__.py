@@ -1,0 +1,1 @@
+"""Ray Tune over the settings of `pretrain`: what `jobs/sweep.py` does."""

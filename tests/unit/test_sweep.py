@@ -1,0 +1,287 @@
+"""Trials run once, failures stop nothing, the same command goes on, and the results say what came of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.command_line import parse
+from infocse_ray.report import plots
+from infocse_ray.settings import Settings
+from infocse_ray.sweep.plan import plan_trials
+from infocse_ray.sweep.plots import plot
+from infocse_ray.sweep.run import sweep
+from tests.unit.sweep_runs import Finder, OneByOne, Runs, sweep_of
+
+ASHA = {"grace_iterations": 1, "reduction_factor": 2}
+
+
+@pytest.fixture(autouse=True)
+def _drawing() -> None:
+    pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def runs() -> Runs:
+    return Runs()
+
+
+def run(folder: Path, runs: Runs, **changes: Any) -> int:
+    return sweep(sweep_of(folder, **changes), OneByOne(runs), Finder())
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "runs" / "s" / "sweep.json").read_text())
+
+
+def states(folder: Path) -> list[str]:
+    return [row["state"] for row in content(folder)["trials"]]
+
+
+def test_finished_trials_never_run_again(tmp_path: Path, runs: Runs):
+    assert run(tmp_path, runs) == 0
+    assert runs.calls == [(1, 4), (2, 4), (1, 8), (2, 8)]
+    first = content(tmp_path)
+    assert run(tmp_path, runs) == 0
+    assert len(runs.calls) == 4
+    assert content(tmp_path) == first
+    # More values run alone; other settings of all trials run all anew.
+    more = {"annotate.k": {"grid": [1, 2, 3]}, "train.batch_size": {"grid": [4, 8]}}
+    run(tmp_path, runs, parameters=more)
+    assert runs.calls[4:] == [(3, 4), (3, 8)]
+    run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"seed": 1})
+    assert len(runs.calls) == 10
+
+
+def test_a_failed_trial_stops_nothing_and_is_tried_again(
+    tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+):
+    runs.failing[2, 4] = RuntimeError("the workers failed\nin two lines")
+    assert run(tmp_path, runs) == 1
+    assert states(tmp_path) == ["finished", "finished", "failed", "finished"]
+    row = content(tmp_path)["trials"][2]
+    assert row["reason"] == "RuntimeError: the workers failed"
+    assert len(row["iterations"]) == 2, "what it had reported is kept"
+    said = capsys.readouterr().out
+    assert "[3/4] annotate.k = 2, train.batch_size = 4: failed: RuntimeError: the workers failed\n" in said
+    assert "3 of 4 trials are finished; 1 failed, and the same command tries them again" in said
+    assert "Trial 3: RuntimeError: the workers failed." in (tmp_path / "runs" / "s" / "sweep.md").read_text()
+    runs.failing.clear()
+    assert run(tmp_path, runs) == 0
+    assert runs.calls[4:] == [(2, 4)]
+    assert states(tmp_path) == ["finished"] * 4
+    assert content(tmp_path)["trials"][2]["reason"] is None
+
+
+def test_an_interrupted_sweep_goes_on_with_what_is_not_finished(tmp_path: Path, runs: Runs):
+    runs.failing[1, 8] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, runs)
+    assert states(tmp_path) == ["finished", "running", "finished", "to do"]
+    runs.failing.clear()
+    assert run(tmp_path, runs) == 0
+    assert runs.calls[3:] == [(1, 8), (2, 8)]
+
+
+def test_results_are_there_after_every_report(tmp_path: Path):
+    seen = []
+
+    class Watched(Runs):
+        def __call__(self, settings: Settings, after_iteration: Any, at_once: int) -> dict[str, Any]:
+            def watched(iterations: Any) -> None:
+                after_iteration(iterations)
+                seen.append((states(tmp_path), (tmp_path / "runs" / "s" / "best.yaml").exists()))
+
+            return super().__call__(settings, watched, at_once)
+
+    run(tmp_path, Watched())
+    assert seen[0] == (["running", "to do", "to do", "to do"], False)
+    assert seen[1] == (["finished", "to do", "running", "to do"], True)
+
+
+def test_the_table_has_a_row_for_each_trial(tmp_path: Path, runs: Runs):
+    runs.scores = lambda settings: [0.1, 0.3 if settings.annotate.k == 2 else 0.05, 0.25]
+    runs.failing[1, 8] = ValueError("train.batch_size = 8: too many | really")
+    run(tmp_path, runs)
+    lines = (tmp_path / "runs" / "s" / "sweep.md").read_text().splitlines()
+    assert lines[2] == (
+        "| trial | annotate.k | train.batch\\_size | state | iteration 0 | iteration 1 | iteration 2 | test recall@5 "
+        "| pairs | seconds |"
+    )
+    assert lines[4] == "| 1 | 1 | 4 | finished | 0.1000 | 0.0500 | **0.2500** | 0.1250 | 1,000, 2,000 | 7 |"
+    assert lines[5] == "| 2 | 1 | 8 | failed | 0.1000 | 0.0500 |  |  | 1,000 | 4 |"
+    assert lines[6].startswith("| **3** | **2** | **4** | **finished** | **0.1000** | **0.3000** |"), "the best"
+    assert "- Trial 2: train.batch\\_size = 8: too many \\| really." in lines
+    found = content(tmp_path)
+    assert found["best"] == found["trials"][2]["name"], "the first of two equals"
+    assert (found["trials"][2]["best_iteration"], found["trials"][2]["score"]) == (1, 0.3)
+    assert found["trials"][2]["test"]["recall@5"] == 0.15
+
+
+def test_the_metric_is_that_of_the_settings(tmp_path: Path, runs: Runs):
+    settings = sweep_of(tmp_path).settings | {"validate": {"metric": "recall@10"}}
+    run(tmp_path, runs, settings=settings)
+    found = content(tmp_path)
+    assert found["metric"] == "recall@10"
+    assert found["trials"][0]["score"] == 0.9
+    assert "test recall@10" in (tmp_path / "runs" / "s" / "sweep.md").read_text()
+
+
+def test_the_best_settings_are_a_file_for_pretrain(tmp_path: Path, runs: Runs):
+    settings = sweep_of(tmp_path).settings | {"validate": {"on": "halves"}, "train": {"learning_rate": "1e-5"}}
+    config = sweep_of(tmp_path, settings=settings)
+    runs.scores = lambda settings: [0.1, 0.2, 0.1 * settings.annotate.k + 0.01 * settings.train.batch_size]
+    sweep(config, OneByOne(runs), Finder())
+    trial = plan_trials(config, Finder()).trials[3]
+    assert content(tmp_path)["best"] == trial.name
+    file = tmp_path / "runs" / "s" / "best.yaml"
+    assert parse(Settings, ["--config", str(file)], "pretrain.py", "") == trial.settings
+    assert file.read_text().startswith("# The best of sweep s, annotate.k = 2, train.batch_size = 8: recall@5 0.2800 ")
+
+
+def test_a_trial_that_lags_behind_is_stopped_early_and_stays_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    # In the order they run: 0.2, 0.4, 0.3, 0.5 after the first iteration.
+    first = {(1, 4): 0.2, (2, 4): 0.4, (1, 8): 0.3 - 1e-9, (2, 8): 0.5}
+    runs = Runs(lambda settings: [0.1, first[settings.annotate.k, settings.train.batch_size], 0.9])
+    assert run(tmp_path, runs, asha=ASHA) == 0
+    assert states(tmp_path) == ["finished", "stopped", "finished", "finished"]
+    row = content(tmp_path)["trials"][1]
+    assert (row["reason"], row["test"], len(row["iterations"])) == ("stopped early after iteration 1", None, 2)
+    assert "3 of 4 trials are finished; 1 stopped early" in capsys.readouterr().out
+    run(tmp_path, runs, asha=ASHA)
+    assert len(runs.calls) == 4
+    # Without the rule that stopped it, it goes on.
+    run(tmp_path, runs)
+    assert runs.calls[4:] == [(1, 8)]
+    assert states(tmp_path) == ["finished"] * 4
+
+
+def test_a_new_trial_is_held_against_those_of_earlier_commands(tmp_path: Path):
+    runs = Runs(lambda settings: [0.1, 0.1 * settings.annotate.k, 0.9])
+    alone = {"train.batch_size": {"grid": [4]}}
+    run(tmp_path, runs, asha=ASHA, parameters={"annotate.k": {"grid": [5, 4]}} | alone)
+    assert states(tmp_path) == ["finished", "stopped"]
+    run(tmp_path, runs, asha=ASHA, parameters={"annotate.k": {"grid": [5, 4, 3, 6]}} | alone)
+    assert states(tmp_path) == ["finished", "stopped", "stopped", "finished"]
+    assert len(runs.calls) == 4
+
+
+def test_a_trial_is_judged_by_its_best_iteration(tmp_path: Path):
+    scores = {4: [0.1, 0.5, 0.5, 0.6], 8: [0.1, 0.6, 0.2, 0.2]}
+    runs = Runs(lambda settings: scores[settings.train.batch_size])
+    settings = sweep_of(tmp_path).settings | {"loop": {"max_iterations": 3}}
+    run(tmp_path, runs, asha=ASHA, settings=settings, parameters={"train.batch_size": {"grid": [4, 8]}})
+    assert states(tmp_path) == ["finished", "finished"]
+
+
+def test_trials_are_compared_by_what_they_trained(tmp_path: Path, runs: Runs):
+    runs.scores = lambda settings: [0.9, 0.1 * settings.annotate.k + 0.01 * settings.train.batch_size]
+    run(tmp_path, runs)
+    found = content(tmp_path)
+    assert [row["best_iteration"] for row in found["trials"]] == [0] * 4
+    assert [round(row["score"], 2) for row in found["trials"]] == [0.14, 0.18, 0.24, 0.28]
+    assert found["best"] == found["trials"][3]["name"]
+    assert found["start"] == 0.9
+    runs.scores = lambda settings: [0.3 * settings.annotate.k]
+    run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.strategy": "none"})
+    found = content(tmp_path)
+    assert [row["score"] for row in found["trials"]] == [0.3, 0.3, 0.6, 0.6], "nothing was trained"
+    assert found["start"] is None
+
+
+def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
+    run(tmp_path, runs, only="plan")
+    assert runs.calls == []
+    assert not (tmp_path / "runs").exists()
+    assert capsys.readouterr().out.splitlines() == [
+        "[1/4] annotate.k = 1, train.batch_size = 4: to do",
+        "[3/4] annotate.k = 2, train.batch_size = 4: to do",
+        "[2/4] annotate.k = 1, train.batch_size = 8: to do",
+        "[4/4] annotate.k = 2, train.batch_size = 8: to do",
+        "4 trials, 0 done; to go: 4",
+    ]
+    runs.failing[2, 4] = ValueError("too small")
+    run(tmp_path, runs)
+    capsys.readouterr()
+    run(tmp_path, runs, only="plan")
+    said = capsys.readouterr().out
+    assert "[3/4] annotate.k = 2, train.batch_size = 4: failed, to be tried again: too small" in said
+    assert "4 trials, 3 done; to go: 1" in said
+
+
+def test_a_run_is_not_overwritten_by_a_sweep_of_its_name(tmp_path: Path, runs: Runs):
+    (tmp_path / "runs" / "s").mkdir(parents=True)
+    (tmp_path / "runs" / "s" / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"name = 's': .* is a run; give the sweep another name"):
+        run(tmp_path, runs)
+
+
+def test_no_matplotlib_is_said_before_any_trial(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    assert importlib.util.find_spec("matplotlib") is None
+    with pytest.raises(ValueError, match=r"matplotlib is missing; install it with: pip install .*\[report\]"):
+        run(tmp_path, runs)
+    assert runs.calls == []
+    assert not (tmp_path / "runs").exists()
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, results: dict[str, Any]) -> list[Any]:
+    """The axes of the plot."""
+    figure = pytest.importorskip("matplotlib.figure")
+    kept = []
+
+    class Kept(figure.Figure):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            kept.append(self)
+
+    monkeypatch.setattr(figure, "Figure", Kept)
+    image = pytest.importorskip("PIL.Image")
+    with image.open(io.BytesIO(plot(results))) as picture:
+        assert picture.format == "PNG"
+    return kept[0].axes
+
+
+def test_two_grids_are_lines_over_the_first(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch):
+    scores = {(1, 4): 0.3, (2, 4): 0.4, (1, 8): 0.5, (2, 8): 0.6}
+    runs.scores = lambda settings: [0.1, 0.2, scores[settings.annotate.k, settings.train.batch_size]]
+    runs.failing[1, 8] = ValueError("no")
+    run(tmp_path, runs)
+    [axes] = drawn(monkeypatch, content(tmp_path))
+    *lines, start = axes.get_lines()
+    assert [line.get_ydata().tolist() for line in lines] == [[0.3, 0.4], [0.2, 0.6]]
+    assert start.get_ydata() == [0.1, 0.1], "what all trials began with"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "train.batch_size = 4",
+        "train.batch_size = 8",
+    ]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2"]
+    assert axes.get_xlabel() == "annotate.k"
+    assert "recall@5" in axes.get_ylabel()
+
+
+def test_drawn_parameters_are_a_scatter_each(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch):
+    parameters = {"train.learning_rate": {"loguniform": [1e-5, 1e-4]}, "loop.initialization": {"choice": ["none"]}}
+    run(tmp_path, runs, parameters=parameters, samples=3)
+    found = content(tmp_path)
+    axes = {one.get_xlabel(): one for one in drawn(monkeypatch, found)}
+    rates, initializations = axes["train.learning_rate"], axes["loop.initialization"]
+    points = rates.collections[0].get_offsets().tolist()
+    assert points == [[row["values"]["train.learning_rate"], row["score"]] for row in found["trials"]]
+    assert rates.get_xscale() == "log"
+    assert [label.get_text() for label in initializations.get_xticklabels()] == ["none"]
+
+
+def test_a_sweep_without_any_score_has_a_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Runs):
+    runs.scores = lambda settings: []
+    assert run(tmp_path, runs) == 4
+    [axes] = drawn(monkeypatch, content(tmp_path))
+    assert len(axes.get_lines()) == 2
+    assert not (tmp_path / "runs" / "s" / "best.yaml").exists()

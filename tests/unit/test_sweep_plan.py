@@ -1,0 +1,206 @@
+"""What each trial of a sweep is told, and what is refused before any of them runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.command_line import parse
+from infocse_ray.settings import Settings
+from infocse_ray.sweep.config import Sweep
+from infocse_ray.sweep.plan import Plan, plan_trials
+from tests.conftest import make_documents, write_jsonl
+from tests.unit.sweep_runs import Finder, sweep_of
+
+CONFIG = Path(__file__).parents[2] / "jobs" / "configs" / "sweep.yaml"
+
+
+def plan(folder: Path, **changes: Any) -> Plan:
+    return plan_trials(sweep_of(folder, **changes), Finder())
+
+
+def values(plan: Plan, name: str) -> list[Any]:
+    return [trial.values[name] for trial in plan.trials]
+
+
+def test_every_combination_of_the_grids_is_a_trial_with_its_settings(tmp_path: Path):
+    found = plan(tmp_path)
+    pairs = [(trial.settings.annotate.k, trial.settings.train.batch_size) for trial in found.trials]
+    assert pairs == [(1, 4), (1, 8), (2, 4), (2, 8)]
+    assert [trial.number for trial in found.trials] == [1, 2, 3, 4]
+    assert {trial.settings.loop.max_iterations for trial in found.trials} == {2}
+    assert found.trials[3].values == {"annotate.k": 2, "train.batch_size": 8}
+    assert found.trials[3].title == "annotate.k = 2, train.batch_size = 8"
+    assert {trial.settings.name for trial in found.trials} == {trial.name for trial in found.trials}
+
+
+def test_trials_of_one_first_annotation_do_not_start_together(tmp_path: Path):
+    found = plan(tmp_path, parameters={"annotate.k": {"grid": [1, 2, 3]}, "train.batch_size": {"grid": [4, 8]}})
+    assert [trial.values["annotate.k"] for trial in found.running] == [1, 2, 3, 1, 2, 3]
+    # What annotates nothing else starts in the order of the grid.
+    alike = plan(tmp_path, parameters={"train.batch_size": {"grid": [4, 8]}})
+    assert alike.running == alike.trials
+
+
+def test_a_trial_is_named_after_its_values_alone(tmp_path: Path):
+    names = [trial.name for trial in plan(tmp_path).trials]
+    assert re.fullmatch(r"s-k1-batch_size4-[0-9a-f]{8}", names[0])
+    assert len(set(names)) == 4
+    more = {"annotate.k": {"grid": [5, 2]}, "train.batch_size": {"grid": [8]}}
+    assert plan(tmp_path, parameters=more).trials[1].name == names[3], "in another grid it is the same run"
+    rates = {"train.learning_rate": {"grid": ["1e-5", 0.00001, 3e-5]}}
+    assert values(plan(tmp_path, parameters=rates), "train.learning_rate") == [1e-5, 3e-5]
+    path = {"encoder.model": {"grid": ["some/very long path/" + "x" * 90, "some/very long path/" + "x" * 91]}}
+    for trial in plan(tmp_path, parameters=path).trials:
+        Settings.model_validate(trial.settings.model_dump())
+        assert len(trial.name) < 80
+
+
+def test_other_settings_of_all_trials_make_other_identities_under_the_same_names(tmp_path: Path):
+    one, other = plan(tmp_path), plan(tmp_path, settings=sweep_of(tmp_path).settings | {"seed": 7})
+    assert [trial.name for trial in one.trials] == [trial.name for trial in other.trials]
+    assert not {trial.identity for trial in one.trials} & {trial.identity for trial in other.trials}
+    assert len({trial.identity for trial in one.trials}) == 4
+
+
+def test_what_is_drawn_follows_from_the_seed_and_more_samples_keep_those_there(tmp_path: Path):
+    parameters = {
+        "annotate.k": {"grid": [1, 2]},
+        "train.learning_rate": {"loguniform": [1e-5, 1e-4]},
+        "train.batch_size": {"uniform": [4, 6]},
+        "loop.initialization": {"choice": ["none", "simcse"]},
+        "train.temperature": {"uniform": [0.01, 0.1]},
+        "simcse.temperature": {"uniform": [0.01, 0.1]},
+    }
+    found = plan(tmp_path, parameters=parameters, samples=40)
+    rates = values(found, "train.learning_rate")
+    assert len(found.trials) == 80
+    assert all(1e-5 <= rate <= 1e-4 for rate in rates)
+    assert 10 <= sum(rate < 10**-4.5 for rate in set(rates)) <= 30, "half of them are below the middle of the logarithm"
+    assert set(values(found, "train.batch_size")) == {4, 5, 6}, "whole numbers, both bounds among them"
+    assert set(values(found, "loop.initialization")) == {"none", "simcse"}
+    assert all(0.01 <= value <= 0.1 for value in values(found, "train.temperature"))
+    assert values(found, "train.temperature") != values(found, "simcse.temperature"), "each draws its own"
+    # The whole grid is tried with each draw.
+    assert all(
+        one.values | {"annotate.k": 2} == other.values for one, other in zip(*[iter(found.trials)] * 2, strict=True)
+    )
+    few = plan(tmp_path, parameters=parameters, samples=3)
+    assert [trial.name for trial in few.trials] == [trial.name for trial in found.trials[:6]]
+    alone = plan(tmp_path, parameters={"train.learning_rate": parameters["train.learning_rate"]}, samples=3)
+    assert values(alone, "train.learning_rate") == rates[0:6:2]
+    assert values(plan(tmp_path, parameters=parameters, samples=3, seed=1), "train.learning_rate") != rates[:6]
+
+
+def test_a_choice_drawn_twice_is_one_trial(tmp_path: Path):
+    found = plan(tmp_path, parameters={"annotate.k": {"choice": [1, 2]}}, samples=20)
+    assert sorted(values(found, "annotate.k")) == [1, 2]
+
+
+def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
+    find = Finder()
+    plan_trials(sweep_of(tmp_path), find)
+    assert len(find.asked) == 1
+    find = Finder()
+    grids = {"annotate.k": {"grid": [1, 2]}, "encoder.model": {"grid": ["a", "b"]}, "train.strategy": {"grid": ["idc"]}}
+    found = plan_trials(sweep_of(tmp_path, parameters=grids), find)
+    assert [settings.encoder.model for settings in find.asked] == ["a", "b"]
+    assert len({trial.identity for trial in found.trials}) == 4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "name at least one setting"),
+        ({"annotate.kk": {"grid": [1]}}, "annotate.kk is not a setting of pretrain.py: did you mean annotate.k?"),
+        ({"annotate": {"kk": {"grid": [1]}}}, "annotate.kk is not a setting of pretrain.py: did you mean annotate.k?"),
+        ({"anotate": {"k": {"grid": [1]}}}, "anotate is not a setting of pretrain.py: did you mean annotate"),
+        ({"name": {"grid": ["a"]}}, "name can't be swept: it names the run"),
+        ({"storage": {"grid": ["a"]}}, "storage can't be swept: trials share their stages"),
+        ({"corpus.valid_fraction": {"grid": [0.1]}}, "corpus.valid_fraction can't be swept: .* different documents"),
+        ({"validate.metric": {"grid": ["mrr"]}}, "validate.metric can't be swept: .* can't be compared"),
+        ({"validate.on": {"grid": ["halves"]}}, "validate.on can't be swept"),
+        ({"train.chunk_tokens": {"grid": [64]}}, "train.chunk_tokens can't be swept: it says how to compute"),
+        ({"finetune.epochs": {"grid": [1]}}, "finetune.epochs can't be swept: pretrain.py doesn't read it"),
+        ({"annotate.k": [1, 2]}, r"annotate.k = \[1, 2\]: say how it gets its values, such as {grid"),
+        ({"annotate.k": {"gird": [1]}}, "annotate.k = {'gird': .*: give one of grid, choice, uniform, loguniform"),
+        ({"annotate.k": {"grid": [1], "choice": [2]}}, "give one of grid, choice"),
+        ({"annotate.k": {"grid": 3}}, "annotate.k: grid = 3: give a list"),
+        ({"annotate.k": {"grid": []}}, r"annotate.k: grid = \[\]: give a list"),
+        ({"annotate.k": {"grid": [1, 1]}}, "name each value once"),
+        ({"annotate.k": {"uniform": [1, 2, 3]}}, "annotate.k: uniform = .*: give two numbers"),
+        ({"annotate.k": {"uniform": ["a", 3]}}, "annotate.k: uniform = .*: give two numbers"),
+        ({"annotate.k": {"uniform": [3, 1]}}, "annotate.k: uniform = .*: give the lower number first"),
+        ({"annotate.k": {"uniform": [1, 2.5]}}, "annotate.k: uniform = .*: the setting is a whole number"),
+        ({"train.learning_rate": {"loguniform": [0, 1]}}, "a logarithm needs bounds above 0"),
+        ({"train.strategy": {"uniform": [0, 1]}}, "train.strategy: uniform = .*: the setting is no number; use choice"),
+        ({"annotate.k": {"grid": [1, 0]}}, "parameters: annotate.k = 0: .*greater than or equal to 1"),
+        ({"train.batch_size": {"grid": [8, "many"]}}, "parameters: train.batch_size = 'many': .*valid integer"),
+        (
+            {"annotate.method": {"grid": ["kmeans"]}, "annotate.mutual": {"grid": [False, True]}},
+            "trial annotate.method = kmeans, annotate.mutual = true: annotate.mutual = true: annotate.method = kmeans",
+        ),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, parameters: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message) as refusal:
+        plan(tmp_path, parameters=parameters)
+    if not hasattr(refusal.value, "errors"):  # else the command line makes it one line
+        assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": {"name": "x"}}, "settings: name follows from `name` of the sweep"),
+        ({"samples": 2}, "samples = 2: no parameter is drawn"),
+        ({"name": "a/b"}, "use letters, digits"),
+        ({"asha": {"grace_iterations": 2}}, r"asha.grace_iterations = 2: trials have 2 iterations .*; lower it"),
+        ({"asha": {"reduction_factor": 1}}, "greater than 1"),
+        ({"settings": {"encoder": {"model": "m"}}}, "settings: corpus is required"),
+    ],
+)
+def test_a_sweep_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        plan(tmp_path, **changes)
+
+
+def test_a_mistake_in_all_trials_settings_is_called_so(tmp_path: Path):
+    settings = sweep_of(tmp_path).settings | {"train": {"temperatur": 1.0}}
+    with pytest.raises(ValueError, match=r"settings: train.temperatur is not a setting: did you mean .*temperature\?"):
+        plan(tmp_path, settings=settings)
+
+
+def test_what_a_trial_does_not_find_is_refused_with_its_values(tmp_path: Path):
+    def find(settings: Settings) -> Any:
+        if settings.encoder.model == "b":
+            raise ValueError("encoder.model = 'b': no such folder")
+        return Finder()(settings)
+
+    config = sweep_of(tmp_path, parameters={"annotate.k": {"grid": [1]}, "encoder.model": {"grid": ["a", "b"]}})
+    with pytest.raises(ValueError, match=r"trial encoder.model = b: encoder.model = 'b': no such folder"):
+        plan_trials(config, find)
+
+
+def test_the_command_line_overrides_the_shipped_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    argv = ["--config", str(CONFIG), "--name", "mine", "--settings.encoder.model", "m", "--max_concurrent", "2"]
+    argv += ["--settings.train.max_tokens=99", "--parameters.annotate.k", "{grid: [7]}", "--asha.grace_iterations=1"]
+    argv += ["--parameters.train.learning_rate={loguniform: [1e-5, 1e-4]}", "--samples", "2"]
+    documents = [{"body": " ".join(d["sentences"]), "title": d["counterpart"]} for d in make_documents(8)]
+    source = write_jsonl(tmp_path / "a.jsonl", documents)
+    argv += ["--settings.loop.max_iterations", "2", "--settings.corpus.source", str(source)]
+    config = parse(Sweep, argv, "sweep.py", "")
+    found = plan_trials(config, Finder())
+    assert list(config.parameters) == ["annotate.k", "train.batch_size", "train.learning_rate"]
+    assert (config.asha.grace_iterations, config.max_concurrent) == (1, 2)
+    assert values(found, "annotate.k") == [7] * 4
+    assert {trial.settings.train.max_tokens for trial in found.trials} == {99}
+    assert found.trials[0].settings.train.similarity == "cosine", "what the file says of the same section holds"
+    with pytest.raises(SystemExit):
+        parse(Sweep, [*argv, "--parameters.annotate.kk={grid: [1]}"], "sweep.py", "")
+    said = capsys.readouterr().err
+    assert "parameters: annotate.kk is not a setting of pretrain.py: did you mean annotate.k?" in said
+    assert len(said.splitlines()) == 1
