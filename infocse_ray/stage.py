@@ -194,7 +194,7 @@ def claim(folder: Storage, kind: str, fingerprint: str) -> Storage:
         started.write_json(checked({"kind": kind, "fingerprint": fingerprint, "seconds": 0.0}))
         return started
     for name in _drop_marked(folder):
-        say(f"{kind}: {folder / name} is damaged; it is made again")
+        say(f"{kind}: {folder / name} is damaged (its content isn't what was written); it is made again")
     return started
 
 

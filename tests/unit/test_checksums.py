@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import pickle
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ray.exceptions import RayTaskError
+from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
+from ray.train.v2.api.exceptions import WorkerGroupError
 
 from infocse_ray import checksums
 from infocse_ray.annotate.kmeans import load_array, save_array
@@ -148,14 +151,16 @@ def test_a_damaged_copy_of_a_whole_encoder_is_fetched_again(tmp_path, tiny_encod
 def test_damage_that_a_worker_found_is_found_in_what_the_driver_gets():
     line = "/runs/a/shard-000003.parquet is damaged (it is missing); the same command makes it again"
     assert str(caused_by(Damaged(line), Damaged)) == line
+    trace = f"Traceback\n  at work\ninfocse_ray.checksums.Damaged: {line}\n"
+    of_task = RayTaskError("work", trace, Damaged(line))
+    assert str(caused_by(of_task.as_instanceof_cause(), Damaged)) == line
+    assert str(caused_by(pickle.loads(pickle.dumps(Damaged(line))), Damaged)) == line
+    group = RuntimeError("the workers failed: they did")
+    group.__cause__ = WorkerGroupError("of 2", {1: UserExceptionWithTraceback(Damaged(line), trace)})
+    assert str(caused_by(group, Damaged)) == line
     text = f"RayTaskError(UserCodeException):\n  infocse_ray.checksums.Damaged: {line}\n\nThe above exception"
     assert str(caused_by(RuntimeError(text), Damaged)) == line
-    wrapped = RuntimeError("the workers failed")
-    wrapped.__cause__ = RuntimeError("of a group")
-    wrapped.__cause__.worker_failures = {1: Damaged(line)}  # pyright: ignore[reportAttributeAccessIssue]
-    assert str(caused_by(wrapped, Damaged)) == line
     assert caused_by(ValueError("train.k = 0: is damaged goods"), Damaged) is None
-    assert caused_by(RuntimeError(str(SimpleNamespace(cause=None))), Damaged) is None
 
 
 def test_work_that_met_damage_is_done_again_a_few_times_and_other_errors_end_it(capsys):

@@ -260,7 +260,7 @@ def test_a_marked_piece_of_an_unfinished_stage_is_made_again(root, capsys):
     with pytest.raises(Crash):
         run(root, "a", "f1", crash)
     assert (again(root).summary or {})["made"] == ["b.parquet"]
-    assert "b.parquet is damaged; it is made again" in capsys.readouterr().out
+    assert "b.parquet is damaged (its content" in capsys.readouterr().out
 
 
 def test_a_damaged_index_is_as_none(root):

@@ -1,0 +1,153 @@
+"""A whole run in this process, without Ray, whose files are damaged: repaired by the same command, to the same end."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+
+from infocse_ray.cluster import Placement
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.lease import Held
+from infocse_ray.loop import rounds
+from infocse_ray.loop import run as run_module
+from infocse_ray.loop.infocse import pretrain
+from infocse_ray.positives import examples
+from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.stage import Stage, look_again, run_stage
+from infocse_ray.storage import Storage
+from infocse_ray.train import loop, trainer
+from tests.conftest import make_documents, write_jsonl
+from tests.unit.passes import Passes, small_store
+
+
+def prepared(root: Storage, corpus: object, source: Any, tokenizer: str) -> TokenStore:
+    """Stands for `prepare`: the same documents whatever the source has."""
+
+    def work(stage: Stage) -> dict[str, Any]:
+        counts = small_store(Path(stage.folder.path)).summary
+        return counts | {"tokens": 1, "rejected": {}, "token_type": "uint16"}
+
+    identity = fingerprint("prepare", source.fingerprint)
+    return TokenStore.of(run_stage(root, root / "corpora" / identity, "prepare", identity, work, piecewise=True))
+
+
+def over_shards(source: Any, work: Callable[..., pa.Table], **arguments: Any) -> list[dict[str, Any]]:
+    packs = pa.table({"shards": [list(range(source.shards))]})
+    return work(packs, source, **arguments).to_pylist()
+
+
+@pytest.fixture
+def settings(passes: Passes, tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Of a run whose every phase is in this process."""
+    monkeypatch.setattr(run_module, "connect", lambda: None)
+    monkeypatch.setattr(run_module, "placement", lambda _: Placement(1, False, 1))
+    monkeypatch.setattr(run_module, "prepare", prepared)
+    monkeypatch.setattr(examples, "over_shards", over_shards)
+    board = contextlib.nullcontext(SimpleNamespace(handle=None))
+    monkeypatch.setattr(trainer, "Board", lambda *_, **__: board)
+    monkeypatch.setattr(trainer, "run_workers", lambda work, argument, *_: work(argument))
+    monkeypatch.setattr(loop, "worker_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(loop, "assigned_cores", lambda: 1)
+    monkeypatch.setattr(loop.ray.train, "get_checkpoint", lambda: None)
+    monkeypatch.setattr(loop.ray.train, "report", lambda *_, **__: None)
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", make_documents(20))
+    return Settings.model_validate(
+        {
+            "name": "run",
+            "storage": str(tmp_path / "runs"),
+            "corpus": {"source": str(corpus), "lanes": 6},
+            "encoder": {"model": str(tiny_encoder), "max_length": 16, "precision": "fp32"},
+            "train": {"batch_size": 8, "max_steps": 4, "learning_rate": 1e-3, "chunk_tokens": 256},
+            "validate": {"every": 2},
+            "loop": {"max_iterations": 1, "initialization": "none"},
+        }
+    )
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+
+
+def cut_off(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+def result(run: Path) -> tuple[bytes, list[dict]]:
+    iteration = (Storage.open(str(run)) / "metrics.json").read_json()["iterations"][1]
+    return (run / "model" / "model.safetensors").read_bytes(), iteration["history"]
+
+
+def test_what_training_finds_damaged_is_made_again_from_what_is_made_again(settings, tmp_path, capsys):
+    pretrain(settings)
+    run = tmp_path / "runs" / "run"
+    [store] = (tmp_path / "runs" / "corpora").iterdir()
+    whole = result(run)
+    (run / "manifest.json").unlink()
+    shutil.rmtree(run / "iteration_1" / "train")
+    hurt = {
+        run / "iteration_1" / "annotations" / "shard-000003.parquet": flip,
+        run / "iteration_1" / "annotations" / "shard-000004.parquet": cut_off,
+        store / "documents" / "shard-000003.parquet": flip,
+        run / "iteration_0" / "encoder" / "model" / "model.safetensors": flip,
+    }
+    before = {file: file.read_bytes() for file in hurt}
+    kept = (run / "iteration_1" / "annotations" / "shard-000001.parquet").stat().st_mtime_ns
+    for file, damage in hurt.items():
+        damage(file)
+    look_again()  # as in another process
+    capsys.readouterr()
+    pretrain(settings)
+    said = capsys.readouterr().out
+    for file in hurt:
+        assert f"{file} is damaged (" in said
+    assert {file: file.read_bytes() for file in hurt} == before
+    assert (run / "iteration_1" / "annotations" / "shard-000001.parquet").stat().st_mtime_ns == kept
+    assert result(run) == whole
+    left = [file.name for file in (tmp_path / "runs").rglob("*") if file.name.endswith((".damaged", ".lease"))]
+    assert left == []
+
+
+def test_an_exported_model_that_is_damaged_is_exported_again(settings, tmp_path, monkeypatch, capsys):
+    pretrain(settings)
+    run = tmp_path / "runs" / "run"
+    whole = result(run)
+    flip(run / "model" / "model.safetensors")
+    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained again"))
+    pretrain(settings)
+    assert f"{run / 'model' / 'model.safetensors'} is damaged (" in capsys.readouterr().out
+    assert result(run) == whole
+    pretrain(settings)
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_a_changed_corpus_file_is_told_before_work_starts(settings, tmp_path, capsys):
+    pretrain(settings)
+    write_jsonl(tmp_path / "corpus.jsonl", make_documents(20, seed=1))
+    capsys.readouterr()
+    pretrain(settings)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("changed since this name was last run: the corpus' files. Stale: corpus and what is made")
+    assert not [line for line in rest if line.startswith("changed since")]
+
+
+def test_a_run_has_its_lease_while_it_trains_and_none_after(settings, tmp_path, monkeypatch):
+    train = rounds.train
+
+    def meanwhile(*arguments: Any) -> dict[str, Any]:
+        with pytest.raises(Held, match="name = 'run': another driver is at work on it"):
+            pretrain(settings)
+        return train(*arguments)
+
+    monkeypatch.setattr(rounds, "train", meanwhile)
+    pretrain(settings)
+    assert not (tmp_path / "runs" / "run" / "driver.lease").exists()
