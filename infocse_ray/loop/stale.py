@@ -11,6 +11,7 @@ from typing import Any
 
 from infocse_ray.loop.identity import HOW_NOT_WHAT
 from infocse_ray.positives.registry import METHODS
+from infocse_ray.redact import redacted_json
 from infocse_ray.settings import Settings
 
 _INPUTS = {
@@ -58,7 +59,7 @@ def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | No
     if not before["settings"]:
         return []
     changed = list(_changed_inputs(before["inputs"], inputs)) + list(
-        _changed_settings(before["settings"], settings.model_dump(mode="json"))
+        _changed_settings(before["settings"], redacted_json(settings.model_dump(mode="json")))
     )
     stages = [name for name in before["stages"] if any(_reads(name, what) for what, _ in changed)]
     if not changed or not stages:

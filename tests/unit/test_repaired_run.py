@@ -48,7 +48,7 @@ def over_shards(source: Any, work: Callable[..., pa.Table], **arguments: Any) ->
 def settings(passes: Passes, tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Of a run whose every phase is in this process."""
     monkeypatch.setattr(run_module, "connect", lambda: None)
-    monkeypatch.setattr(run_module, "placement", lambda _: Placement(1, False, 1))
+    monkeypatch.setattr(run_module, "placement", lambda *_: Placement(1, False, 1))
     monkeypatch.setattr(run_module, "prepare", prepared)
     monkeypatch.setattr(examples, "over_shards", over_shards)
     board = contextlib.nullcontext(SimpleNamespace(handle=None))

@@ -8,8 +8,9 @@ from infocse_ray.settings import Corpus, Section, Settings, fingerprint
 
 NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
 # tables.yaml is of another job: tests/unit/test_reproduce.py has it.
+_OF_OTHERS = ("sweep.yaml", "tables.yaml")
 CONFIGS = sorted(
-    file for file in (Path(__file__).parents[2] / "jobs" / "configs").glob("*.yaml") if file.name != "tables.yaml"
+    file for file in (Path(__file__).parents[2] / "jobs" / "configs").glob("*.yaml") if file.name not in _OF_OTHERS
 )
 
 
