@@ -27,8 +27,8 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
     workers = processes(TRAINER, driver.pid)
     said(driver, "step 30: validation")
     with frozen(workers):
-        # To the whole group, as a terminal does.
-        os.killpg(driver.pid, number)
+        # A terminal sends its Ctrl-C to all processes that the job has started, too.
+        (os.killpg if number == signal.SIGINT else os.kill)(driver.pid, number)
         said(driver, "asked to stop: training ends at a checkpoint after this step")
     output = finish(driver, status)
     [step] = checkpoints(run / "iteration_1" / "train")
