@@ -127,10 +127,15 @@ class Board:
             self._show()
 
     def _show(self) -> None:
+        if (seen := self.say_lines()) is not None:
+            self._bar.to(*seen)
+
+    def say_lines(self) -> tuple[int, str] | None:
+        """Say the lines that have come; how many units are done, with a note; None if the board doesn't answer."""
         try:
             done, note, lines = ray.get(self.handle.look.remote(), timeout=5)
         except RayError:  # progress is never worth a run
-            return
+            return None
         for line in lines:
             say(line)
-        self._bar.to(done, note)
+        return done, note

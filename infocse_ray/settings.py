@@ -23,6 +23,17 @@ Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", 
 StrategyName = Literal["idc", Baseline]
 
 
+def plain_name(value: str) -> str:
+    """A name that is a folder's, too.
+
+    Raises:
+        ValueError: it has letters that not every storage takes.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
+    return value
+
+
 class Section(BaseModel):
     """A part of the settings: unknown keys are refused, nothing changes after validation."""
 
@@ -488,9 +499,7 @@ with warnings.catch_warnings():
         @field_validator("name")
         @classmethod
         def _plain_name(cls, value: str) -> str:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-                raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
-            return value
+            return plain_name(value)
 
 
 def fingerprint(*parts: object) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.report.studies import METHODS, STUDY_NAMES, LabelSize, methods_with, row_keys
-from infocse_ray.settings import Section
+from infocse_ray.settings import Section, plain_name
 
 Like = Literal["news", "web_document", "web_browsing"]
 
@@ -27,7 +26,7 @@ class TableCorpus(Section):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, value: str) -> str:
-        return _plain(value)
+        return plain_name(value)
 
 
 class Tables(Section):
@@ -103,7 +102,7 @@ class Tables(Section):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, value: str) -> str:
-        return _plain(value)
+        return plain_name(value)
 
     @field_validator("label_sizes")
     @classmethod
@@ -164,9 +163,3 @@ def _known(key: str, known: Iterable[str], kind: str) -> None:
     if key not in known:
         near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
         raise ValueError(f"{key} is not a {kind}" + (f": did you mean {near[0]}?" if near else "; --help lists them"))
-
-
-def _plain(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-        raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
-    return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
@@ -12,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from infocse_ray.command_line import dotted_names
 from infocse_ray.nested import nested
-from infocse_ray.settings import Section, Settings
+from infocse_ray.settings import Section, Settings, plain_name
 
 LISTED, DRAWN = ("grid",), ("choice", "uniform", "loguniform")
 """Ways to give a parameter values: each once, or one a sample."""
@@ -100,9 +99,7 @@ class Sweep(Section):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-            raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
-        return value
+        return plain_name(value)
 
     @field_validator("settings")
     @classmethod

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import ray
 from ray import tune
-from ray.exceptions import RayError
 from ray.tune.schedulers import ASHAScheduler
 
 from infocse_ray.cluster import connect, placement
@@ -157,6 +156,7 @@ def with_tune(work: Work) -> None:
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_PRINT_ALL_TRIAL_ERRORS", "0")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the newer output has a box even where it is to say nothing
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")  # a failure has no score
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as scratch, _TrialLog("sweep", "trials", len(work.trials)) as log:
@@ -249,12 +249,7 @@ class _TrialLog(Board):
     """Shows the trials' own lines; how many are done, on a terminal alone, for each says so with a line."""
 
     def _show(self) -> None:
-        try:
-            _, _, lines = ray.get(self.handle.look.remote(), timeout=5)
-        except RayError:  # progress is never worth a run
-            return
-        for line in lines:
-            say(line)
+        self.say_lines()
 
 
 class _ToLedger(tune.Callback):

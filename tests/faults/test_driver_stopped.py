@@ -12,10 +12,8 @@ from tests.faults.clusters import ACTOR, TRAINER, frozen, processes
 from tests.faults.drivers import checkpoints, finish, metrics_of, said, start, wait_until, weights_of
 
 
-@pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
     corpus: Path, undisturbed: Path, tiny_encoder: Path, number: int, status: int
 ) -> None:

@@ -21,6 +21,7 @@ def counts_of(run: Path) -> dict[str, Any]:
     return {k: v for k, v in metrics_of(run)["iterations"][1]["annotations"].items() if k != "seconds"}
 
 
+@pytest.mark.slow
 def test_a_killed_embedding_actor_and_a_killed_training_worker_change_nothing(
     corpus: Path, undisturbed: Path, tiny_encoder: Path
 ) -> None:
