@@ -11,6 +11,7 @@ from tests.conftest import make_documents, write_jsonl
 from tests.faults.drivers import checkpoints, finish, kill_when, metrics_of, start, weights_of
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_result(corpus: Path, undisturbed: Path, tiny_encoder: Path) -> None:
     run = corpus / "killed" / "killed"
     annotations, training = run / "iteration_1" / "annotations", run / "iteration_1" / "train"
