@@ -7,7 +7,7 @@ import difflib
 import functools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, get_args, get_origin
 
 import jsonargparse
@@ -146,7 +146,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 def _explain(error: Any, names: list[str]) -> str:
     name = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        return _not_a_setting(name, names)
+        return not_a("setting", name, names)
     if error["type"] == "missing":
         return f"{name} is required"
     message = re.sub(r"^(Value error, |Input )", "", error["msg"])
@@ -165,12 +165,13 @@ def _one_line(message: str, names: list[str]) -> str:
     key = f"{unknown[1]}.{unknown[2]}" if unknown else ""
     if found := re.search(r"unrecognized arguments: --([\w.]+)|Option '([\w.]+)' is not accepted", message):
         key = found[1] or found[2]
-    return _not_a_setting(key, names) if key and key not in names else message
+    return not_a("setting", key, names) if key and key not in names else message
 
 
-def _not_a_setting(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"{name} is not a setting" + (f": did you mean {near[0]}?" if near else "")
+def not_a(kind: str, name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """That `name` is none of `names`, with the nearest of them, or with what to say where none is near."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"{name} is not a {kind}" + (f": did you mean {near[0]}?" if near else otherwise)
 
 
 def named_here(message: str, model: type[BaseModel]) -> str:

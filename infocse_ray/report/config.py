@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from infocse_ray.command_line import not_a
 from infocse_ray.report.studies import METHODS, STUDY_NAMES, LabelSize, methods_with, row_keys
 from infocse_ray.settings import Section, plain_name
 
@@ -161,5 +161,4 @@ class Tables(Section):
 
 def _known(key: str, known: Iterable[str], kind: str) -> None:
     if key not in known:
-        near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-        raise ValueError(f"{key} is not a {kind}" + (f": did you mean {near[0]}?" if near else "; --help lists them"))
+        raise ValueError(not_a(kind, key, known, "; --help lists them"))

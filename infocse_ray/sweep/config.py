@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from infocse_ray.command_line import dotted_names
+from infocse_ray.command_line import dotted_names, not_a
 from infocse_ray.nested import nested
 from infocse_ray.settings import Section, Settings, plain_name
 
@@ -183,10 +182,8 @@ def _is_section(name: str) -> bool:
 def _check_name(name: str) -> None:
     known = list(dotted_names(Settings))
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         raise ValueError(
-            f"parameters: {name} is not a setting of pretrain.py"
-            + (f": did you mean {near[0]}?" if near else "; pretrain.py --help lists them")
+            f"parameters: {not_a('setting of pretrain.py', name, known, '; pretrain.py --help lists them')}"
         )
     for place in (name, name.partition(".")[0]):
         if place in _NO_PARAMETER:

@@ -83,13 +83,14 @@ def kill_when(driver: subprocess.Popen[bytes], reached: Callable[[], bool]) -> N
     driver.wait()
 
 
-def checkpoints(training: Path) -> list[int]:
-    """The steps of the checkpoints that Ray has recorded, of which a restart takes the last."""
+def checkpoints(training: Path) -> dict[int, Path]:
+    """The checkpoints that Ray has recorded, by step; a restart takes the last."""
+    folder = training / "checkpoints"
     try:
-        snapshot = json.loads((training / "checkpoints" / "checkpoint_manager_snapshot.json").read_text())
+        snapshot = json.loads((folder / "checkpoint_manager_snapshot.json").read_text())
     except (FileNotFoundError, json.JSONDecodeError):
-        return []
-    return [result["metrics"]["step"] for result in snapshot["checkpoint_results"]]
+        return {}
+    return {one["metrics"]["step"]: folder / one["checkpoint_dir_name"] for one in snapshot["checkpoint_results"]}
 
 
 def metrics_of(run: Path) -> dict[str, Any]:

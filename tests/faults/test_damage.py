@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import make_documents, write_jsonl
-from tests.faults.test_driver_killed import finish, kill_when, start
-
-SETTINGS = {"train__max_steps": "60", "train__checkpoint_every": "5", "train__max_failures": "0"}
+from tests.faults.drivers import checkpoints, finish, kill_when, metrics_of, start, weights_of
 
 
 def flip(file: Path, place: float = 0.5) -> None:
@@ -24,24 +24,11 @@ def cut_off(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-9])
 
 
-def result(run: Path) -> tuple[bytes, list[dict], dict]:
+def result(run: Path) -> tuple[bytes, list[dict[str, Any]], dict[str, Any]]:
     """Weights, history and counts of a finished run, which must not depend on what happened on the way."""
-    iteration = json.loads((run / "metrics.json").read_text())["iterations"][1]
+    iteration = metrics_of(run)["iterations"][1]
     counts = {k: v for k, v in iteration["annotations"].items() if k != "seconds"}
-    return (run / "model" / "model.safetensors").read_bytes(), iteration["history"], counts
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("damage")
-    write_jsonl(folder / "corpus.jsonl", make_documents(200))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def whole(folder: Path, tiny_encoder: Path) -> tuple[bytes, list[dict], dict]:
-    finish(start(folder, "whole", tiny_encoder, **SETTINGS))
-    return result(folder / "whole" / "whole")
+    return weights_of(run), iteration["history"], counts
 
 
 def test_a_second_driver_of_a_run_refuses_naming_the_first(tmp_path: Path, tiny_encoder: Path) -> None:
@@ -62,9 +49,15 @@ def test_a_second_driver_of_a_run_refuses_naming_the_first(tmp_path: Path, tiny_
 
 @pytest.mark.slow
 def test_damaged_stages_are_named_and_made_again_to_the_same_result(
-    folder: Path, tiny_encoder: Path, whole: tuple[bytes, list[dict], dict]
+    corpus: Path, undisturbed: Path, tiny_encoder: Path
 ) -> None:
-    storage, run = folder / "whole", folder / "whole" / "whole"
+    # Folders in it are relative to it, so that the whole storage may be copied.
+    storage = shutil.copytree(undisturbed.parent, corpus / "damaged")
+    run = storage / undisturbed.name
+
+    def again() -> str:
+        return finish(start(corpus, run.name, tiny_encoder, storage=str(storage)))
+
     # As if only training were to be done again, which reads what is damaged.
     for name in ("manifest.json", "metrics.json", "iteration_1/train/stage.json", "iteration_1/train/result.json"):
         (run / name).unlink()
@@ -82,7 +75,7 @@ def test_damaged_stages_are_named_and_made_again_to_the_same_result(
     made = untouched.stat().st_mtime_ns
     for file, damage in hurt.items():
         damage(file)
-    said = finish(start(folder, "whole", tiny_encoder, **SETTINGS))
+    said = again()
     for file in hurt:
         assert f"{file} is damaged (" in said
     assert {file: file.read_bytes() for file in hurt if file.suffix != ".json"} == {
@@ -90,40 +83,34 @@ def test_damaged_stages_are_named_and_made_again_to_the_same_result(
     }
     assert untouched.stat().st_mtime_ns == made, "a whole piece was made again"
     assert not [file for file in storage.rglob("*") if file.name.endswith((".damaged", ".lease"))]
-    assert result(run) == whole
+    assert result(run) == result(undisturbed)
 
     # What was exported is looked at too, before there is said to be nothing to do.
     flip(run / "model" / "model.safetensors")
-    assert "model.safetensors is damaged (" in finish(start(folder, "whole", tiny_encoder, **SETTINGS))
-    assert result(run) == whole
-    assert "nothing to do" in finish(start(folder, "whole", tiny_encoder, **SETTINGS))
+    assert "model.safetensors is damaged (" in again()
+    assert result(run) == result(undisturbed)
+    assert "nothing to do" in again()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [False, True], ids=["the newest", "every"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
-    folder: Path, tiny_encoder: Path, whole: tuple[bytes, list[dict], dict], every: bool
+    corpus: Path, undisturbed: Path, tiny_encoder: Path, every: bool
 ) -> None:
-    name = f"killed-{every}"
-    run = folder / name / name
-    checkpoints = run / "iteration_1" / "train" / "checkpoints"
+    name = f"damaged-{every}"
+    run = corpus / name / name
+    training = run / "iteration_1" / "train"
 
-    def recorded() -> list[str]:
-        try:
-            found = json.loads((checkpoints / "checkpoint_manager_snapshot.json").read_text())["checkpoint_results"]
-        except (FileNotFoundError, json.JSONDecodeError):
-            return []
-        return [one["checkpoint_dir_name"] for one in found]
+    def begin() -> subprocess.Popen[bytes]:
+        return start(corpus, name, tiny_encoder, train__checkpoint_every="5", train__max_failures="0")
 
-    kill_when(start(folder, name, tiny_encoder, **SETTINGS), lambda: len(recorded()) > 1)
-    *_, before, newest = recorded()
-    (flip if every else cut_off)(checkpoints / newest / "optimizer.pt")
+    kill_when(begin(), lambda: len(checkpoints(training)) > 1)
+    *_, (step, before), (_, newest) = checkpoints(training).items()
+    (flip if every else cut_off)(newest / "optimizer.pt")
     if every:
-        flip(checkpoints / before / "encoder.safetensors")
-    step = json.loads((checkpoints / before / "progress.json").read_text())["step"]
-    said = finish(start(folder, name, tiny_encoder, **SETTINGS))
-    assert f"{newest} is damaged (optimizer.pt: " in said
+        flip(before / "encoder.safetensors")
+    said = finish(begin())
+    assert f"{newest.name} is damaged (optimizer.pt: " in said
     assert ("no checkpoint is whole: training begins at its first step" in said) == every
-    iteration = json.loads((run / "metrics.json").read_text())["iterations"][1]
-    assert iteration["train"]["resumed_at"] == ([] if every else [step])
-    assert result(run) == whole
+    assert metrics_of(run)["iterations"][1]["train"]["resumed_at"] == ([] if every else [step])
+    assert result(run) == result(undisturbed)

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,3 +21,18 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that matplotlib makes from now on."""
+    figure = pytest.importorskip("matplotlib.figure")
+    kept: list[Any] = []
+
+    class Kept(figure.Figure):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            kept.append(self)
+
+    monkeypatch.setattr(figure, "Figure", Kept)
+    return kept

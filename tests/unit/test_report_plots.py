@@ -23,18 +23,9 @@ def content(means: dict[str, list[float | None]], sd: float | None = 0.1) -> dic
     return {"corpora": {name: {"tables": {"clustering": [row(m) for m in rows]}} for name, rows in means.items()}}
 
 
-def test_bars_are_the_means(monkeypatch: pytest.MonkeyPatch):
-    figure = pytest.importorskip("matplotlib.figure")
-    kept = []
-
-    class Kept(figure.Figure):
-        def __init__(self, *arguments: Any, **more: Any) -> None:
-            super().__init__(*arguments, **more)
-            kept.append(self)
-
-    monkeypatch.setattr(figure, "Figure", Kept)
+def test_bars_are_the_means(figures: list[Any]):
     plots.plot(STUDIES["clustering"], content({"a_$b$": [0.2, 0.5], "c": [None, 0.4], "d": [0.0, 0.3]}))
-    axes = kept[0].axes[0]
+    axes = figures[0].axes[0]
     first, second = (
         [bar.get_height() for bar in container] for container in axes.containers if hasattr(container, "patches")
     )
@@ -45,7 +36,7 @@ def test_bars_are_the_means(monkeypatch: pytest.MonkeyPatch):
     assert any(np.allclose(segment[:, 1], [0.4, 0.6]) for segment in segments)
     assert axes.get_xlabel() == "corpus"
     assert "recall@5" in axes.get_ylabel()
-    assert [text.get_text() for text in kept[0].legends[0].get_texts()] == ["IDC (K-means)", "IDC (partition)"]
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == ["IDC (K-means)", "IDC (partition)"]
 
 
 def test_every_table_has_a_picture(tmp_path: Path):

@@ -232,29 +232,20 @@ def test_no_matplotlib_is_said_before_any_trial(tmp_path: Path, runs: Runs, monk
     assert not (tmp_path / "runs").exists()
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, results: dict[str, Any]) -> list[Any]:
+def drawn(figures: list[Any], results: dict[str, Any]) -> list[Any]:
     """The axes of the plot."""
-    figure = pytest.importorskip("matplotlib.figure")
-    kept = []
-
-    class Kept(figure.Figure):
-        def __init__(self, *arguments: Any, **more: Any) -> None:
-            super().__init__(*arguments, **more)
-            kept.append(self)
-
-    monkeypatch.setattr(figure, "Figure", Kept)
     image = pytest.importorskip("PIL.Image")
     with image.open(io.BytesIO(plot(results))) as picture:
         assert picture.format == "PNG"
-    return kept[0].axes
+    return figures[-1].axes
 
 
-def test_two_grids_are_lines_over_the_first(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch):
+def test_two_grids_are_lines_over_the_first(tmp_path: Path, runs: Runs, figures: list[Any]):
     scores = {(1, 4): 0.3, (2, 4): 0.4, (1, 8): 0.5, (2, 8): 0.6}
     runs.scores = lambda settings: [0.1, 0.2, scores[settings.annotate.k, settings.train.batch_size]]
     runs.failing[1, 8] = ValueError("no")
     run(tmp_path, runs)
-    [axes] = drawn(monkeypatch, content(tmp_path))
+    [axes] = drawn(figures, content(tmp_path))
     *lines, start = axes.get_lines()
     assert [line.get_ydata().tolist() for line in lines] == [[0.3, 0.4], [0.2, 0.6]]
     assert start.get_ydata() == [0.1, 0.1], "what all trials began with"
@@ -267,11 +258,11 @@ def test_two_grids_are_lines_over_the_first(tmp_path: Path, runs: Runs, monkeypa
     assert "recall@5" in axes.get_ylabel()
 
 
-def test_drawn_parameters_are_a_scatter_each(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch):
+def test_drawn_parameters_are_a_scatter_each(tmp_path: Path, runs: Runs, figures: list[Any]):
     parameters = {"train.learning_rate": {"loguniform": [1e-5, 1e-4]}, "loop.initialization": {"choice": ["none"]}}
     run(tmp_path, runs, parameters=parameters, samples=3)
     found = content(tmp_path)
-    axes = {one.get_xlabel(): one for one in drawn(monkeypatch, found)}
+    axes = {one.get_xlabel(): one for one in drawn(figures, found)}
     rates, initializations = axes["train.learning_rate"], axes["loop.initialization"]
     points = rates.collections[0].get_offsets().tolist()
     assert points == [[row["values"]["train.learning_rate"], row["score"]] for row in found["trials"]]
@@ -279,9 +270,9 @@ def test_drawn_parameters_are_a_scatter_each(tmp_path: Path, runs: Runs, monkeyp
     assert [label.get_text() for label in initializations.get_xticklabels()] == ["none"]
 
 
-def test_a_sweep_without_any_score_has_a_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Runs):
+def test_a_sweep_without_any_score_has_a_plot(tmp_path: Path, figures: list[Any], runs: Runs):
     runs.scores = lambda settings: []
     assert run(tmp_path, runs) == 4
-    [axes] = drawn(monkeypatch, content(tmp_path))
+    [axes] = drawn(figures, content(tmp_path))
     assert len(axes.get_lines()) == 2
     assert not (tmp_path / "runs" / "s" / "best.yaml").exists()
