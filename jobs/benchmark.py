@@ -1,5 +1,6 @@
 """Measure this library on this machine, beside sentence-transformers where that does the same work.
 
+  prepare   documents a second of reading, splitting and tokenising on one core; bytes of what comes of it
   annotate  sentences a second of the annotate stage, against SentenceTransformer.encode; where its time goes
   idc       sentences a second of the clustering alone, given the vectors
   train     pairs a second and peak memory of a step with gradient caching, against
@@ -32,6 +33,10 @@ def main() -> None:
         prog="benchmark.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    prepare = _command(commands, "prepare", "what a task of the prepare stage does, on one core")
+    _add_corpus(prepare, whole=True)
+    prepare.add_argument("--repeats", type=_count, default=3, help="measurements")
 
     annotate = _command(commands, "annotate", "the annotate stage against SentenceTransformer.encode")
     _add_corpus(annotate)
@@ -87,14 +92,19 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if action.default is None else super()._get_help_string(action)
 
 
-def _add_corpus(parser: argparse.ArgumentParser) -> None:
+def _add_corpus(parser: argparse.ArgumentParser, whole: bool = False) -> None:
     parser.add_argument("--model", help="folder of the encoder, safetensors [that of the demo extra]")
     parser.add_argument(
         "--corpus",
         metavar="FILE",
-        help="JSON Lines with `sentences` or `text` [docstrings of the installed packages, collected in a minute]",
+        help="a file or folder that jobs read, JSON Lines say [docstrings of the installed packages, collected in a "
+        "minute]",
     )
-    parser.add_argument("--documents", type=_count, help="most documents [all]")
+    parser.add_argument("--text", metavar="COLUMN", help="of the corpus, with a document's text [sentences, or text]")
+    if whole:
+        parser.set_defaults(documents=None)
+    else:
+        parser.add_argument("--documents", type=_count, help="most documents [all]")
 
 
 def _count(text: str) -> int:

@@ -103,7 +103,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
         pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
         packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(pieces)]
         rows = ray.data.from_items(packs, override_num_blocks=len(packs)).map_batches(
-            _read_and_tokenise,  # pyright: ignore[reportArgumentType]
+            tokenise_packs,  # pyright: ignore[reportArgumentType]
             batch_size=1,
             batch_format="pyarrow",
             zero_copy_batch=True,
@@ -119,7 +119,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
         # A task for each of Ray Data's default 200 partitions would cost a small corpus most of its time.
         partitions = min(shards, DataContext.get_current().default_hash_shuffle_parallelism)
         written = rows.groupby("shard", num_partitions=partitions).map_groups(
-            _write_shard,  # pyright: ignore[reportArgumentType]
+            write_shard,  # pyright: ignore[reportArgumentType]
             batch_format="pyarrow",
             fn_kwargs={"folder": stage.folder},
         )
@@ -167,7 +167,7 @@ def _tokenizer(text: str) -> Tokenizer:
     return tokenizer
 
 
-def _read_and_tokenise(
+def tokenise_packs(
     packs: pa.Table,
     columns: dict[str, str],
     corpus: Corpus,
@@ -176,6 +176,20 @@ def _read_and_tokenise(
     shards: int,
     board: Any,
 ) -> Iterator[pa.Table]:
+    """What a reading task does: the rows of its pieces of files, as tables of `tokenised_schema`.
+
+    Args:
+        packs: `pieces`, lists of `Piece` as mappings.
+        columns: role to column.
+        corpus: the settings.
+        labels: a reference to the table of labels, or none.
+        tokenizer: a `tokenizers` JSON document.
+        shards: of the store.
+        board: where progress is shown, or None.
+
+    Raises:
+        UnreadableFile: a whole file can't be read.
+    """
     ready = _tokenizer(tokenizer)
     token = token_type(ready.get_vocab_size())
     table: Labels | None = ray.get(labels[0]) if labels else None
@@ -195,8 +209,13 @@ def _read_and_tokenise(
                 board.add.remote(len(batch))
 
 
-def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
-    """Write one shard and its rejected rows, and return what was written, counted."""
+def write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
+    """What a writing task does: write one shard and its rejected rows, and return what was written, counted.
+
+    Args:
+        rows: all of the shard, of `tokenised_schema`, in any order.
+        folder: of the store.
+    """
     shard = rows["shard"][0].as_py()
     rows = rows.sort_by([("key", "ascending"), ("doc_id", "ascending"), ("order", "ascending"), ("row", "ascending")])
     rows = _mark_duplicates(_without_labels_of_documents(rows))

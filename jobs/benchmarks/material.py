@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 from infocse_ray.corpus.docstrings import write_docstrings
 from infocse_ray.corpus.documents import Rejected, document_of
 from infocse_ray.corpus.prepare import prepare
+from infocse_ray.corpus.read import read_rows
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -31,15 +32,21 @@ MAX_LENGTH = 32
 LANES = 64
 
 
+def corpus_of(arguments: argparse.Namespace, folder: str) -> Corpus:
+    """The corpus that the command line names, else docstrings, written to `folder`."""
+    if arguments.corpus:
+        return Corpus(source=arguments.corpus, text=arguments.text)
+    file = Path(folder) / "docstrings.jsonl"
+    write_docstrings(file, arguments.documents, processes=os.cpu_count() or 1)
+    return Corpus(source=str(file))
+
+
 def read_documents(arguments: argparse.Namespace, most_sentences: int | None = None) -> list[list[str]]:
     """Documents as lists of sentences, in a random order that is always the same, until there are enough sentences."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(arguments.corpus or f"{folder}/docstrings.jsonl")
-        if not arguments.corpus:
-            write_docstrings(file, arguments.documents, processes=os.cpu_count() or 1)
-        settings = Corpus(source=str(file))
-        with file.open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines]
+        settings = corpus_of(arguments, folder)
+        source = find_source(settings)
+        rows = [row.values for piece in source.pieces for row in read_rows(piece, source.columns, by_line=False)]
     random.Random(0).shuffle(rows)
     documents: list[list[str]] = []
     total = 0
@@ -47,7 +54,7 @@ def read_documents(arguments: argparse.Namespace, most_sentences: int | None = N
         if most_sentences is not None and total >= most_sentences:
             break
         with contextlib.suppress(Rejected):
-            documents.append(document_of(row, settings)["sentences"])
+            documents.append(document_of(row or {}, settings)["sentences"])
             total += len(documents[-1])
     return documents
 

@@ -65,7 +65,6 @@ def test_damaged_stages_are_named_and_made_again_to_the_same_result(
     hurt = {
         run / "iteration_1" / "annotations" / "shard-000003.parquet": flip,
         run / "iteration_1" / "annotations" / "shard-000005.parquet": cut_off,
-        store / "documents" / "shard-000002.parquet": cut_off,
         store / "documents" / "shard-000003.parquet": flip,
         run / "iteration_1" / "examples" / "stage.json": flip,
         run / "iteration_0" / "encoder" / "model" / "model.safetensors": flip,

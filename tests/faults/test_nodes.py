@@ -92,10 +92,12 @@ def test_a_dead_node_leaves_the_work_to_those_left_with_the_same_batches(corpus:
     found, expected = (metrics_of(r)["iterations"][1] for r in (run, whole))
     assert len(found["train"]["resumed_at"]) == 1
     assert [entry["step"] for entry in found["history"]] == [0, 30, 60, 90, 120]
-    for one, other in zip(found["history"], expected["history"], strict=True):
-        # As many tokens so far: of the same batches. Sums over one worker's rows and over two round differently.
-        assert one["tokens_done"] == other["tokens_done"]
-        assert one.get("loss") == pytest.approx(other.get("loss"), rel=1e-3)
+    # As many tokens at each: of the same batches. Sums over one worker's rows and over two round differently.
+    tokens, losses = (
+        [[entry[key] for entry in one["history"][1:]] for one in (found, expected)] for key in ("tokens_done", "loss")
+    )
+    assert tokens[0] == tokens[1]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 @pytest.mark.slow

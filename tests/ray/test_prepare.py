@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from infocse_ray.corpus import prepare as prepare_module
 from infocse_ray.corpus import source as source_module
-from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
+from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected, write_shard
 from infocse_ray.corpus.read import UnreadableFile
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.source import find_source
@@ -132,7 +132,7 @@ def test_row_groups_are_small(tmp_path, tokenizer, monkeypatch):
             "counterpart_keys": pa.array([[]] * 8, pa.list_(pa.int64())),
         }
     )
-    prepare_module._write_shard(rows, Storage.open(str(tmp_path)))
+    write_shard(rows, Storage.open(str(tmp_path)))
     (file,) = (tmp_path / "documents").iterdir()
     metadata = pq.ParquetFile(file).metadata
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [3, 3, 1, 1]
