@@ -18,6 +18,7 @@ from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.progress import say
+from infocse_ray.records import keep, kept
 from infocse_ray.redact import redacted
 from infocse_ray.report.cells import Cell, Plan, plan_cells
 from infocse_ray.report.config import Tables
@@ -85,7 +86,7 @@ def reproduce(
             if not isinstance(error, ValueError) and ray.is_initialized():
                 ray.shutdown()
         records[cell.name] = record
-        (folder / "cells" / f"{cell.name}.json").write_json(record)
+        keep(_record_of(folder, cell), record)
         write_tables(folder, config, plan, records)
         check()
     again = f"; {failed} failed, and the same command tries them again" if failed else ""
@@ -97,10 +98,13 @@ def read_records(folder: Storage, plan: Plan) -> dict[str, dict[str, Any]]:
     """What came of the plan's cells so far, by name; nothing of cells whose settings or files have changed."""
     found = {}
     for cell in plan.cells:
-        file = folder / "cells" / f"{cell.name}.json"
-        if file.exists() and (record := file.read_json())["identity"] == cell.identity:
+        if (record := kept(_record_of(folder, cell), cell.identity)) is not None:
             found[cell.name] = record
     return found
+
+
+def _record_of(folder: Storage, cell: Cell) -> Storage:
+    return folder / "cells" / f"{cell.name}.json"
 
 
 def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from infocse_ray.progress import say
+from infocse_ray.records import keep, kept
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.storage import Storage
 from infocse_ray.sweep.config import Sweep
@@ -23,8 +24,7 @@ class Ledger:
         self.metric = plan.trials[0].settings.validate.metric
         self.records: dict[str, dict[str, Any]] = {}
         for trial in plan.trials:
-            file = self._file(trial)
-            if file.exists() and (record := file.read_json())["identity"] == trial.identity:
+            if (record := kept(self._file(trial), trial.identity)) is not None:
                 self.records[trial.name] = record
 
     def _file(self, trial: Trial) -> Storage:
@@ -44,12 +44,12 @@ class Ledger:
     def note(self, trial: Trial, record: dict[str, Any]) -> None:
         """Keep what a trial reported, say it, and write the results."""
         # Iterations that were reported stay, should the trial fail in the next.
-        kept = {"iterations": self.records.get(trial.name, {}).get("iterations", [])}
-        record = kept | record | {"identity": trial.identity}
+        before = {"iterations": self.records.get(trial.name, {}).get("iterations", [])}
+        record = before | record | {"identity": trial.identity}
         if record["state"] == "stopped":
             record["asha"] = self.config.asha.model_dump(mode="json")
         self.records[trial.name] = record
-        self._file(trial).write_json(record)
+        keep(self._file(trial), record)
         if (line := self._line(record)) is not None:
             say(f"{self.title(trial)}: {line}")
         self.write()

@@ -55,6 +55,16 @@ def test_finished_cells_never_run_again(tmp_path: Path, runs: Runs):
     assert runs.calls[6:] == ["a-simcse-1"]
 
 
+def test_a_cell_whose_record_is_damaged_runs_again(tmp_path: Path, runs: Runs):
+    reproduce(tables(tmp_path, **THREE), runs)
+    first = content(tmp_path)
+    file = tmp_path / "runs" / "t" / "cells" / "a-simcse-1.json"
+    file.write_bytes(file.read_bytes()[:-9])
+    assert reproduce(tables(tmp_path, **THREE), runs) == 0
+    assert runs.calls[3:] == ["a-simcse-1"]
+    assert content(tmp_path) == first
+
+
 def test_a_cell_of_several_tables_runs_once(tmp_path: Path, runs: Runs):
     reproduce(tables(tmp_path, tables=["zero_shot", "clustering", "annotator"], only_rows=["infocse"]), runs)
     assert runs.calls == ["a-infocse-1"]

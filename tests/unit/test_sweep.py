@@ -58,6 +58,21 @@ def test_finished_trials_never_run_again(tmp_path: Path, runs: Runs):
     assert len(runs.calls) == 10
 
 
+def test_a_trial_whose_record_is_damaged_is_looked_at_again(
+    tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+):
+    run(tmp_path, runs)
+    first = content(tmp_path)
+    cut_off, changed = sorted((tmp_path / "runs" / "s" / "trials").glob("s-k2-*.json"))
+    cut_off.write_bytes(cut_off.read_bytes()[:-9])
+    changed.write_text(changed.read_text().replace("0.2", "0.9"))
+    assert run(tmp_path, runs) == 0
+    assert sorted(runs.calls[4:]) == [(2, 4), (2, 8)]
+    assert content(tmp_path) == first
+    said = capsys.readouterr().out
+    assert all(f"{file} is damaged (" in said for file in (cut_off, changed))
+
+
 def test_a_failed_trial_stops_nothing_and_is_tried_again(
     tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
 ):
