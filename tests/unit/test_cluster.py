@@ -56,6 +56,7 @@ def test_elastic_workers_fit_as_many_as_there_are_places_for(monkeypatch):
     assert placement(Train(num_workers=[2, 99])) == Placement(99, False, 1, 2)
     on(monkeypatch, (16, 2), (16, 2))
     assert placement(Train(num_workers=[2, 4])) == Placement(4, True, 8, 2)
+    assert placement(Train(num_workers=[2, 99])) == Placement(99, True, 8, 2)
     with pytest.raises(ValueError, match=r"train\.num_workers = \[5, 8\]: the cluster has 4 GPUs; ask for at most 4"):
         placement(Train(num_workers=[5, 8]))
 

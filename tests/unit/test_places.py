@@ -74,16 +74,29 @@ def test_places_are_given_back_where_the_wait_is_stopped(group: Group, monkeypat
     assert group.removed
 
 
-@pytest.mark.parametrize(("there", "fewest", "short"), [([4, 4], 2, False), ([4], 2, True), ([4], 1, False)])
+@pytest.mark.parametrize(
+    ("there", "fewest", "short"),
+    [
+        ([[4, 4]] * 4, 2, False),
+        ([[4]] * 4, 2, True),
+        ([[4]] * 4, 1, False),
+        # A node that is seen no more in a single look may only be late.
+        ([[4, 4], [4], [4, 4], [4]], 2, False),
+    ],
+    ids=["all there", "too few", "enough", "one look"],
+)
 @pytest.mark.usefixtures("group")
-def test_a_stage_whose_nodes_died_says_so(monkeypatch: pytest.MonkeyPatch, there: list[int], fewest: int, short: bool):
-    said, looks, seen = [], [0], threading.Event()
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_stage_whose_nodes_died_says_so(
+    monkeypatch: pytest.MonkeyPatch, there: list[list[int]], fewest: int, short: bool
+):
+    said, seen, looks = [], threading.Event(), iter(there)
 
     def nodes() -> Nodes:
-        looks[0] += 1
-        if looks[0] == 4:
+        if (look := next(looks, None)) is None:
             seen.set()
-        return Nodes(there, [0] * len(there))
+            raise ConnectionError("the cluster is gone")  # the watch ends, without a word
+        return Nodes(look, [0] * len(look))
 
     monkeypatch.setattr(places, "nodes_there", nodes)
     monkeypatch.setattr(places, "say", said.append)

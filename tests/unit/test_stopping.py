@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from ray.exceptions import RayActorError
 
 from infocse_ray import stopping
 from infocse_ray.job import run_job
@@ -176,6 +178,7 @@ def test_two_signals_at_once_are_one_request(monkeypatch: pytest.MonkeyPatch):
         send(signal.SIGTERM)
         assert there.asked.wait(30)
         send(signal.SIGTERM)
+        time.sleep(1)  # who takes it for a second request doesn't wait for the end
         ended.append(True)
 
     with listening(), pytest.raises(Stopped):
@@ -202,13 +205,14 @@ class Nothing:
 
 def test_an_end_waits_for_no_thread_that_hangs():
     script = """
-import signal, os, threading, sys
+import atexit, signal, os, threading, sys
 from infocse_ray import stopping
 from infocse_ray.job import run_job
 from pydantic import BaseModel
 class Settings(BaseModel): pass
 stopping._END_RAY_SECONDS = 0.1
 stopping.ray.shutdown = threading.Event().wait
+atexit.register(threading.Event().wait)  # as Ray's own end, which waits for the thread
 def fit():
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait()
@@ -217,6 +221,24 @@ run_job(Settings, [], "x.py", "", lambda _: stopping.patiently(fit))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 143, done.stderr
     assert "x.py: stopped by SIGTERM" in done.stderr
+
+
+def test_a_signal_while_it_already_ends_ends_it_at_once():
+    script = """
+import os, signal
+from infocse_ray import stopping
+stopping._ONE_REQUEST_SECONDS = 0.0
+with stopping.listening():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            print("still there", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (143, ""), done.stderr
 
 
 class Answers:
@@ -253,6 +275,16 @@ def test_a_worker_asks_again_but_not_in_every_step(monkeypatch: pytest.MonkeyPat
         answers.questions, request = 0, Request(answers)
         assert not any(request.made() for _ in range(10))
         assert answers.questions == questions
+
+
+def test_a_board_that_is_gone_asks_for_nothing(monkeypatch: pytest.MonkeyPatch):
+    def gone(ref: object) -> bool:
+        raise RayActorError
+
+    handle = Answers(monkeypatch)
+    monkeypatch.setattr(stopping.ray, "get", gone)
+    request, handle.ready = Request(handle), True
+    assert not any(request.made() for _ in range(3))
 
 
 def test_without_a_board_nobody_asks():
