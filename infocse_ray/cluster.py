@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from infocse_ray.stopping import ray_starting
 if TYPE_CHECKING:
     import torch
 
+_KNOCK_SECONDS = 10.0
 _KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
@@ -40,18 +42,30 @@ def connect() -> None:
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
+        _knock(os.environ.get("RAY_ADDRESS", ""))
         with ray_starting(), _native_stderr_muted():
             ray.init(
                 logging_level=logging.ERROR,
                 log_to_driver=False,
                 runtime_env={"env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES}},
             )
-    except (ConnectionError, AuthenticationError) as error:
+    except (OSError, AuthenticationError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
             f"RAY_ADDRESS = {os.environ.get('RAY_ADDRESS', '')!r}: can't join that Ray ({reason}); start it with "
             "`ray start --head`, set RAY_AUTH_MODE and the token as it has them, or unset RAY_ADDRESS"
         ) from error
+
+
+def _knock(address: str) -> None:
+    """Find out within seconds that nobody is at an address `host:port`; Ray tries for minutes, without a word.
+
+    Raises:
+        OSError: nobody is.
+    """
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
 
 
 @contextlib.contextmanager

@@ -12,35 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.job_options import options_for
+
 ROOT = Path(__file__).parents[2]
 
 
 def start(
     folder: Path, name: str, encoder: Path, job: str = "pretrain", address: str = "local", **more: str
 ) -> subprocess.Popen[bytes]:
-    """Start a job on `folder/corpus.jsonl` that takes seconds; `train__max_steps="5"` is `--train.max_steps 5`."""
-    options = {
-        "--name": name,
-        # A storage of its own, so that no stage is shared with the undisturbed run.
-        "--storage": str(folder / name),
-        "--encoder.model": str(encoder),
-        "--encoder.max_length": "16",
-        "--corpus.source": str(folder / "corpus.jsonl"),
-        "--corpus.lanes": "16",
-        "--corpus.valid_fraction": "0.2",
-        "--train.batch_size": "16",
-        "--train.max_steps": "120",
-        "--train.learning_rate": "0.001",
-        "--train.similarity": "cosine",
-        "--train.temperature": "0.05",
-        "--train.chunk_tokens": "512",
-        "--validate.every": "30",
-        "--train.checkpoint_every": "30",
-        "--loop.initialization": "none",
-        "--loop.max_iterations": "1",
-    } | {f"--{setting.replace('__', '.')}": value for setting, value in more.items()}
+    """Start a job with the settings of `options_for`."""
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "jobs" / f"{job}.py"), *(part for option in options.items() for part in option)],
+        [sys.executable, str(ROOT / "jobs" / f"{job}.py"), *options_for(folder, name, encoder, **more)],
         env=os.environ | {"RAY_ADDRESS": address, "INFOCSE_TRACEBACK": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.conftest import make_documents, write_jsonl
+from tests.job_options import options_for
 from tests.own_ray import RAY, free_port, own_ray
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +35,16 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
             "head_node_id": HEAD_ID,
             "launch_multiple": True,
         },
-        "head_node_type": "head",
+        # All that Ray has no defaults of for a provider of type `external`.
+        **{f"{part}setup_commands": [] for part in ("", "head_", "worker_")},
+        **{f"{part}_start_ray_commands": [] for part in ("head", "worker")},
+        **{part: [] for part in ("initialization_commands", "cluster_synced_files", "rsync_exclude", "rsync_filter")},
+        **{part: {} for part in ("docker", "auth", "file_mounts")},
+        "file_mounts_sync_continuously": False,
+        "upscaling_speed": 1,
+        "head_node_type": "ray.head.default",  # the name that the fake provider knows
         "available_node_types": {
-            "head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
             "worker": {
                 "resources": {"CPU": 2, "object_store_memory": 200_000_000},
                 "node_config": {},
@@ -69,27 +77,12 @@ def test_a_run_on_a_cluster_without_a_worker_waits_for_nodes_and_is_placed_on_th
     environment: dict[str, str], tmp_path: Path, tiny_encoder: Path
 ) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(60))
-    options = {
-        "--name": "scaled",
-        "--storage": str(tmp_path / "runs"),
-        "--encoder.model": str(tiny_encoder),
-        "--encoder.max_length": "16",
-        "--corpus.source": str(tmp_path / "corpus.jsonl"),
-        "--corpus.lanes": "2",
-        "--corpus.valid_fraction": "0.2",
-        "--corpus.test_fraction": "0",
-        "--annotate.num_workers": "1",
-        "--train.num_workers": "2",
-        "--train.batch_size": "16",
-        "--train.max_steps": "4",
-        "--validate.every": "4",
-        "--loop.initialization": "none",
-        "--loop.max_iterations": "1",
-    }
+    few = {"train__max_steps": "4", "validate__every": "4", "annotate__num_workers": "1", "train__num_workers": "2"}
+    options = options_for(tmp_path, "scaled", tiny_encoder, corpus__test_fraction="0", **few)
     assert " worker" not in nodes(environment)
 
     done = subprocess.run(
-        [sys.executable, "jobs/pretrain.py", *(part for option in options.items() for part in option)],
+        [sys.executable, "jobs/pretrain.py", *options],
         cwd=ROOT,
         env=environment | {"INFOCSE_TRACEBACK": "1"},
         stdout=subprocess.PIPE,
@@ -100,5 +93,5 @@ def test_a_run_on_a_cluster_without_a_worker_waits_for_nodes_and_is_placed_on_th
 
     assert done.returncode == 0, done.stdout
     assert " worker" in nodes(environment)
-    metrics = json.loads((tmp_path / "runs" / "scaled" / "metrics.json").read_text())
+    metrics = json.loads((tmp_path / "scaled" / "scaled" / "metrics.json").read_text())
     assert [entry["step"] for entry in metrics["iterations"][1]["history"]] == [0, 4]

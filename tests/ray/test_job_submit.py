@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import make_documents, write_jsonl
+from tests.job_options import options_for
 from tests.own_ray import RAY, own_ray
 
 ROOT = Path(__file__).parents[2]
@@ -37,28 +38,14 @@ def test_a_submitted_run_ends_with_its_result_in_storage(
     environment: dict[str, str], tmp_path: Path, tiny_encoder: Path
 ) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(60))
-    options = {
-        "--name": "submitted",
-        "--storage": str(tmp_path / "runs"),
-        "--encoder.model": str(tiny_encoder),
-        "--encoder.max_length": "16",
-        "--corpus.source": str(tmp_path / "corpus.jsonl"),
-        "--corpus.lanes": "2",
-        "--corpus.valid_fraction": "0.2",
-        "--corpus.test_fraction": "0",
-        "--annotate.num_workers": "1",
-        "--train.batch_size": "16",
-        "--train.max_steps": "4",
-        "--validate.every": "4",
-        "--loop.initialization": "none",
-        "--loop.max_iterations": "1",
-    }
+    few = {"train__max_steps": "4", "validate__every": "4", "annotate__num_workers": "1"}
+    options = options_for(tmp_path, "submitted", tiny_encoder, corpus__test_fraction="0", **few)
 
-    done = submit(environment, "python", "jobs/pretrain.py", *(part for option in options.items() for part in option))
+    done = submit(environment, "python", "jobs/pretrain.py", *options)
 
     assert done.returncode == 0, done.stdout
     assert "the best encoder is that of iteration" in done.stdout, "the driver's output is followed"
-    run = tmp_path / "runs" / "submitted"
+    run = tmp_path / "submitted" / "submitted"
     assert (run / "model" / "model.safetensors").exists()
     metrics = json.loads((run / "metrics.json").read_text())
     assert [entry["step"] for entry in metrics["iterations"][1]["history"]] == [0, 4]

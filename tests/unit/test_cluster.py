@@ -1,5 +1,7 @@
 """Where workers are put, on clusters that are made up."""
 
+import socket
+
 import pytest
 
 from infocse_ray import cluster, places
@@ -120,14 +122,29 @@ def test_every_worker_computes_on_its_own_gpu(monkeypatch, given, visible, expec
     assert str(cluster.worker_device()) == expected
 
 
-def test_a_ray_that_does_not_answer_is_named(monkeypatch):
+@pytest.fixture
+def door(monkeypatch):
+    """A socket that answers at RAY_ADDRESS, until it is closed."""
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{listening.getsockname()[1]}")
+        yield listening
+
+
+@pytest.mark.usefixtures("door")
+def test_a_ray_that_refuses_is_named(monkeypatch):
     def refuse(**_: object) -> None:
         raise ConnectionError("no one there\nand more")
 
-    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", refuse)
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     with pytest.raises(
-        ValueError, match=r"RAY_ADDRESS = '10\.0\.0\.1:6379': can't join that Ray \(no one there\); start"
+        ValueError, match=r"RAY_ADDRESS = '127\.0\.0\.1:\d+': can't join that Ray \(no one there\); start"
     ):
+        cluster.connect()
+
+
+def test_a_ray_that_is_gone_is_not_waited_for(monkeypatch, door):
+    door.close()
+    monkeypatch.setattr(cluster.ray, "init", lambda **_: pytest.fail("Ray tries for minutes"))
+    with pytest.raises(ValueError, match=r"RAY_ADDRESS = '127.*can't join that Ray \(.*refused\); start"):
         cluster.connect()
