@@ -8,10 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.conftest import make_documents, write_jsonl
-from tests.faults.drivers import checkpoints, finish, kill_when, metrics_of, start, weights_of
+from tests.faults.drivers import checkpoints, finish, kill_when, metrics_of, start, wait_until, weights_of
 
 
 def flip(file: Path, place: float = 0.5) -> None:
@@ -103,7 +104,12 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     def begin() -> subprocess.Popen[bytes]:
         return start(corpus, name, tiny_encoder, train__checkpoint_every="5", train__max_failures="0")
 
-    kill_when(begin(), lambda: len(checkpoints(training)) > 1)
+    driver = begin()
+    wait_until(driver, lambda: len(checkpoints(training)) > 1)
+    ray = psutil.Process(driver.pid).children(recursive=True)
+    kill_when(driver, lambda: True)
+    # It ends a moment after its driver, and may record a checkpoint till then.
+    assert not psutil.wait_procs(ray, timeout=120)[1]
     *_, (step, before), (_, newest) = checkpoints(training).items()
     (flip if every else cut_off)(newest / "optimizer.pt")
     if every:
