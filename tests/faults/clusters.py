@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import psutil
 from ray.cluster_utils import Cluster
 
-ACTOR, TRAINER = "ray::MapWorker", "ray::RayTrainWorker"
-"""How Ray titles the processes of Ray Data's actors and Ray Train's workers."""
+ACTOR, TRAINER, CONTROLLER = "ray::MapWorker", "ray::RayTrainWorker", "ray::TrainController"
+"""How Ray titles the processes of Ray Data's actors and of Ray Train's workers and what controls these."""
 
 
 @contextlib.contextmanager
