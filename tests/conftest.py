@@ -12,6 +12,10 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Trainings here take a second: looked at every two they would wait longer for Ray Train than they work.
+os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
+# No node is ever reclaimed here, and the actor that looks out for it costs each training its start.
+os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
 
 TOPICS = {
     "sea": ["wave", "tide", "ship", "sail", "harbour", "anchor", "coast", "storm", "island", "fish"],
