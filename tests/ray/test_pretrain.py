@@ -343,6 +343,7 @@ def job(name: str) -> dict[str, Any]:
     return runpy.run_path(str(Path(__file__).parents[2] / "jobs" / f"{name}.py"))
 
 
+@pytest.mark.usefixtures("training_here")
 def test_evaluate_scores_any_encoder_on_all_documents(
     finished: tuple[Path, dict], capsys: pytest.CaptureFixture[str]
 ) -> None:
