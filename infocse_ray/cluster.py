@@ -49,7 +49,7 @@ def connect() -> None:
                 log_to_driver=False,
                 runtime_env={"env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES}},
             )
-    except (OSError, AuthenticationError) as error:
+    except (ConnectionError, AuthenticationError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
             f"RAY_ADDRESS = {os.environ.get('RAY_ADDRESS', '')!r}: can't join that Ray ({reason}); start it with "
@@ -61,11 +61,14 @@ def _knock(address: str) -> None:
     """Find out within seconds that nobody is at an address `host:port`; Ray tries for minutes, without a word.
 
     Raises:
-        OSError: nobody is.
+        ConnectionError: nobody is.
     """
     host, _, port = address.rpartition(":")
     if host and "/" not in host and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+        except OSError as error:  # names that lead nowhere and time-outs are no ConnectionError
+            raise ConnectionError(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -143,8 +143,26 @@ def test_a_ray_that_refuses_is_named(monkeypatch):
         cluster.connect()
 
 
-def test_a_ray_that_is_gone_is_not_waited_for(monkeypatch, door):
-    door.close()
+@pytest.mark.parametrize("gone", [True, False], ids=["refused", "timed out"])
+def test_a_ray_that_is_gone_is_not_waited_for(monkeypatch, door, gone):
+    def late(*_: object, **__: object) -> None:
+        raise TimeoutError("not refused, but timed out")
+
+    if gone:
+        door.close()
+    else:
+        monkeypatch.setattr(cluster.socket, "create_connection", late)
     monkeypatch.setattr(cluster.ray, "init", lambda **_: pytest.fail("Ray tries for minutes"))
-    with pytest.raises(ValueError, match=r"RAY_ADDRESS = '127.*can't join that Ray \(.*refused\); start"):
+    with pytest.raises(ValueError, match=r"RAY_ADDRESS = '127.*can't join that Ray \(.*refused.*\); start"):
         cluster.connect()
+
+
+@pytest.mark.parametrize("address", ["auto", "local", "", "ray://127.0.0.1:1"])
+def test_what_is_no_host_and_port_is_left_to_ray(monkeypatch, address):
+    asked = []
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", lambda **_: asked.append(address))
+    monkeypatch.setattr(cluster.socket, "create_connection", lambda *_, **__: pytest.fail("knocked"))
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    cluster.connect()
+    assert asked == [address]
