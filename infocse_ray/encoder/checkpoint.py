@@ -10,7 +10,7 @@ from typing import NamedTuple
 from infocse_ray.checksums import FOLDER, damaged, differs, sign_folder, verified
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
-from infocse_ray.settings import Encoder
+from infocse_ray.settings import Encoder, fingerprint
 from infocse_ray.storage import Storage
 from infocse_ray.storage_errors import explained
 
@@ -21,6 +21,14 @@ class EncoderFolder(NamedTuple):
     folder: Storage
     fingerprint: str
     max_length: int
+    plain: bool = False
+    """Whether it is loaded without its whitening."""
+
+    def without_whitening(self) -> EncoderFolder:
+        """The same as it is before whitening, by a fingerprint of its own; the files are shared."""
+        if self.plain:
+            return self
+        return self._replace(fingerprint=fingerprint("without whitening", self.fingerprint), plain=True)
 
     def load(self) -> SentenceEncoder:
         """Load it on this machine, in fp32.
@@ -30,7 +38,7 @@ class EncoderFolder(NamedTuple):
         """
         path = self.local()
         settings = Encoder(model=str(self.folder), max_length=self.max_length)  # pyright: ignore[reportCallIssue]
-        return load_encoder(path, settings, cosine=read_layout(path).normalize)
+        return load_encoder(path, settings, cosine=read_layout(path).normalize, whitening=not self.plain)
 
     def local(self) -> Path:
         """The folder on this machine, where every file is as it was saved.
@@ -59,7 +67,7 @@ class EncoderFolder(NamedTuple):
         Raises:
             NoSpace: there, or on this machine's temporary folder, where it is written first, there is no room.
         """
-        weights = sum(weight.numel() * weight.element_size() for weight in encoder.parameters())
+        weights = sum(weight.numel() * weight.element_size() for weight in encoder.state_dict().values())
         with tempfile.TemporaryDirectory() as temporary:
             with explained(temporary, weights):
                 encoder.save(Path(temporary))

@@ -11,6 +11,7 @@ import torch
 
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.prompts import Role
 from infocse_ray.memory import MORE, OutOfMemory, is_out_of_memory
 
 SENTENCES_AT_ONCE = 16_384
@@ -65,7 +66,7 @@ def length_buckets(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
         start = stop
 
 
-def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None) -> Embedded:
+def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None, role: Role = "document") -> Embedded:
     """Vectors of sentences, in their order.
 
     Args:
@@ -73,31 +74,35 @@ def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None) -
         tokens: n sentences.
         budget: tokens in a batch, padding included; by default what suits the device. A batch that doesn't fit into
             its memory is halved, and so are those after it.
+        role: of the sentences, which says what prompt they get.
 
     Raises:
         OutOfMemory: a single sentence doesn't fit.
     """
     device = encoder.device
-    cut = tokens.cut(encoder.max_length - len(encoder.prefix) - len(encoder.suffix))
+    cut = tokens.cut(encoder.room(role))
     first, inverse = _distinct(cut)
     distinct = cut if len(first) == len(cut) else cut.take(first)
-    lengths = encoder.lengths(distinct)
+    lengths = encoder.lengths(distinct, role=role)
     vectors = torch.empty(len(distinct), encoder.dimension, device=device)
     padded = 0
     with torch.inference_mode():
         for rows in length_buckets(lengths, budget or token_budget(device)):
-            padded += _encode_into(vectors, encoder, distinct, rows)
+            padded += _encode_into(vectors, encoder, distinct, rows, role)
         if len(first) != len(cut):
             vectors = vectors[torch.from_numpy(inverse).to(device)]
     return Embedded(vectors, int(lengths.sum()), padded)
 
 
-def _encode_into(vectors: torch.Tensor, encoder: SentenceEncoder, sentences: Tokens, rows: np.ndarray) -> int:
+def _encode_into(
+    vectors: torch.Tensor, encoder: SentenceEncoder, sentences: Tokens, rows: np.ndarray, role: Role
+) -> int:
     """Encode some rows, in halves if they don't fit into memory; returns their tokens, padding included."""
     device = encoder.device
-    input_ids, attention_mask = encoder.pad(sentences.take(rows))
+    input_ids, attention_mask = encoder.pad(sentences.take(rows), role=role)
     try:
-        out = encoder(input_ids.to(device, non_blocking=True), attention_mask.to(device, non_blocking=True))
+        mask = attention_mask.to(device, non_blocking=True)
+        out = encoder(input_ids.to(device, non_blocking=True), mask, encoder.pooled(mask, role))
         vectors[torch.from_numpy(rows).to(device)] = out
         return input_ids.numel()
     except RuntimeError as error:
@@ -112,7 +117,7 @@ def _encode_into(vectors: torch.Tensor, encoder: SentenceEncoder, sentences: Tok
         torch.cuda.empty_cache()
     _budgets[device] = min(token_budget(device), max(1, input_ids.numel() // 2))
     middle = len(rows) // 2
-    return sum(_encode_into(vectors, encoder, sentences, part) for part in (rows[:middle], rows[middle:]))
+    return sum(_encode_into(vectors, encoder, sentences, part, role) for part in (rows[:middle], rows[middle:]))
 
 
 def _distinct(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:

@@ -1,12 +1,27 @@
-"""The sentence-transformers folder layout: backbone at the top, then pooling, then perhaps normalising."""
+"""The sentence-transformers folder layout: backbone at the top, pooling, modules after it, perhaps whitening.
+
+Whitening is a Dense module between two that normalise. Its folder's name and a file beside its weights say what it is,
+so that other software sees a module like any other and this library the map with its power, exact to the bit.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from infocse_ray.encoder.modules import Dense, Normalize, write_dense, write_json
+from infocse_ray.encoder.prompts import Prompts
+from infocse_ray.encoder.whitening import Whitening
 
 Pooling = Literal["mean", "cls"]
+
+_WHITENING = "whitening.safetensors"
 
 _LEGACY_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
@@ -17,6 +32,16 @@ class Layout(NamedTuple):
     pooling: Pooling | None
     """None when the folder is a plain Hugging Face model."""
     normalize: bool
+    """Whether vectors have length 1 before whitening."""
+    modules: tuple[tuple[str, str], ...] = ()
+    """Type (Dense or Normalize) and path of what comes after pooling, without a Normalize at the end."""
+    whitening: str | None = None
+    """Path of the whitening module."""
+    include_prompt: bool = True
+    """Whether a prompt's tokens are pooled."""
+    max_seq_length: int | None = None
+    """Tokens a text is cut to, special tokens included; None: the folder doesn't say."""
+    prompts: Prompts = Prompts({})
 
 
 def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "encoder.model") -> Layout:
@@ -30,11 +55,12 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
     Raises:
         ValueError: there is a module or a pooling that this library doesn't compute.
     """
-    modules = folder / "modules.json"
-    if not modules.exists():
+    listed = folder / "modules.json"
+    if not listed.exists():
         return Layout(chosen, False)
-    pooling, normalize = chosen, False
-    for module in json.loads(modules.read_text()):
+    pooling, include_prompt = chosen, True
+    modules: list[tuple[str, str]] = []
+    for module in json.loads(listed.read_text()):
         match module["type"].rsplit(".", 1)[-1]:
             case "Transformer":
                 if module.get("path"):
@@ -42,20 +68,45 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
                         f"{setting}: {folder}: the backbone is in {module['path']}/, not at the top of the folder"
                     )
             case "Pooling":
-                pooling = chosen or _pooling(folder, module["path"], setting)
-            case "Normalize":
-                normalize = True
+                if modules:
+                    raise ValueError(f"{setting}: {folder}: a {modules[0][0]} module before pooling is not supported")
+                config = _read(folder / module["path"] / "config.json")
+                pooling = chosen or _pooling(folder, config, setting)
+                include_prompt = config.get("include_prompt", True)
+            case "Dense" | "Normalize" as kind:
+                modules.append((kind, module["path"]))
             case "Dropout":
                 pass  # does nothing at inference
             case other:
                 raise ValueError(
-                    f"{setting}: {folder}: a {other} module is not supported; only pooling and normalising are"
+                    f"{setting}: {folder}: a {other} module is not supported; only pooling, Dense and normalising are"
                 )
-    return Layout(pooling, normalize)
+    whitening = None
+    kinds, last = [kind for kind, _ in modules[-3:]], modules[-2][1] if len(modules) > 1 else ""
+    if kinds == ["Normalize", "Dense", "Normalize"] and (folder / last / _WHITENING).exists():
+        whitening, modules = last, modules[:-2]
+    normalize = bool(modules) and modules[-1][0] == "Normalize"
+    while modules and modules[-1][0] == "Normalize":
+        modules.pop()
+    if whitening is not None:
+        normalize = _read_whitening(folder / whitening)[1]
+    # Older releases called the file by the kind of the backbone, such as sentence_roberta_config.json.
+    lengths = [_read(file).get("max_seq_length") for file in sorted(folder.glob("sentence_*_config.json"))]
+    max_seq_length = next((length for length in lengths if length), None)
+    return Layout(pooling, normalize, tuple(modules), whitening, include_prompt, max_seq_length, read_prompts(folder))
 
 
-def _pooling(folder: Path, module: str, setting: str) -> Pooling:
-    config = json.loads((folder / module / "config.json").read_text())
+def read_prompts(folder: Path) -> Prompts:
+    """What a folder says of prompts."""
+    said = folder / "config_sentence_transformers.json"
+    return Prompts.read(_read(said) if said.exists() else {})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def _pooling(folder: Path, config: dict[str, Any], setting: str) -> Pooling:
     given = config.get("pooling_mode")
     if given is None:
         on = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
@@ -67,40 +118,86 @@ def _pooling(folder: Path, module: str, setting: str) -> Pooling:
     return modes[0]  # pyright: ignore[reportReturnType]
 
 
-def write_layout(folder: Path, dimension: int, pooling: Pooling, normalize: bool, max_length: int) -> None:
+def read_whitening(folder: Path) -> Whitening:
+    """The whitening in a module's folder."""
+    return _read_whitening(folder)[0]
+
+
+def _read_whitening(folder: Path) -> tuple[Whitening, bool]:
+    """The whitening, and whether vectors have length 1 before it, which training without it has to know."""
+    with safe_open(folder / _WHITENING, "pt") as file:  # pyright: ignore[reportPrivateImportUsage]
+        said = json.loads(file.metadata()["whitening"])
+        found = Whitening(file.get_tensor("mean"), file.get_tensor("matrix"), said["power"])
+    return found, said["normalize"]
+
+
+def write_whitening(folder: Path, whitening: Whitening, normalize: bool) -> None:
+    """Write a whitening as a Dense module's folder, and beside that what a Dense module can't say.
+
+    Args:
+        folder: of the module.
+        whitening: the map.
+        normalize: whether vectors have length 1 before it.
+    """
+    write_dense(folder, whitening.matrix.mT, whitening.bias(), "Identity")
+    # Not in the module's configuration: releases of the library from before 5.7 refuse a key that they don't know.
+    said = json.dumps({"power": whitening.power, "normalize": normalize})
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in whitening.state_dict().items()}
+    save_file(tensors, folder / _WHITENING, {"whitening": said})
+
+
+def write_layout(
+    folder: Path,
+    dimension: int,
+    pooling: Pooling,
+    normalize: bool,
+    max_seq_length: int | None,
+    modules: Iterable[nn.Module] = (),
+    whitening: Whitening | None = None,
+    prompts: Prompts = Prompts({}),  # noqa: B008
+    include_prompt: bool = True,
+) -> None:
     """Write everything of the layout but the backbone and the tokenizer.
 
     Args:
         folder: where those two are.
-        dimension: of the sentence vectors.
-        pooling: how token vectors become one.
-        normalize: whether sentence vectors have length 1.
-        max_length: tokens a sentence is cut to, special tokens included.
+        dimension: of the token vectors.
+        pooling: how they become one.
+        normalize: whether sentence vectors have length 1 (before whitening).
+        max_seq_length: tokens a text is cut to, special tokens included; None: not said.
+        modules: Dense and Normalize modules after pooling.
+        whitening: what comes last.
+        prompts: what is put before texts.
+        include_prompt: whether a prompt's tokens are pooled.
     """
-    names = ["Transformer", "Pooling"] + (["Normalize"] if normalize else [])
-    modules = [
+    names = ["Transformer", "Pooling"]
+    after = [*modules, *([Normalize()] if normalize or whitening is not None else [])]
+    after += [whitening, Normalize()] if whitening is not None else []
+    for number, module in enumerate(after, start=2):
+        names.append(type(module).__name__)
+        place = folder / f"{number}_{names[-1]}"
+        if isinstance(module, Whitening):
+            write_whitening(place, module, normalize)
+        elif isinstance(module, (Dense, Normalize)):
+            module.save(place)
+        else:
+            raise TypeError(f"no module of a folder: {names[-1]}")
+    listed = [
         {
             "idx": i,
             "name": str(i),
             "path": "" if i == 0 else f"{i}_{name}",
-            "type": f"sentence_transformers.models.{name}",
+            "type": f"sentence_transformers.models.{'Dense' if name == 'Whitening' else name}",
         }
         for i, name in enumerate(names)
     ]
     pooling_config = {"word_embedding_dimension": dimension} | {
         mode: pooling == name for mode, name in _LEGACY_MODES.items()
     }
-    _write(folder / "modules.json", modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    _write(folder / "1_Pooling" / "config.json", pooling_config)
-    similarity = "cosine" if normalize else "dot"
-    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": similarity})
-    if normalize:
-        (folder / "2_Normalize").mkdir(exist_ok=True)
-        # An object store has no empty folders; the module itself has nothing to configure.
-        _write(folder / "2_Normalize" / "config.json", {})
-
-
-def _write(path: Path, value: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2) + "\n")
+    if not include_prompt:
+        pooling_config["include_prompt"] = False
+    write_json(folder / "modules.json", listed)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
+    write_json(folder / "1_Pooling" / "config.json", pooling_config)
+    similarity = "cosine" if names[-1] == "Normalize" else "dot"
+    write_json(folder / "config_sentence_transformers.json", prompts.config() | {"similarity_fn_name": similarity})

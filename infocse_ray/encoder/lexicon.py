@@ -15,11 +15,15 @@ class Lexicon(NamedTuple):
     """An encoder's vocabulary and shape."""
 
     sentence_tokens: int
-    """Tokens a sentence is cut to, without special tokens."""
+    """Tokens a sentence of a document is cut to, without special tokens and prompt."""
+    query_tokens: int
+    """The same of a counterpart, which has another prompt."""
     longest: int
-    """Tokens the longest text can have, without special tokens: what the encoder has positions for."""
+    """Tokens the longest text of a document can have, without special tokens and prompt, for its positions."""
     dimension: int
     """d, the length of a sentence vector."""
+    hidden: int
+    """Length of a token vector, what the backbone puts out."""
     embedding: int
     """Length of a word embedding, and of what the embedding layer puts out."""
     kind: str
@@ -46,12 +50,13 @@ class Lexicon(NamedTuple):
         """The lexicon of an encoder."""
         tokenizer = encoder.tokenizer
         embeddings = encoder.backbone.get_input_embeddings().weight
-        extra = len(encoder.prefix) + len(encoder.suffix)
         layers = [module for module in encoder.modules() if isinstance(module, torch.nn.Dropout)]
         return cls(
-            sentence_tokens=encoder.max_length - extra,
-            longest=(position_room(encoder.backbone.config) or 2**15) - extra,
+            sentence_tokens=encoder.room("document"),
+            query_tokens=encoder.room("query"),
+            longest=(position_room(encoder.backbone.config) or 2**15) - encoder.extra("document"),
             dimension=encoder.dimension,
+            hidden=encoder.backbone.config.hidden_size,
             embedding=embeddings.shape[1],
             kind=encoder.backbone.config.model_type,
             can_cut=hasattr(encoder.backbone, "embeddings"),

@@ -1,13 +1,14 @@
-"""f(.): token ids -> backbone -> pooling -> (normalise) -> sentence vector.
+"""f(.): token ids -> backbone -> pooling -> (Dense, ...) -> (normalise) -> (whitening) -> sentence vector.
 
-Loading takes safetensors only and never runs remote code. Saving gives a folder that `AutoModel` and
-`SentenceTransformer` both load, with the same vectors.
+Loading takes safetensors only and never runs remote code. Saving gives a folder that `SentenceTransformer` loads, with
+the same vectors; `AutoModel` loads its backbone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,52 +21,109 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
 from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.encoder.layout import Pooling, read_layout, write_layout
+from infocse_ray.encoder.layout import Layout, Pooling, read_layout, read_whitening, write_layout
+from infocse_ray.encoder.modules import Dense, Normalize
+from infocse_ray.encoder.prompts import Prompts, PromptTokens, Role, prompt_tokens
+from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.redact import redacted
 from infocse_ray.settings import Encoder
 
 
 class SentenceEncoder(nn.Module):
-    """An encoder backbone with pooling.
+    """An encoder backbone with pooling and what comes after it.
 
     Attributes:
         backbone: a transformers encoder whose output has `last_hidden_state` [b, length, d].
         pooling: mean over the real tokens, or the first token.
-        normalize: whether vectors have length 1, so that inner products are cosines.
-        max_length: tokens a sentence is cut to, special tokens included.
+        after: Dense and Normalize modules after pooling; trained with the backbone.
+        base_normalize: whether vectors have length 1 before whitening.
+        whitening: what comes last; may be assigned, None: nothing. It has no parameters.
+        max_length: tokens a text is cut to here, special tokens and the prompt included.
+        max_seq_length: tokens a text is cut to by those who load what `save` writes; None: not said.
+        prompts: what is put before texts.
+        include_prompt: whether a prompt's tokens are pooled.
     """
 
-    def __init__(self, backbone: Any, tokenizer: Any, pooling: Pooling, normalize: bool, max_length: int) -> None:
+    whitening: Whitening | None
+
+    def __init__(
+        self,
+        backbone: Any,
+        tokenizer: Any,
+        pooling: Pooling,
+        normalize: bool,
+        max_length: int,
+        after: Iterable[nn.Module] = (),
+        whitening: Whitening | None = None,
+        max_seq_length: int | None = None,
+        prompts: Prompts = Prompts({}),  # noqa: B008
+        prompt_tokens: PromptTokens | None = None,
+        include_prompt: bool = True,
+    ) -> None:
+        """Put the parts together; each module reads the dimension that the one before it gives.
+
+        Raises:
+            ValueError: a prompt leaves no room for a text.
+        """
         super().__init__()
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
-        self.normalize = normalize
+        self.after = nn.ModuleList(after)
+        self.base_normalize = normalize
+        self.whitening = whitening
         self.max_length = max_length
+        self.max_seq_length = max_seq_length
+        self.prompts = prompts
+        self.include_prompt = include_prompt
         self.prefix, self.suffix = _special_tokens(tokenizer)
         self.pad_id: int = tokenizer.pad_token_id or 0
+        tokens = prompt_tokens or PromptTokens((), (), "")
+        self._prompt_ids: dict[Role, tuple[int, ...]] = {"document": tokens.document, "query": tokens.query}
+        self._prompts_alone: dict[Role, int] = {"document": tokens.alone[0], "query": tokens.alone[1]}
+        self._corpus_tokenizer = tokens.tokenizer
+        for role, ids in self._prompt_ids.items():
+            if ids and self.room(role) < _LEAST_ROOM:
+                raise ValueError(
+                    f"encoder.max_length = {max_length}: the {role} prompt {prompts.of(role)!r} takes {len(ids)} "
+                    f"tokens; set it to {self.extra(role) + _LEAST_ROOM} or more"
+                )
 
     @property
     def dimension(self) -> int:
         """d, the length of a sentence vector."""
-        return self.backbone.config.hidden_size
+        return self.base_dimension if self.whitening is None else self.whitening.dimension
+
+    @property
+    def base_dimension(self) -> int:
+        """Length of a sentence vector before whitening."""
+        dense = [module.linear.out_features for module in self.after if isinstance(module, Dense)]
+        return dense[-1] if dense else self.backbone.config.hidden_size
+
+    @property
+    def normalize(self) -> bool:
+        """Whether vectors have length 1, so that inner products are cosines."""
+        return self.base_normalize or self.whitening is not None
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.backbone.parameters()).device
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, pooled: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Sentence vectors.
 
         Args:
             input_ids: int64 [b, length], padded on the right.
             attention_mask: int64 [b, length], 1 on real tokens.
+            pooled: int64 [b, length], 1 on the tokens that are pooled; None: on all that are real. See `pooled`.
 
         Returns:
             float32 [b, d], whatever the precision of the backbone.
         """
-        return self.pool(self.hidden(input_ids, attention_mask), attention_mask)
+        return self.pool(self.hidden(input_ids, attention_mask), attention_mask if pooled is None else pooled)
 
     def hidden(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor | None = None
@@ -82,41 +140,83 @@ class SentenceEncoder(nn.Module):
             places["position_ids"] = position_ids + _first_position(self.backbone.config)
         return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **places).last_hidden_state.float()
 
-    def pool(self, hidden: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Sentence vectors of token vectors: float32 [b, length, d] to [b, d]."""
-        if self.pooling == "cls":
-            pooled = hidden[:, 0]
-        else:
-            weight = attention_mask.to(hidden.dtype)
-            # Autocast would sum in bf16, 8 bits of each term.
-            with torch.autocast(hidden.device.type, enabled=False):
-                pooled = torch.einsum("bld,bl->bd", hidden, weight) / weight.sum(1, keepdim=True).clamp_min(1.0)
-        return nn.functional.normalize(pooled, dim=-1) if self.normalize else pooled
+    def pool(self, hidden: torch.Tensor, pooled: torch.Tensor, whitened: bool = True) -> torch.Tensor:
+        """Sentence vectors of token vectors.
 
-    def lengths(self, tokens: Tokens, longest: int | None = None) -> np.ndarray:
-        """int64 [n]: tokens each row takes once cut to `longest` (default: `max_length`), special tokens included."""
-        extra = len(self.prefix) + len(self.suffix)
+        Args:
+            hidden: float32 [b, length, hidden].
+            pooled: int64 [b, length], 1 on the tokens that are pooled.
+            whitened: with the whitening, if there is one; else as they are before it.
+
+        Returns:
+            float32 [b, d].
+        """
+        # Autocast would sum in bf16, 8 bits of each term, and multiply by what comes after in it.
+        with torch.autocast(hidden.device.type, enabled=False):
+            if self.pooling == "cls":
+                first = pooled.argmax(1)[:, None, None].expand(-1, 1, hidden.shape[2])
+                vectors = hidden[:, 0] if self.include_prompt else hidden.gather(1, first)[:, 0]
+            else:
+                weight = pooled.to(hidden.dtype)
+                vectors = torch.einsum("bld,bl->bd", hidden, weight) / weight.sum(1, keepdim=True).clamp_min(1.0)
+            for module in self.after:
+                vectors = module(vectors)
+            if self.base_normalize:
+                vectors = nn.functional.normalize(vectors, dim=-1)
+            return self.whitening(vectors) if whitened and self.whitening is not None else vectors
+
+    def extra(self, role: Role = "document") -> int:
+        """Tokens besides a text's own: special tokens and the role's prompt."""
+        return len(self.prefix) + len(self._prompt_ids[role]) + len(self.suffix)
+
+    def room(self, role: Role = "document") -> int:
+        """Tokens of its own that a text is cut to."""
+        return self.max_length - self.extra(role)
+
+    @property
+    def one_prompt(self) -> bool:
+        """Whether texts of both roles have the same prompt, or none."""
+        return self._prompt_ids["document"] == self._prompt_ids["query"]
+
+    def lengths(self, tokens: Tokens, longest: int | None = None, role: Role = "document") -> np.ndarray:
+        """int64 [n]: tokens each row takes once cut to `longest` (default: `max_length`), `extra` ones included."""
+        extra = self.extra(role)
         return np.minimum(tokens.lengths, (longest or self.max_length) - extra) + extra
 
-    def pad(self, tokens: Tokens, longest: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows of token ids as `input_ids` and `attention_mask`, cut, with special tokens, padded on the right.
+    def pooled(self, attention_mask: torch.Tensor, role: Role = "document") -> torch.Tensor | None:
+        """What `forward` needs to know of texts that `pad` made: None, or int64 [b, length], 0 on prompts too."""
+        if self.include_prompt or not self._prompt_ids[role]:
+            return None
+        pooled = attention_mask.clone()
+        # The special tokens before it count as the prompt's, as in sentence-transformers.
+        pooled[:, : len(self.prefix) + self._prompts_alone[role]] = 0
+        return pooled
+
+    def pad(
+        self, tokens: Tokens, longest: int | None = None, role: Role = "document"
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows of token ids as `input_ids` and `attention_mask`.
+
+        They are cut, get special tokens and the role's prompt, and are padded on the right.
 
         Args:
             tokens: b rows.
-            longest: tokens a row is cut to, special tokens included; `max_length` by default.
+            longest: tokens a row is cut to, special tokens and prompt included; `max_length` by default.
+            role: of the texts.
 
         Returns:
             Two int64 [b, length of the longest row], on the CPU.
         """
         longest = longest or self.max_length
-        lengths = self.lengths(tokens, longest)
-        before, after = len(self.prefix), len(self.suffix)
+        lengths = self.lengths(tokens, longest, role)
+        first = [*self.prefix, *self._prompt_ids[role]]
+        before, after = len(first), len(self.suffix)
         width = int(lengths.max(initial=0))
         column = np.arange(width)
         body = lengths - before - after
         inside = (column >= before) & (column < (before + body)[:, None])
         ids = np.full((len(tokens), width), self.pad_id, dtype=np.int64)
-        ids[:, :before] = self.prefix
+        ids[:, :before] = first
         ids[inside] = tokens.cut(longest - before - after).values
         row = np.arange(len(tokens))[:, None]
         ids[row, (before + body)[:, None] + np.arange(after)] = self.suffix
@@ -127,20 +227,53 @@ class SentenceEncoder(nn.Module):
         folder.mkdir(parents=True, exist_ok=True)
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        write_layout(folder, self.dimension, self.pooling, self.normalize, self.max_length)
+        dimension = self.backbone.config.hidden_size
+        write_layout(
+            folder,
+            dimension,
+            self.pooling,
+            self.base_normalize,
+            self.max_seq_length,
+            self.after,
+            self.whitening,
+            self.prompts,
+            self.include_prompt,
+        )
+
+    def corpus_tokenizer(self) -> str:
+        """What the corpus is tokenised with, as `tokenizers` JSON: the encoder's tokenizer, but for what prompts ask.
+
+        See `prompts.py`.
+        """
+        return self._corpus_tokenizer or tokenizer_json(self.tokenizer)
 
     def fingerprint(self) -> str:
         """Names the function the encoder computes, in training too: weights, configuration, tokenizer, pooling, ..."""
         digest = hashlib.blake2b(digest_size=16)
-        for name, tensor in sorted(self.backbone.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        # The backbone's weights by their own names, and nothing of parts that aren't there: what an encoder without
+        # them was called before there were such parts.
+        for part in (self.backbone, self.after, self.whitening):
+            for name, tensor in sorted(part.state_dict().items() if part is not None else ()):
+                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+                digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
         config = {k: v for k, v in self.backbone.config.to_diff_dict().items() if k not in _NOT_WHAT_IT_COMPUTES}
         digest.update(json.dumps(config, sort_keys=True, default=str).encode())
-        rest = (tokenizer_json(self.tokenizer), self.pooling, self.normalize, self.max_length)
+        rest = (tokenizer_json(self.tokenizer), self.pooling, self.base_normalize, self.max_length)
         digest.update(repr(rest).encode())
+        if self.after:
+            digest.update(repr(self.after).encode())
+        if self.whitening is not None:
+            digest.update(f"whitening {self.whitening.power!r}".encode())
+        if self.max_seq_length != self.max_length:
+            digest.update(f"max_seq_length {self.max_seq_length}".encode())
+        if self.prompts:
+            said = json.dumps([self.prompts.config(), self.include_prompt], sort_keys=True)
+            digest.update(f"prompts {said}".encode())
         return digest.hexdigest()
 
+
+_LEAST_ROOM = 2
+"""Tokens of its own that a text must have room for behind a prompt."""
 
 _NOT_WHAT_IT_COMPUTES = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version"}
 """Of a configuration."""
@@ -153,6 +286,7 @@ def load_encoder(
     pooling: Pooling = "mean",
     setting: str = "encoder.model",
     cut_to_positions: bool = False,
+    whitening: bool = True,
 ) -> SentenceEncoder:
     """Load an encoder from a local folder, in fp32, in evaluation mode, on the CPU.
 
@@ -164,6 +298,7 @@ def load_encoder(
         setting: what error messages call what named the folder.
         cut_to_positions: cut sentences at the encoder's positions where `settings.max_length` is more, rather than
             refuse.
+        whitening: with the folder's whitening, if it has one; else as the encoder was before it.
 
     Raises:
         ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
@@ -184,7 +319,8 @@ def load_encoder(
     layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
     pooling = layout.pooling or pooling
     max_length = settings.max_length
-    if room := position_room(config):
+    room = position_room(config)
+    if room:
         if cut_to_positions:
             max_length = min(max_length, room)
         if max_length > room:
@@ -212,8 +348,65 @@ def load_encoder(
     for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
         nn.init.zeros_(backbone.get_parameter(name))
     tokenizer = load_tokenizer(folder, settings.model, setting)
-    return SentenceEncoder(backbone, tokenizer, pooling, layout.normalize or cosine, max_length).eval()
+    after = _after_pooling(folder, layout, config.hidden_size, where)
+    last = None if layout.whitening is None or not whitening else read_whitening(folder / layout.whitening)
+    known = layout.max_seq_length or _longest(tokenizer, room)
+    # The source's, though what was trained with more is exported with more.
+    max_seq_length = known if known is None else max(min(known, room or known), max_length)
+    prompts = layout.prompts.replaced(settings.document_prompt, settings.query_prompt)
+    try:
+        tokens = prompt_tokens(prompts, tokenizer_json(tokenizer)) if prompts else None
+    except ValueError as error:
+        fix = 'let encoder.document_prompt and encoder.query_prompt both end with a space, or set both to ""'
+        if setting != "encoder.model":
+            fix = "name another encoder"
+        raise ValueError(f"{where}: {error}; {fix}") from error
+    return SentenceEncoder(
+        backbone,
+        tokenizer,
+        pooling,
+        layout.normalize or cosine,
+        max_length,
+        after,
+        last,
+        max_seq_length,
+        prompts,
+        tokens,
+        layout.include_prompt,
+    ).eval()
 
+
+def _longest(tokenizer: Any, room: int | None) -> int | None:
+    """Tokens a text may have by the tokenizer or by the positions; None: any number."""
+    said = [room] if room else []
+    if tokenizer.model_max_length < _NO_LIMIT:
+        said.append(tokenizer.model_max_length)
+    return min(said, default=None)
+
+
+def _after_pooling(folder: Path, layout: Layout, dimension: int, where: str) -> list[nn.Module]:
+    """The modules after pooling.
+
+    Raises:
+        ValueError: one can't be loaded, or reads vectors of another dimension than come to it.
+    """
+    found: list[nn.Module] = []
+    for kind, path in layout.modules:
+        if kind == "Normalize":
+            found.append(Normalize())
+            continue
+        dense = Dense.load(folder / path, where)
+        if dense.linear.in_features != dimension:
+            raise ValueError(
+                f"{where}: {path}/ reads {dense.linear.in_features} dimensions, but {dimension} come to it"
+            )
+        found.append(dense)
+        dimension = dense.linear.out_features
+    return found
+
+
+_NO_LIMIT = 10**9
+"""Tokenizers without a limit have one of 10^30."""
 
 _OFFSET_POSITIONS = {
     "roberta",

@@ -1,0 +1,126 @@
+"""What an encoder wants before its texts, such as "query: ", and its token ids.
+
+The corpus is tokenised once and without prompts, so a prompt is token ids put before a text's. Together they must be
+what the tokenizer makes of both as one text, as other libraries encode it. Where a token takes in the space before a
+word, as byte-level ones do, that holds only if the corpus is tokenised as if a space stood before each text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from tokenizers import Tokenizer, normalizers
+
+Role = Literal["document", "query"]
+"""A document's sentences, or what is searched for or with: the counterparts."""
+
+_ROLES: tuple[Role, Role] = ("document", "query")
+
+_NAMES: dict[Role, tuple[str, ...]] = {"document": ("document", "passage", "corpus"), "query": ("query",)}
+"""What sentence-transformers calls the prompts of each, the first found counts."""
+
+_TEXTS = (
+    *("the", "The law of tides", "tokenization of unfamiliar words", "Über", "été", "ALL CAPITALS", "x-ray", "_name_"),
+    *("42 is", "3.5", "€5", "(in brackets)", "'quoted'", '"quoted"', "... and so on", "? !", "#tag", "e@example.org"),
+    *("дом", "東京", "한국", "😀 smile"),
+)
+"""Texts that tokenizers might treat otherwise behind another text."""
+
+
+class Prompts(NamedTuple):
+    """What `config_sentence_transformers.json` says of prompts."""
+
+    named: dict[str, str]
+    default: str | None = None
+    """Name of the prompt of texts that have none of their own."""
+
+    def __bool__(self) -> bool:
+        return any(self.named.values())
+
+    def of(self, role: Role) -> str:
+        """What is put before texts of a role; empty: nothing."""
+        own = [self.named[name] for name in _NAMES[role] if name in self.named]
+        return own[0] if own else self.named.get(self.default or "", "")
+
+    def replaced(self, document: str | None, query: str | None) -> Prompts:
+        """With others in place of these for the roles for which one is given."""
+        named = dict(self.named)
+        given: dict[Role, str | None] = {"document": document, "query": query}
+        for role, prompt in given.items():
+            if prompt is not None:
+                aliases = [name for name in _NAMES[role][1:] if name in named]
+                named |= dict.fromkeys([_NAMES[role][0], *aliases], prompt)
+        return self._replace(named=named)
+
+    def config(self) -> dict[str, Any]:
+        """The entries of `config_sentence_transformers.json`, with the roles' first names; none without a prompt."""
+        if not self:
+            return {}
+        named = self.named | {"query": self.of("query"), "document": self.of("document")}
+        return {"prompts": named, "default_prompt_name": self.default if self.default in named else None}
+
+    @classmethod
+    def read(cls, config: dict[str, Any]) -> Prompts:
+        """Of the content of `config_sentence_transformers.json`."""
+        named = {name: prompt for name, prompt in (config.get("prompts") or {}).items() if prompt is not None}
+        return cls(named, config.get("default_prompt_name"))
+
+
+class PromptTokens(NamedTuple):
+    """Token ids of the prompts, and what the corpus is tokenised with for them."""
+
+    document: tuple[int, ...]
+    query: tuple[int, ...]
+    tokenizer: str
+    """`tokenizers` JSON."""
+    alone: tuple[int, int] = (0, 0)
+    """Tokens of each prompt without a text: what sentence-transformers leaves out where a prompt isn't pooled. One more
+    than the prompt's own where a space at its end, left alone, is a token."""
+
+
+def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
+    """Find the token ids that, put before any text's, make what the tokenizer makes of prompt and text together.
+
+    Args:
+        prompts: of the encoder.
+        tokenizer: of the encoder, as `tokenizers` JSON.
+
+    Raises:
+        ValueError: there are none, whether texts are tokenised as they are or behind a space.
+    """
+    if not prompts:
+        return PromptTokens((), (), tokenizer)
+    whole = Tokenizer.from_str(tokenizer)
+    spaced = _behind_a_space(tokenizer)
+    wrong: list[Role] = []
+    for corpus in (tokenizer, spaced):
+        texts = Tokenizer.from_str(corpus)
+        document, query = (_ids_before(prompts.of(role), whole, texts) for role in _ROLES)
+        if document is not None and query is not None:
+            first, second = (len(whole.encode(prompts.of(role), add_special_tokens=False).ids) for role in _ROLES)
+            return PromptTokens(document, query, corpus, (first, second))
+        wrong = wrong or ["document" if document is None else "query"]
+    raise ValueError(
+        f"behind the {wrong[0]} prompt {prompts.of(wrong[0])!r} its tokenizer makes other tokens of a text than alone, "
+        "as the corpus is tokenised"
+    )
+
+
+def _behind_a_space(tokenizer: str) -> str:
+    changed = Tokenizer.from_str(tokenizer)
+    first = [] if changed.normalizer is None else [changed.normalizer]
+    changed.normalizer = normalizers.Sequence([*first, normalizers.Prepend(" ")])
+    return changed.to_str()
+
+
+def _ids_before(prompt: str, whole: Tokenizer, texts: Tokenizer) -> tuple[int, ...] | None:
+    """What, put before the ids that `texts` makes of any text, gives those that `whole` makes of prompt and text."""
+    found: set[tuple[int, ...]] = set()
+    for text in _TEXTS:
+        together = whole.encode(prompt + text, add_special_tokens=False).ids
+        behind = texts.encode(text, add_special_tokens=False).ids
+        before = len(together) - len(behind)
+        if before < 0 or together[before:] != behind:
+            return None
+        found.add(tuple(together[:before]))
+    return found.pop() if len(found) == 1 else None
