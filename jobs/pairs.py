@@ -20,12 +20,13 @@ from pydantic import Field
 from infocse_ray.annotate.documents import joined
 from infocse_ray.annotate.pairs import KINDS, QUANTILES, Pairs, look_at_pairs
 from infocse_ray.cluster import connect
+from infocse_ray.corpus.copies import without_copies
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.encoder.embed import embed, for_inference
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_json
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.job import run_job
 from infocse_ray.progress import say
@@ -62,13 +63,18 @@ def main(settings: LookAtPairs) -> None:
     encoder = load_encoder(resolve_encoder(settings.model), shape, cosine=settings.similarity == "cosine")
     root = Storage.for_runs(settings.storage)
     connect()
-    documents = _first(prepare(root, settings.corpus, source, tokenizer_json(encoder.tokenizer)), settings.documents)
+    documents = _first(prepare(root, settings.corpus, source, encoder.corpus_tokenizer()), settings.documents)
+    documents, distinct = without_copies(documents, encoder.room())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     vectors = embed(for_inference(encoder, settings.precision, device), documents.sentences).vectors
     found = look_at_pairs(
         vectors, documents.offsets, settings.k, settings.mutual, settings.min_edge_quantile, settings.seed
     )
-    say(f"{len(documents.keys):,} documents, {len(documents.sentences):,} sentences")
+    copies = len(distinct.node) - len(distinct.rows)
+    say(
+        f"{len(documents.keys):,} documents, {len(distinct.node):,} sentences, {copies:,} of them copies of another of "
+        "their document, which are left out"
+    )
     for line in table(found):
         say(line)
     for row in np.linspace(0, len(found.shown) - 1, settings.show).round().astype(int) if len(found.shown) else []:
@@ -103,7 +109,7 @@ def _first(store: TokenStore, count: int) -> Documents:
 def _text(encoder: SentenceEncoder, documents: Documents, sentence: int) -> str:
     """A sentence as far as the encoder reads it."""
     start, end = documents.sentences.offsets[sentence : sentence + 2]
-    most = encoder.max_length - len(encoder.prefix) - len(encoder.suffix)
+    most = encoder.room()
     read = encoder.tokenizer.decode(documents.sentences.values[start : min(end, start + most)].tolist())
     return read + (" ..." if end - start > most else "")
 

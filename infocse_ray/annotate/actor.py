@@ -18,6 +18,7 @@ import torch
 from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.cluster import Placement, assigned_cores, worker_device
+from infocse_ray.corpus.copies import Distinct, without_copies
 from infocse_ray.corpus.store import Documents, shard_name
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -43,23 +44,30 @@ class Annotator:
         self.padded += part.padded
         return part.vectors
 
+    def without_copies(self, documents: Documents) -> tuple[Documents, Distinct]:
+        """Documents with each text once, as the encoder reads it, and which sentences these are."""
+        encoder = self.encoder
+        return without_copies(documents, encoder.max_length - len(encoder.prefix) - len(encoder.suffix))
+
     def vectors(self, documents: Documents) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Ranges of documents, first and after the last, with the vectors of all their sentences."""
         for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
             begin, end = documents.offsets[first], documents.offsets[last]
             yield first, last, self.embed(documents.sentences.take(np.arange(begin, end)))
 
-    def clusters(self, documents: Documents, clustering: Clustering) -> np.ndarray:
-        """Clusters inside each document.
+    def clusters(self, documents: Documents, clustering: Clustering) -> tuple[np.ndarray, np.ndarray]:
+        """Clusters inside each document; copies of a sentence are embedded once, and share its cluster.
 
         Returns:
-            int32 [sentences], cluster ids numbered from 0 inside each document.
+            int32 [sentences], cluster ids numbered from 0 inside each document; and bool [sentences], which are no copy
+            of an earlier one.
         """
-        out = np.empty(len(documents.sentences), dtype=np.int32)
-        for first, last, vectors in self.vectors(documents):
-            begin, end = documents.offsets[first], documents.offsets[last]
-            out[begin:end] = clustering(vectors, documents.offsets[first : last + 1] - begin)
-        return out
+        nodes, distinct = self.without_copies(documents)
+        out = np.empty(len(nodes.sentences), dtype=np.int32)
+        for first, last, vectors in self.vectors(nodes):
+            begin, end = nodes.offsets[first], nodes.offsets[last]
+            out[begin:end] = clustering(vectors, nodes.offsets[first : last + 1] - begin)
+        return out[distinct.node], distinct.first
 
 
 class Work(Protocol):
@@ -84,26 +92,28 @@ class AnnotateShards(NamedTuple):
         """Write what is missing; return the counts of each shard (see `counts_of`)."""
         targets = [self.folder / shard_name(shard) for shard in shards]
         if all(target.exists() for target in targets):  # written before a crash, each whole
-            return [counts_of(shard, *read_whole(target)) for shard, target in zip(shards, targets, strict=True)]
+            return [read_whole(target)[1] for target in targets]
         # If only some are, all are computed again: what is embedded together must not depend on a crash.
         before = annotator.tokens, annotator.padded
         parts = [self.documents.read(shard) for shard in shards]
         read = [documents for part in parts for _, documents in part]
-        clusters = iter(self._clusters(annotator, read) if read else [])
+        clusters = self._clusters(annotator, read) if read else iter(())
         work = {"tokens": annotator.tokens - before[0], "padded_tokens": annotator.padded - before[1]}
         schema = annotation_schema(self.documents.store)
-        counts = []
-        for shard, target, part in zip(shards, targets, parts, strict=True):
-            tables = [with_clusters(table, next(clusters)) for table, _ in part]
-            here = {} if counts else work
-            write_whole(target, schema, tables, here)
-            counts.append(counts_of(shard, tables, here))
-        return counts
+        rows = []
+        for target, part in zip(targets, parts, strict=True):
+            found = [next(clusters) for _ in part]
+            tables = [with_clusters(table, own) for (table, _), (own, _) in zip(part, found, strict=True)]
+            counts = counts_of(tables, [first for _, first in found], {} if rows else work)
+            write_whole(target, schema, tables, counts)
+            rows.append(counts)
+        return rows
 
-    def _clusters(self, annotator: Annotator, read: list[Documents]) -> list[np.ndarray]:
-        """The clusters of each table's sentences, int32 [sentences], embedded as one."""
+    def _clusters(self, annotator: Annotator, read: list[Documents]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Of each table's sentences what `Annotator.clusters` gives, embedded as one."""
         ends = np.cumsum([len(documents.sentences) for documents in read])
-        return np.split(annotator.clusters(joined(read), self.clustering), ends[:-1])
+        found = annotator.clusters(joined(read), self.clustering)
+        return zip(*(np.split(column, ends[:-1]) for column in found), strict=True)
 
 
 class _ShardActor:

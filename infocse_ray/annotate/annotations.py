@@ -16,8 +16,9 @@ from infocse_ray.storage import Storage
 
 COLUMNS = ["doc_id", "key", "split", "sentences", "cluster"]
 
-_WORK = b"infocse_ray.tokens"
-"""Parquet metadata: what making the shard took, such as tokens embedded, so that a resumed run counts it too."""
+_COUNTS = b"infocse_ray.counts"
+"""Parquet metadata: what the shard adds to the stage's summary, such as tokens embedded, which its rows don't tell: a
+resumed run counts it too."""
 
 
 def annotation_schema(store: TokenStore) -> pa.Schema:
@@ -44,37 +45,45 @@ def with_clusters(table: pa.Table, clusters: np.ndarray) -> pa.Table:
     return table.append_column("cluster", pa.ListArray.from_arrays(pa.array(offsets), pa.array(clusters)))
 
 
-def write_whole(target: Storage, schema: pa.Schema, tables: list[pa.Table], work: dict[str, int]) -> None:
-    """Write a shard, a row group each table, unless it is there; `read_whole` gives back `work`."""
+def write_whole(target: Storage, schema: pa.Schema, tables: list[pa.Table], counts: dict[str, Any]) -> None:
+    """Write a shard, a row group each table, unless it is there; `read_whole` gives back `counts`, as JSON has them."""
     if not target.exists():
         whole = pa.concat_tables([schema.empty_table(), *[table.cast(schema) for table in tables]])
-        whole = whole.replace_schema_metadata({_WORK: json.dumps(work)})
+        whole = whole.replace_schema_metadata({_COUNTS: json.dumps(counts)})
         target.write_parquet(whole, [len(table) for table in tables])
 
 
-def read_whole(written: Storage) -> tuple[list[pa.Table], dict[str, int]]:
-    """The row groups of what `write_whole` wrote, and the work."""
+def read_whole(written: Storage) -> tuple[list[pa.Table], dict[str, Any]]:
+    """The row groups of what `write_whole` wrote, and the counts."""
     with written.parquet() as file:
-        work = json.loads((file.schema_arrow.metadata or {}).get(_WORK, "{}"))
-        return [file.read_row_group(group) for group in range(file.num_row_groups)], work
+        counts = json.loads((file.schema_arrow.metadata or {}).get(_COUNTS, "{}"))
+        return [file.read_row_group(group) for group in range(file.num_row_groups)], counts
 
 
-def counts_of(shard: int, tables: list[pa.Table], work: dict[str, int]) -> dict[str, Any]:
-    """What a shard of annotations adds to the stage's summary; as many bytes however large the shard is."""
+def counts_of(tables: list[pa.Table], first: list[np.ndarray], work: dict[str, int]) -> dict[str, Any]:
+    """What a shard of annotations adds to the stage's summary; as many bytes however large the shard is.
+
+    Args:
+        tables: of annotations.
+        first: bool [sentences] of each, which are no copy of an earlier sentence of their document; pairs, and the
+            clusters' sizes, are of these.
+        work: what making the shard took.
+    """
     counts: Counter[str] = Counter(work)
     sizes: Counter[int] = Counter()
-    for table in tables:
-        _count(documents_of(table), counts, sizes)
-    return {"shard": shard, **counts, "sizes": dict(sizes)}
+    for table, no_copy in zip(tables, first, strict=True):
+        _count(documents_of(table), np.flatnonzero(no_copy), counts, sizes)
+    return {**counts, "sizes": dict(sizes)}
 
 
-def _count(documents: Documents, counts: Counter[str], sizes: Counter[int]) -> None:
+def _count(documents: Documents, rows: np.ndarray, counts: Counter[str], sizes: Counter[int]) -> None:
     assert documents.clusters is not None
-    found = cluster_sizes(documents.clusters, documents.offsets)
+    found = cluster_sizes(documents.clusters, documents.offsets, rows)
     counts["documents"] += len(documents.keys)
     counts["sentences"] += len(documents.sentences)
+    counts["copies"] += len(documents.sentences) - len(rows)
     counts["clusters"] += len(found)
-    counts["pairs"] += int(count_pairs(documents.clusters, documents.offsets).sum())
+    counts["pairs"] += int(count_pairs(documents.clusters, documents.offsets, rows).sum())
     # A histogram by powers of two: 1, 2, 3-4, 5-8, ...
     sizes.update(Counter((2 ** np.ceil(np.log2(found)).astype(np.int64)).tolist()))
 
@@ -93,7 +102,7 @@ class Summary:
 
     def add(self, counts: dict[str, Any]) -> None:
         """Add what `counts_of` returned, or its JSON read back."""
-        rest = {name: count for name, count in counts.items() if name != "shard"}
+        rest = dict(counts)
         self._sizes.update({int(size): n for size, n in rest.pop("sizes").items()})
         self._totals.update(rest)
 

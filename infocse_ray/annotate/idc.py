@@ -1,5 +1,8 @@
 """Intra-Document Clustering (IDC): Eq. 2-4 and Alg. 2 of InfoCSE (arXiv 2202.13802).
 
+A node of the graph is a text; whoever calls gives each once (`infocse_ray.corpus.copies`), because copies would be each
+other's most similar sentence.
+
 1. Weight every pair of sentences of a document with their inner product, w_ij = <f(s_i), f(s_j)> (Eq. 2).
 2. Keep {i, j} if j is among the top-K of row i or i is among the top-K of row j (Eq. 3).
 3. The clusters are the connected components of what is kept (Eq. 4).
@@ -201,12 +204,13 @@ def cluster(
     return connected_clusters(edges.source, edges.target, offsets)
 
 
-def count_pairs(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def count_pairs(clusters: np.ndarray, offsets: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """Unordered pairs of sentences that share a cluster: the sum of c(c - 1)/2 over a document's clusters.
 
     Args:
         clusters: int [n], as `connected_clusters` returns them.
         offsets: int64 [documents + 1], as for `top_k_edges`.
+        rows: int64 [m], the sentences that count, such as those that are no copies; None: all.
 
     Returns:
         int64 [documents].
@@ -215,17 +219,26 @@ def count_pairs(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         ValueError: `offsets` do not rise from 0 to n.
     """
     offsets = _checked_offsets(offsets, len(clusters))
-    sizes = _sizes_by_slot(clusters, offsets)
+    sizes = _sizes_by_slot(clusters, offsets, rows)
     before = offsets_of(sizes * (sizes - 1) // 2)
     return np.diff(before[offsets])
 
 
-def cluster_sizes(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def count_together(clusters: np.ndarray, offsets: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """Sentences in clusters of two or more, int64 [documents]; arguments and errors are those of `count_pairs`."""
+    offsets = _checked_offsets(offsets, len(clusters))
+    sizes = _sizes_by_slot(clusters, offsets, rows)
+    before = offsets_of(np.where(sizes > 1, sizes, 0))
+    return np.diff(before[offsets])
+
+
+def cluster_sizes(clusters: np.ndarray, offsets: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """The size of every cluster of the batch, by document and then by cluster id.
 
     Args:
         clusters: int [n], as `connected_clusters` returns them.
         offsets: int64 [documents + 1], as for `top_k_edges`.
+        rows: as for `count_pairs`; a cluster without any is left out.
 
     Returns:
         int64 [clusters].
@@ -233,14 +246,14 @@ def cluster_sizes(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: `offsets` do not rise from 0 to n.
     """
-    sizes = _sizes_by_slot(clusters, _checked_offsets(offsets, len(clusters)))
+    sizes = _sizes_by_slot(clusters, _checked_offsets(offsets, len(clusters)), rows)
     return sizes[sizes > 0]
 
 
-def _sizes_by_slot(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _sizes_by_slot(clusters: np.ndarray, offsets: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
     """int64 [n]: cluster c of a document is counted at the document's offset + c, as c < its sentences."""
     slot = np.repeat(offsets[:-1], np.diff(offsets)) + clusters
-    return np.bincount(slot, minlength=len(clusters))
+    return np.bincount(slot if rows is None else slot[rows], minlength=len(clusters))
 
 
 def _checked_offsets(offsets: np.ndarray, n: int | None = None) -> np.ndarray:

@@ -31,9 +31,11 @@ _SCHEMA = pa.schema(
         ("source", pa.list_(pa.int32())),
         ("target", pa.list_(pa.int32())),
         ("weight", pa.list_(pa.float32())),
+        ("first", pa.list_(pa.int32())),
     ]
 )
-"""Edges by document: both ends as sentence numbers in it, the source below the target, each edge once."""
+"""Edges by document: both ends as sentence numbers in it, the source below the target, each edge once, of sentences
+that are no copies; then, of each sentence, the number of the first with its text."""
 
 
 class EdgeSample:
@@ -124,18 +126,21 @@ class FindEdges(NamedTuple):
     def _edges(self, annotator: Annotator, read: list[Documents]) -> list[pa.Table]:
         """A table of `_SCHEMA` for each part of the documents, embedded as one."""
         together = joined(read)
+        nodes, distinct = annotator.without_copies(together)
         found: list[Edges] = []
-        for first, last, vectors in annotator.vectors(together):
-            begin = together.offsets[first]
-            edges = top_k_edges(vectors, together.offsets[first : last + 1] - begin, self.k)
+        for first, last, vectors in annotator.vectors(nodes):
+            begin = nodes.offsets[first]
+            edges = top_k_edges(vectors, nodes.offsets[first : last + 1] - begin, self.k)
             edges = undirected_edges(mutual_edges(edges) if self.mutual else edges)
-            found.append(edges._replace(source=edges.source + begin, target=edges.target + begin))
+            rows = distinct.rows[begin:]
+            found.append(edges._replace(source=rows[edges.source], target=rows[edges.target]))
         edges = Edges(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        original = distinct.rows[distinct.node]
         # Sources ascend, so the edges of a document, and those of a part, are in a row.
         before = np.searchsorted(edges.source, together.offsets)
         documents = offsets_of(np.array([len(part.keys) for part in read]))
         return [
-            _table(part, edges, together.offsets[first : last + 1], before[first : last + 1])
+            _table(part, edges, original, together.offsets[first : last + 1], before[first : last + 1])
             for part, first, last in zip(read, documents[:-1], documents[1:], strict=True)
         ]
 
@@ -143,14 +148,18 @@ class FindEdges(NamedTuple):
 _NO_EDGES = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
 
 
-def _table(part: Documents, edges: Edges, offsets: np.ndarray, before: np.ndarray) -> pa.Table:
-    """Edges before[i]:before[i + 1] are of document i, whose first row is offsets[i]."""
+def _table(part: Documents, edges: Edges, original: np.ndarray, offsets: np.ndarray, before: np.ndarray) -> pa.Table:
+    """Edges before[i]:before[i + 1] are of document i, whose first row is offsets[i]; `original` is of all rows."""
     mine = slice(before[0], before[-1])
     start = np.repeat(offsets[:-1], np.diff(before))
-    ends = pa.array((before - before[0]).astype(np.int32))
     columns = [(edges.source[mine] - start).astype(np.int32), (edges.target[mine] - start).astype(np.int32)]
-    lists = [pa.ListArray.from_arrays(ends, pa.array(column)) for column in [*columns, edges.weight[mine]]]
-    return pa.table([pa.array(part.keys), *lists], schema=_SCHEMA)
+    lists = [_lists(column, before) for column in [*columns, edges.weight[mine]]]
+    first = original[offsets[0] : offsets[-1]] - np.repeat(offsets[:-1], np.diff(offsets))
+    return pa.table([pa.array(part.keys), *lists, _lists(first.astype(np.int32), offsets)], schema=_SCHEMA)
+
+
+def _lists(values: np.ndarray, offsets: np.ndarray) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), pa.array(values))
 
 
 def _flat_edges(table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -175,16 +184,22 @@ class DropEdges(NamedTuple):
 
     def _shard(self, shard: int, target: Storage) -> dict[str, Any]:
         if target.exists():
-            return counts_of(shard, *read_whole(target))
+            return read_whole(target)[1]
         found, work = read_whole(self.edges / shard_name(shard))
-        tables, counts = [], Counter(work)
+        tables, firsts, work = [], [], Counter(work)
         for table, edges in zip(self.documents.rows(shard), found, strict=True):
-            source, offsets = flat(edges["source"])
-            start = np.repeat(documents_of(table).offsets[:-1], np.diff(offsets))
+            offsets = documents_of(table).offsets
+            start = np.repeat(offsets[:-1], np.diff(flat(edges["source"])[1]))
             _, source, target_, weight = _flat_edges(edges)
             kept = weight.astype(np.float64) >= self.threshold
-            ends = (start + source)[kept], (start + target_)[kept]
-            tables.append(with_clusters(table, connected_clusters(*ends, documents_of(table).offsets)))
-            counts.update({"edges_kept": int(kept.sum()), "edges_dropped": int((~kept).sum())})
-        write_whole(target, annotation_schema(self.documents.store), tables, dict(counts))
-        return counts_of(shard, tables, dict(counts))
+            # A copy is where its text is, however dissimilar that is to the rest.
+            original = flat(edges["first"])[0].to_numpy() + np.repeat(offsets[:-1], np.diff(offsets))
+            copies = np.flatnonzero(original != np.arange(len(original)))
+            sources = np.concatenate([(start + source)[kept], copies])
+            targets = np.concatenate([(start + target_)[kept], original[copies]])
+            tables.append(with_clusters(table, connected_clusters(sources, targets, offsets)))
+            firsts.append(original == np.arange(len(original)))
+            work.update({"edges_kept": int(kept.sum()), "edges_dropped": int((~kept).sum())})
+        counts = counts_of(tables, firsts, dict(work))
+        write_whole(target, annotation_schema(self.documents.store), tables, counts)
+        return counts

@@ -56,9 +56,10 @@ def annotate(
         encoder_store: the same corpus, tokenised for `encoder`, if `store` isn't.
 
     Returns:
-        The stage's summary: documents, sentences, clusters, pairs, the histogram
-        `cluster_sizes` (upper bound of each power-of-two bin -> clusters), tokens and padding; with a
-        `min_edge_quantile` also `edge_threshold`, `edges_kept` and `edges_dropped`.
+        The stage's summary: documents, sentences, `copies` (sentences with the text, as the encoder reads it, of an
+        earlier one of their document), clusters, pairs of different texts, the histogram `cluster_sizes` (upper bound
+        of each power-of-two bin of different texts -> clusters), tokens and padding; with a `min_edge_quantile` also
+        `edge_threshold`, `edges_kept` and `edges_dropped`.
 
     Raises:
         ValueError: `encoder_store` is of another corpus, or k-means' sample is empty.

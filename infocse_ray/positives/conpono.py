@@ -6,10 +6,13 @@
    paper, those at other distances of the same document. Softmax, or a margin.
 
 Published: CLS pooling, 28 distractors, learning rate 5e-5, warm-up over 10 %, documents of fewer than 8 sentences
-dropped. Deviations: the distractors are all other targets of the batch; W_k starts as the identity, because the vectors
-it maps to have a meaning from the start; the run's batch, steps, constant learning rate and temperature; an encoder
-that comes with a pooling keeps it. Documents of fewer than 8 sentences stay: their passage is half of the document at
-most, and they have the targets that there are.
+dropped. Deviations: the distractors are all other targets of the batch; W_k is the identity and a map that starts at 0,
+because the vectors it maps to have a meaning from the start, and learns at a rate of its own; the run's batch, steps,
+learning rate, warm-up and temperature; an encoder that comes with a pooling keeps it. Documents of fewer than 8
+sentences stay: their passage is half of the document at most, and they have the targets that there are.
+
+As what initialises InfoCSE it encodes single sentences: "each sentence is encoded to predict other sentences within the
+same context" (section 3.2 of arXiv 2202.13802). `conpono.context` sets the sentences of the passage for both uses.
 """
 
 from __future__ import annotations
@@ -26,12 +29,20 @@ from infocse_ray.positives.strategy import Counted, Document, Plain
 from infocse_ray.settings import CONPONO as Section
 from infocse_ray.settings import Train
 
+PUBLISHED_CONTEXT = 4
+"""Sentences of the passage in CONPONO's paper."""
+
+INITIAL_CONTEXT = 1
+"""Those of the passage where CONPONO initialises InfoCSE."""
+
 
 class Passages(NamedTuple):
     """A document's passages and the sentences near each."""
 
     document: Document
     section: Section
+    most: int
+    """Sentences of a passage, where the document has twice as many."""
     sentence: int
     """Tokens a sentence is cut to."""
     passage: int
@@ -40,7 +51,7 @@ class Passages(NamedTuple):
     @property
     def context(self) -> int:
         """Sentences of a passage."""
-        return min(self.section.context, max(1, len(self.document.sentences) // 2))
+        return min(self.most, max(1, len(self.document.sentences) // 2))
 
     @property
     def examples(self) -> int:
@@ -59,47 +70,58 @@ class Passages(NamedTuple):
 
 
 class Bilinear(torch.nn.Module):
-    """A map W_k for each distance."""
+    """A map W_k for each distance: the identity, and what is learnt."""
 
     def __init__(self, dimension: int, distances: int) -> None:
         super().__init__()
-        self.maps = torch.nn.Parameter(torch.eye(dimension).repeat(distances, 1, 1))
+        # Without the identity, weight decay would draw the maps to 0, which tells no passages apart.
+        self.maps = torch.nn.Parameter(torch.zeros(distances, dimension, dimension))
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Predictions of passages [n, d] at each distance, [n, distances, d]."""
-        return torch.einsum("nd,ked->nke", vectors, self.maps)
+        return vectors[:, None] + torch.einsum("nd,ked->nke", vectors, self.maps)
 
 
 class CONPONO(Plain):
     """A passage and the sentences near it."""
 
     pooling = "cls"
+    head_is_new = True
 
-    def __init__(self, section: Section, train: Train, lexicon: Lexicon) -> None:
+    def __init__(self, section: Section, train: Train, lexicon: Lexicon, initializes: bool = False) -> None:
+        """Settle the passage.
+
+        Args:
+            section: its settings.
+            train: the run's training.
+            lexicon: of the encoder.
+            initializes: whether it makes the encoder that InfoCSE annotates with first.
+        """
         self.section, self.dimension = section, lexicon.dimension
+        self.context = section.context or (INITIAL_CONTEXT if initializes else PUBLISHED_CONTEXT)
         self.temperature = section.temperature or train.temperature
         self.sentence = lexicon.sentence_tokens
-        self.passage = min(section.context * self.sentence, lexicon.longest)
+        self.passage = min(self.context * self.sentence, lexicon.longest)
         self.longest = max(self.sentence, self.passage)
-        self.short = f"fewer than {2 * section.context} sentences, so that a passage is half of the document"
+        self.short = f"fewer than {2 * self.context} sentences, so that a passage is half of the document"
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        return ("conpono", self.section, self.temperature)
+        return ("conpono", self.section.model_copy(update={"context": self.context}), self.temperature)
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
-        return ("conpono", self.section.context)
+        return ("conpono", self.context)
 
     def count(self, documents: Documents) -> Counted:
         """One a place of the passage."""
         sizes = np.diff(documents.offsets)
-        context = np.minimum(self.section.context, np.maximum(1, sizes // 2))
-        return Counted(sizes - context + 1, sizes < 2 * self.section.context)
+        context = np.minimum(self.context, np.maximum(1, sizes // 2))
+        return Counted(sizes - context + 1, sizes < 2 * self.context)
 
     def open(self, document: Document) -> Passages:
         """The document's passages."""
-        return Passages(document, self.section, self.sentence, self.passage)
+        return Passages(document, self.section, self.context, self.sentence, self.passage)
 
     def head(self) -> torch.nn.Module:
         """W_k."""

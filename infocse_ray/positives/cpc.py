@@ -1,15 +1,17 @@
 """Contrastive Predictive Coding on sentences (van den Oord, Li and Vinyals 2018): a context predicts what follows it.
 
 1. A window of six sentences: three of context, then three targets.
-2. In training a GRU reads the context's vectors; for each distance k = 1..3 a linear map W_k makes its last state the
-   prediction of the vector k sentences on.
+2. In training a GRU reads the context's vectors; for each distance k = 1..3 the prediction of the vector k sentences on
+   is the mean of the context's vectors and what a linear map W_k makes of the GRU's last state.
 3. A prediction is to find its target among the targets of the batch at all distances, by inner product.
 
 Published for text: a 2400-dimensional GRU on BookCorpus sentences, 3 predicted. Deviations: GRU and W_k have the
-encoder's dimension, the GRU starts without biases and W_k as the identity, because the vectors they read and predict
-have a meaning from the start; the run's batch, steps, learning rate and temperature. The other targets of a window stay
-as negatives, though they are of the same document: telling distances apart is the method. A document shorter than the
-window has one window, cut to it: half of its sentences, rounded down, are the context.
+encoder's dimension; the mean is added, the GRU starts without biases and W_k at 0, because the vectors they read and
+predict have a meaning from the start: before training a prediction is the mean of its context, and the encoder isn't
+bent to a GRU drawn at random; both learn at a rate of their own; the run's batch, steps, learning rate and temperature.
+The other targets of a window stay as negatives, though they are of the same document: telling distances apart is the
+method. A document shorter than the window has one window, cut to it: half of its sentences, rounded down, are the
+context.
 """
 
 from __future__ import annotations
@@ -52,18 +54,18 @@ class Windows(NamedTuple):
 
 
 class Predictor(torch.nn.Module):
-    """The GRU over a context and the maps W_k."""
+    """The GRU over a context and the maps W_k, on top of the context's mean."""
 
     def __init__(self, dimension: int, ahead: int) -> None:
         super().__init__()
         self.gru = without_biases(torch.nn.GRU(dimension, dimension, batch_first=True))
-        self.maps = torch.nn.Parameter(torch.eye(dimension).repeat(ahead, 1, 1))
+        self.maps = torch.nn.Parameter(torch.zeros(ahead, dimension, dimension))
 
     def forward(self, contexts: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
         """Predictions.
 
         Args:
-            contexts: float [n, most, d], padded at the end.
+            contexts: float [n, most, d], padded with 0 at the end.
             sizes: int64 [n], sentences of each context, at least 1.
 
         Returns:
@@ -73,11 +75,14 @@ class Predictor(torch.nn.Module):
             return contexts.new_zeros(0, *self.maps.shape[:2])
         states, _ = self.gru(contexts)
         last = states[torch.arange(len(sizes), device=sizes.device), sizes - 1]
-        return torch.einsum("nd,ked->nke", last, self.maps)
+        mean = contexts.sum(1) / sizes[:, None]
+        return mean[:, None] + torch.einsum("nd,ked->nke", last, self.maps)
 
 
 class CPC(Plain):
     """The sentences before and those to come."""
+
+    head_is_new = True
 
     def __init__(self, section: Section, train: Train, lexicon: Lexicon) -> None:
         self.section, self.dimension = section, lexicon.dimension

@@ -9,13 +9,13 @@
    mean cross entropy of the guesses is added to the loss.
 
 Published: mean pooling, spans of 32 to 512 tokens, 4 documents a batch, AdamW at 5e-5, weight decay 0.1, gradients
-clipped at 1. Deviations: the run's batch (of documents), steps, learning rate, no weight decay, no clipping; each
-anchor is drawn from a part of the document of its own, one of as many as there are anchors; the language-modelling head
-starts untrained, for encoders tuned for sentences come without one (its output layer is the word embeddings, as in
-BERT). The published corpus has only documents of 2 * anchors * longest tokens or more. Here a shorter document's
-longest span is its tokens / (2 * anchors), and its shortest span half of that where this is less than published;
-documents whose longest span is under the published shortest are counted as short, and one of fewer tokens than anchors
-gives no example.
+clipped at 1. Deviations: the run's batch (of documents), steps, learning rate, weight decay and clipping; each anchor
+is drawn from a part of the document of its own, one of as many as there are anchors; encoders tuned for sentences come
+without a language-modelling head, and where the checkpoint has none it starts untrained, with a learning rate of its
+own (its output layer is the word embeddings, as in BERT). The published corpus has only documents of 2 * anchors *
+longest tokens or more. Here a shorter document's longest span is its tokens / (2 * anchors), and its shortest span half
+of that where this is less than published; documents whose longest span is under the published shortest are counted as
+short, and one of fewer tokens than anchors gives no example.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import torch
 from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.positives.contrast import Contrast, Encoded, View, two_sided
+from infocse_ray.positives.mlm_head import HeadWeights, MaskedLanguageModel
 from infocse_ray.positives.strategy import Counted, Document, Plain, generator
 from infocse_ray.settings import DeCLUTR as Section
 
@@ -88,34 +89,16 @@ class Stream(NamedTuple):
         return spans
 
 
-class MaskedLanguageModel(torch.nn.Module):
-    """BERT's head for guessing tokens, on the encoder's own word embeddings."""
-
-    def __init__(self, dimension: int, embedding: int, vocabulary: int) -> None:
-        super().__init__()
-        self.dense = torch.nn.Linear(dimension, embedding)
-        self.norm = torch.nn.LayerNorm(embedding)
-        self.bias = torch.nn.Parameter(torch.zeros(vocabulary))
-
-    def guesses(self, states: torch.Tensor, tokens: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
-        """Sum of the cross entropies of guessing tokens.
-
-        Args:
-            states: float [m, d], the encoder's vectors where a token is to be guessed.
-            tokens: int64 [m], what it is.
-            embeddings: float [vocabulary, e], the encoder's word embeddings.
-        """
-        hidden = self.norm(torch.nn.functional.gelu(self.dense(states)))
-        # Encoders often have more rows than there are tokens, a multiple of 64.
-        scores = torch.nn.functional.linear(hidden, embeddings[: len(self.bias)], self.bias)
-        return torch.nn.functional.cross_entropy(scores.float(), tokens, reduction="sum")
-
-
 class DeCLUTR(Plain):
     """Spans near each other."""
 
-    def __init__(self, section: Section, lexicon: Lexicon) -> None:
+    def __init__(self, section: Section, lexicon: Lexicon, trained: HeadWeights | None = None) -> None:
         """Check that the encoder can mask.
+
+        Args:
+            section: its settings.
+            lexicon: of the encoder.
+            trained: the language-modelling head that came with the encoder.
 
         Raises:
             ValueError: its tokenizer has no mask token though tokens are to be guessed.
@@ -123,6 +106,8 @@ class DeCLUTR(Plain):
         if lexicon.mask is None and section.mask:
             raise ValueError("declutr.mask: the encoder's tokenizer has no mask token; set declutr.mask to 0")
         self.section, self.lexicon = section, lexicon._replace(characters=lexicon.characters[:0])
+        self.trained = trained if section.mask else None
+        self.head_is_new = section.mask > 0 and trained is None
         self.longest = min(section.max_tokens, lexicon.longest)
         self.lengths = Lengths(min(section.min_tokens, self.longest), self.longest)
         self.guesses = section.mask > 0
@@ -131,7 +116,7 @@ class DeCLUTR(Plain):
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        return ("declutr", self.section)
+        return ("declutr", self.section, *([self.trained.fingerprint()] if self.trained else []))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
@@ -174,7 +159,7 @@ class DeCLUTR(Plain):
         if not self.section.mask:
             return torch.nn.Identity()
         lexicon = self.lexicon
-        return MaskedLanguageModel(lexicon.dimension, lexicon.embedding, lexicon.vocabulary)
+        return MaskedLanguageModel(lexicon.hidden, lexicon.embedding, lexicon.vocabulary, self.trained)
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """NT-Xent between anchors and the means of their positives."""

@@ -5,10 +5,10 @@
 3. The query is to find its block among those of the batch, one way, by inner product.
 
 Published: CLS pooling, query 64 tokens, block 288, learning rate 1e-4, batch 4096. Deviations: the run's batch, steps
-and learning rate; an encoder that comes with a pooling keeps it; one encoder and one projection for query and block,
-for one encoder is what is wanted; blocks are not cut from the document beforehand but grow around each query, by turns
-after and before it, so that none is left empty and every sentence is a query once a pass. Without the projection the
-temperature is the run's.
+and learning rate, the projection's a rate of its own; an encoder that comes with a pooling keeps it; one encoder and
+one projection for query and block, for one encoder is what is wanted; blocks are not cut from the document beforehand
+but grow around each query, by turns after and before it, so that none is left empty and every sentence is a query once
+a pass. Without the projection the temperature is the run's.
 
 Past the published method: `ict.block = sentences` takes the mean of the vectors of the block's sentences.
 """
@@ -85,6 +85,7 @@ class ICT(Plain):
         self.cosine = train.similarity == "cosine"
         # Projected vectors are not of length 1 whatever the similarity; published is their plain inner product.
         self.temperature = section.temperature or (1.0 if section.projection else train.temperature)
+        self.head_is_new = section.projection > 0
         self.sentence = lexicon.sentence_tokens
         self.query = min(section.query_tokens, lexicon.longest)
         self.block = min(section.block_tokens, lexicon.longest)

@@ -1,6 +1,8 @@
 """InfoCSE's own pairs (Eq. 4 and 5 of arXiv 2202.13802): two sentences of one cluster of a document.
 
-1. Sentences sorted by cluster; a cluster of c sentences has c(c-1)/2 unordered pairs (Eq. 4), numbered in a row.
+1. Sentences sorted by cluster; a cluster of c sentences has c(c-1)/2 unordered pairs (Eq. 4), numbered in a row. Of
+   copies, sentences of a document that are equal as the encoder reads them, only the first counts: a pair of two would
+   be a sentence and itself, and pairs with each of them the same pair again.
 2. A number is turned back into its pair by arithmetic, so that no pair is listed.
 3. Eq. 1: the anchor is to find its positive among all sentences of other documents in the batch.
 """
@@ -13,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.annotate.idc import cluster_sizes, count_pairs
+from infocse_ray.annotate.idc import count_pairs, count_together
+from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.lexicon import Lexicon
@@ -27,7 +30,7 @@ thousands."""
 
 
 class PairedDocument:
-    """A document's unordered in-cluster pairs, by number."""
+    """A document's unordered in-cluster pairs of different texts, by number."""
 
     def __init__(self, document: Document, longest: int, second_view: bool = False) -> None:
         """Number the pairs.
@@ -39,8 +42,10 @@ class PairedDocument:
         """
         assert document.clusters is not None
         self._document, self._longest, self._second_view = document, longest, second_view
-        self._order = np.argsort(document.clusters, kind="stable")
-        sizes = np.bincount(document.clusters)
+        rows = _texts(document, longest)
+        clusters = document.clusters[rows]
+        self._order = rows[np.argsort(clusters, kind="stable")]
+        sizes = np.bincount(clusters)
         self._starts = offsets_of(sizes)
         self._pairs_before = offsets_of(sizes * (sizes - 1) // 2)
 
@@ -69,32 +74,34 @@ class PairedDocument:
 
 
 class ClusteredDocument:
-    """A document whose sentences that are not alone in their cluster are examples, each with the rest of it."""
+    """A document whose texts that are not alone in their cluster are examples, each with the rest of it."""
 
     def __init__(self, document: Document, longest: int) -> None:
         assert document.clusters is not None
         self._document, self._longest = document, longest
-        sizes = np.bincount(document.clusters)
-        self._together = np.flatnonzero(sizes[document.clusters] > 1)
+        self._rows = _texts(document, longest)
+        self._clusters = document.clusters[self._rows]
+        self._together = np.flatnonzero(np.bincount(self._clusters)[self._clusters] > 1)
 
     @property
     def examples(self) -> int:
-        """Sentences in clusters of two or more."""
+        """Texts in clusters of two or more."""
         return len(self._together)
 
     def views(self, number: int, random: np.random.Generator) -> list[View]:
         """The sentence, then the rest of its cluster, or a part of it drawn anew each time where that is large."""
-        clusters = self._document.clusters
-        assert clusters is not None
         anchor = int(self._together[number])
-        rest = np.flatnonzero(clusters == clusters[anchor])
+        rest = np.flatnonzero(self._clusters == self._clusters[anchor])
         rest = rest[rest != anchor]
         if len(rest) > _REST:
             rest = np.sort(random.choice(rest, _REST, replace=False))
-        return [
-            View(self._document.sentence(anchor, self._longest), 0),
-            *(View(self._document.sentence(int(n), self._longest), 1) for n in rest),
-        ]
+        texts = [self._document.sentence(int(self._rows[n]), self._longest) for n in (anchor, *rest)]
+        return [View(text, int(place > 0)) for place, text in enumerate(texts)]
+
+
+def _texts(document: Document, longest: int) -> np.ndarray:
+    """int64: the document's sentences that are no copy of an earlier one."""
+    return distinct(document.sentences, np.array([0, len(document.sentences)]), longest).rows
 
 
 class Idc(Plain):
@@ -106,7 +113,7 @@ class Idc(Plain):
     """
 
     annotated = True
-    none = "no two sentences in one cluster"
+    none = "no two different sentences in one cluster"
 
     def __init__(self, train: Train, lexicon: Lexicon) -> None:
         """Check that an anchor has another view where it is to have one.
@@ -129,14 +136,14 @@ class Idc(Plain):
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
-        return ("idc", self.positive == "cluster")
+        return ("idc", self.positive == "cluster", self.longest)
 
     def count(self, documents: Documents) -> Counted:
         """Pairs of each document, or with `positive = cluster` its sentences that are in a cluster with others."""
         assert documents.clusters is not None
-        found = count_pairs(documents.clusters, documents.offsets)
-        if self.positive == "cluster":
-            found = _not_alone(documents.clusters, documents.offsets)
+        rows = distinct(documents.sentences, documents.offsets, self.longest).rows
+        count = count_together if self.positive == "cluster" else count_pairs
+        found = count(documents.clusters, documents.offsets, rows)
         return Counted(found, np.zeros(len(found), dtype=bool))
 
     def open(self, document: Document) -> PairedDocument | ClusteredDocument:
@@ -162,15 +169,3 @@ class Idc(Plain):
         means = encoded.means(both, encoded.owner[both], count, self.cosine)
         # It is the partner's text that must not be a negative, and is the positive's in the paper.
         return means._replace(texts=encoded.texts[partners])
-
-
-def _not_alone(clusters: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """int64 [documents]: sentences in clusters of two or more."""
-    sizes = cluster_sizes(clusters, offsets)
-    # Clusters are numbered from 0 in each document without gaps, so the highest number tells how many it has.
-    counts = np.zeros(len(offsets) - 1, dtype=np.int64)
-    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    np.maximum.at(counts, owner, clusters.astype(np.int64) + 1)
-    ends = offsets_of(counts)
-    together = offsets_of(np.where(sizes > 1, sizes, 0))
-    return np.diff(together[ends])

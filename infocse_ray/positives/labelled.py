@@ -28,6 +28,7 @@ class LabelledDocument(NamedTuple):
     document: Document
     """With the counterparts that were drawn."""
     longest: int
+    longest_counterpart: int
 
     @property
     def examples(self) -> int:
@@ -46,13 +47,14 @@ class LabelledDocument(NamedTuple):
     def _counterpart(self, number: int) -> np.ndarray:
         assert self.document.counterparts is not None
         values, offsets = self.document.counterparts.tokens
-        return values[offsets[number] : min(offsets[number + 1], offsets[number] + self.longest)]
+        return values[offsets[number] : min(offsets[number + 1], offsets[number] + self.longest_counterpart)]
 
 
 class Labelled(Plain):
     """Documents and their counterparts; no counterpart of a document, whoever's example it is, is its negative."""
 
     none = "no counterpart among the drawn"
+    query_labels = frozenset({_COUNTERPART, _OTHER})
 
     def __init__(self, drawn: Drawn, temperature: float, cosine: bool, lexicon: Lexicon) -> None:
         """What to train on, and how.
@@ -64,7 +66,8 @@ class Labelled(Plain):
             lexicon: of the encoder.
         """
         self.drawn, self.temperature, self.cosine = drawn, temperature, cosine
-        self.longest = lexicon.sentence_tokens
+        self.sentence, self.counterpart = lexicon.sentence_tokens, lexicon.query_tokens
+        self.longest = max(self.sentence, self.counterpart)
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
@@ -86,7 +89,8 @@ class Labelled(Plain):
         labels = document.counterparts
         assert labels is not None
         drawn = self.drawn.has(np.full(len(labels.keys), document.key), labels.keys)
-        return LabelledDocument(document._replace(counterparts=labels.take(np.flatnonzero(drawn))), self.longest)
+        mine = document._replace(counterparts=labels.take(np.flatnonzero(drawn)))
+        return LabelledDocument(mine, self.sentence, self.counterpart)
 
     def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Of what is there to be known by, the first token, so that encoding it costs little."""

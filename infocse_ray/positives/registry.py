@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from infocse_ray.encoder.layout import Pooling
@@ -14,9 +15,19 @@ from infocse_ray.positives.declutr import DeCLUTR
 from infocse_ray.positives.ict import ICT
 from infocse_ray.positives.idc import Idc
 from infocse_ray.positives.mirror_bert import MirrorBERT
+from infocse_ray.positives.mlm_head import trained_head
 from infocse_ray.positives.simcse import SimCSE
 from infocse_ray.positives.strategy import Plain, Strategy
 from infocse_ray.settings import Settings, StrategyName
+
+
+class Use(NamedTuple):
+    """What a strategy is for, besides what the settings say."""
+
+    initializes: bool = False
+    """Whether it makes the encoder that the first annotation is made with."""
+    folder: Path | None = None
+    """Of the encoder that is trained, as it came; None: nothing is known of it but the lexicon."""
 
 
 class Method(NamedTuple):
@@ -26,33 +37,44 @@ class Method(NamedTuple):
     """With its source, for people."""
     pooling: Pooling
     """What it publishes for a backbone that has no pooling of its own."""
-    make: Callable[[Settings, Lexicon], Strategy]
+    make: Callable[[Settings, Lexicon, Use], Strategy]
     """Makes it of the settings of a run; raises a ValueError if it asks for what the encoder doesn't have."""
 
 
 METHODS: dict[StrategyName, Method] = {
-    "idc": Method("InfoCSE (Yang et al., arXiv 2202.13802)", Idc.pooling, lambda s, x: Idc(s.train, x)),
-    "simcse": Method("SimCSE (Gao et al. 2021)", SimCSE.pooling, lambda s, x: SimCSE(s.simcse, x)),
-    "consert": Method("ConSERT (Yan et al. 2021)", ConSERT.pooling, lambda s, x: ConSERT(s.consert, x)),
+    "idc": Method("InfoCSE (Yang et al., arXiv 2202.13802)", Idc.pooling, lambda s, x, _: Idc(s.train, x)),
+    "simcse": Method("SimCSE (Gao et al. 2021)", SimCSE.pooling, lambda s, x, _: SimCSE(s.simcse, x)),
+    "consert": Method("ConSERT (Yan et al. 2021)", ConSERT.pooling, lambda s, x, _: ConSERT(s.consert, x)),
     "mirror_bert": Method(
-        "Mirror-BERT (Liu et al. 2021)", MirrorBERT.pooling, lambda s, x: MirrorBERT(s.mirror_bert, x)
+        "Mirror-BERT (Liu et al. 2021)", MirrorBERT.pooling, lambda s, x, _: MirrorBERT(s.mirror_bert, x)
     ),
-    "ict": Method("the Inverse Cloze Task (Lee et al. 2019)", ICT.pooling, lambda s, x: ICT(s.ict, s.train, x)),
+    "ict": Method("the Inverse Cloze Task (Lee et al. 2019)", ICT.pooling, lambda s, x, _: ICT(s.ict, s.train, x)),
     "cpc": Method(
-        "Contrastive Predictive Coding (van den Oord et al. 2018)", CPC.pooling, lambda s, x: CPC(s.cpc, s.train, x)
+        "Contrastive Predictive Coding (van den Oord et al. 2018)", CPC.pooling, lambda s, x, _: CPC(s.cpc, s.train, x)
     ),
-    "declutr": Method("DeCLUTR (Giorgi et al. 2021)", DeCLUTR.pooling, lambda s, x: DeCLUTR(s.declutr, x)),
-    "conpono": Method("CONPONO (Iter et al. 2020)", CONPONO.pooling, lambda s, x: CONPONO(s.conpono, s.train, x)),
+    "declutr": Method("DeCLUTR (Giorgi et al. 2021)", DeCLUTR.pooling, lambda s, x, use: _declutr(s, x, use.folder)),
+    "conpono": Method(
+        "CONPONO (Iter et al. 2020)",
+        CONPONO.pooling,
+        lambda s, x, use: CONPONO(s.conpono, s.train, x, use.initializes),
+    ),
 }
 
 
-def strategy_of(name: StrategyName, settings: Settings, lexicon: Lexicon) -> Strategy | None:
+def _declutr(settings: Settings, lexicon: Lexicon, folder: Path | None) -> DeCLUTR:
+    strategy = DeCLUTR(settings.declutr, lexicon)  # first, for it may refuse
+    if folder is None or not strategy.guesses:
+        return strategy
+    return DeCLUTR(settings.declutr, lexicon, trained_head(folder, lexicon.vocabulary))
+
+
+def strategy_of(name: StrategyName, settings: Settings, lexicon: Lexicon, use: Use = Use()) -> Strategy | None:  # noqa: B008
     """The strategy of a name with its settings; None for `none`, which trains nothing.
 
     Raises:
         ValueError: it asks for what the encoder doesn't have.
     """
-    return METHODS[name].make(settings, lexicon) if name in METHODS else None
+    return METHODS[name].make(settings, lexicon, use) if name in METHODS else None
 
 
 def pooling_of(name: StrategyName) -> Pooling:

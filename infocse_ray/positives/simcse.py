@@ -6,9 +6,10 @@
 3. View 1 is to find view 2 among those of the batch, one way, by cosine at temperature 0.05.
 
 Published: CLS pooling, dropout 0.1, batch 64, learning rate 3e-5 (base), 32 tokens, one epoch. Deviations: batch,
-learning rate, steps and length are the run's (`train.*`, `encoder.max_length`), for one harness trains all; an encoder
-that comes with a pooling keeps it; where train.similarity is the cosine, the layer gets vectors of length 1; views of
-the anchor's own document are no negatives, as nowhere in this project unless a method asks for it.
+learning rate, steps and length are the run's (`train.*`, `encoder.max_length`), for one harness trains all; the layer
+has a learning rate of its own; an encoder that comes with a pooling keeps it; where train.similarity is the cosine, the
+layer gets vectors of length 1; views of the anchor's own document are no negatives, as nowhere in this project unless a
+method asks for it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class SimCSE(TwoViews):
     """A sentence and itself under other dropout."""
 
     pooling = "cls"
+    head_is_new = True
 
     def __init__(self, section: Section, lexicon: Lexicon) -> None:
         self.section, self.dimension = section, lexicon.dimension

@@ -68,7 +68,12 @@ class Strategy(Protocol):
     """A method of making positives."""
 
     longest: int
-    """Tokens of its longest text, without special tokens."""
+    """Tokens of its longest text, without special tokens and prompt."""
+
+    @property
+    def query_labels(self) -> frozenset[int]:
+        """Labels of the views that are counterparts, not a document's: they get the prompt of queries."""
+        ...
 
     @property
     def annotated(self) -> bool:
@@ -83,6 +88,11 @@ class Strategy(Protocol):
     @property
     def guesses(self) -> bool:
         """Whether `inputs` may have tokens to guess."""
+        ...
+
+    @property
+    def head_is_new(self) -> bool:
+        """Whether it has a head that starts untrained, and so learns at `train.head_learning_rate`."""
         ...
 
     @property
@@ -152,12 +162,14 @@ class Plain:
     """What most strategies have in common: nothing is altered, there is no head, dropout is the encoder's own."""
 
     annotated = False
+    query_labels: frozenset[int] = frozenset()
     dropout: float | None = None
     pooling: Pooling = "mean"
     """What the method publishes for a backbone that has no pooling of its own."""
     short = ""
     none = "no sentence"
     guesses = False
+    head_is_new = False
 
     def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Nothing."""

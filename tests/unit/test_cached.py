@@ -159,17 +159,35 @@ def test_every_forward_runs_in_autocast(sizes):
     assert model.seen == [1] * (1 if len(sizes) == 1 else 2 * len(sizes))
 
 
+def bf16():
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def in_turn(*contexts):
+    """Makes these contexts, one a call."""
+    made = iter(contexts)
+    return lambda: next(made)()
+
+
 def test_autocast_changes_both_passes_alike():
-    model, other, parts = toy(0.0).float(), toy(0.0).float(), chunks([2, 3, 4])
-    bf16 = lambda: torch.autocast("cpu", torch.bfloat16)  # noqa: E731
-    backward(model, parts, 9, lambda v: loss_of(v.float()), bf16)
-    with bf16():
-        vectors = torch.zeros(9, 6)
-        for chunk in parts:
+    parts = chunks([2, 3, 4])
+
+    def cached(autocast):
+        model = toy(0.0).float()
+        backward(model, parts, 9, lambda v: loss_of(v.float()), autocast)
+        return gradients(model)
+
+    other, vectors = toy(0.0).float(), torch.zeros(9, 6)
+    for chunk in parts:
+        with bf16():  # one a chunk, for a weight is cast once in each: its gradients are then summed in fp32, as there
             vectors = vectors.index_copy(0, chunk.rows, other(**chunk.inputs)[0].float())
     loss_of(vectors).backward()
-    # A weight is cast once here and once a chunk there, so sums over chunks round differently.
-    torch.testing.assert_close(gradients(model), gradients(other), rtol=2e-2, atol=2e-3)
+    torch.testing.assert_close(cached(bf16), gradients(other), rtol=1e-5, atol=1e-7)
+    # The first pass is in one context, the second in one for each chunk.
+    fp32 = contextlib.nullcontext
+    for one_pass in (in_turn(bf16, fp32, fp32, fp32), in_turn(fp32, bf16, bf16, bf16)):
+        difference = (cached(one_pass) - gradients(other)).abs().max()
+        assert difference > 100 * (1e-7 + 1e-5 * gradients(other).abs().max())
 
 
 # Chunks of each worker at each step: one, several, few enough to be kept, and none, changing places.

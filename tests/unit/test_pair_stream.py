@@ -23,14 +23,21 @@ from tests.unit.stores import Written, counted, idc, numbered, write_annotations
 LANES, SHARDS = 5, 10
 
 
-def document(number, clusters):
-    """Sentence j of document i is the tokens [i, j]."""
-    return Written(f"d{number}", [[number, j] for j in range(len(clusters))], clusters)
+def document(number, clusters, texts=None):
+    """Sentence j of document i is the tokens [i, j]; or [i, texts[j]], so that there are copies."""
+    texts = range(len(clusters)) if texts is None else texts
+    return Written(f"d{number}", [[number, text] for text in texts], clusters)
 
 
 def corpus(folder, count, seed=0, lanes=LANES, shards=SHARDS, most=9) -> tuple[Shards, list[Written]]:
+    """In half of the documents some sentences are copies of others, in their cluster."""
     draw = np.random.default_rng(seed)
-    documents = [document(i, numbered(draw.integers(0, 3, draw.integers(2, most)))) for i in range(count)]
+    documents = []
+    for i in range(count):
+        size = int(draw.integers(2, most))
+        texts = draw.integers(0, size, size) if i % 2 else np.arange(size)
+        of_text = draw.integers(0, 3, size)
+        documents.append(document(i, numbered(of_text[texts]), texts.tolist()))
     return write_annotations(Storage.open(str(folder)), documents, lanes, shards), documents
 
 
@@ -40,12 +47,12 @@ def small(tmp_path_factory):
 
 
 def all_pairs(documents):
-    return Counter(
-        (d.doc_id, i, j)
-        for d in documents
-        for i, j in combinations(range(len(d.sentences)), 2)
-        if d.clusters[i] == d.clusters[j]
-    )
+    """Unordered pairs of different texts of one cluster."""
+    found = Counter()
+    for d in documents:
+        cluster = {text: c for (_, text), c in zip(d.sentences, d.clusters, strict=True)}
+        found.update((d.doc_id, a, b) for a, b in combinations(sorted(cluster), 2) if cluster[a] == cluster[b])
+    return found
 
 
 def rows_of(batch):

@@ -23,7 +23,12 @@ METHODS = [name for name in NAMES if name not in ("idc", "none")]
 def test_counts_of_shards(tmp_path):
     draw = np.random.default_rng(0)
     documents = [
-        Written(f"d{n}", [[5] * 9] * int(size), [int(c) for c in np.arange(size) // 2], split=split)
+        Written(
+            f"d{n}",
+            [[5] * 8 + [20 + text] for text in range(size)],
+            [int(c) for c in np.arange(size) // 2],
+            split=split,
+        )
         for n, (size, split) in enumerate(zip(draw.integers(2, 12, 40), ["train", "test"] * 20, strict=True))
     ]
     # A row group holds documents of one split.
@@ -83,7 +88,7 @@ def test_the_lexicon_of_an_encoder(tiny_encoder):
     encoder = load_encoder(tiny_encoder, settings_for("idc", tiny_encoder).encoder, False)
     found = Lexicon.of(encoder)
     size = len(encoder.tokenizer)
-    expected = (14, 62, 32, 32, "bert", True, True, True, True, size, (0, 1, 2, 3, 4), 4)
+    expected = (14, 14, 62, 32, 32, 32, "bert", True, True, True, True, size, (0, 1, 2, 3, 4), 4)
     assert found[:-1] == expected
     assert found.characters.shape == (size,)
 
@@ -106,7 +111,9 @@ def other_than(value, field) -> Any:
         named = [choice for choice in choices if isinstance(choice, str) and choice != value]
         if named:
             return named[0]
-    return {int: lambda: value + 1, float: lambda: value / 2, type(None): lambda: 0.7}[type(value)]()
+    if value is None:
+        return 3 if int in get_args(field.annotation) else 0.7
+    return {int: lambda: value + 1, float: lambda: value / 2}[type(value)]()
 
 
 SECTIONS = [(name, setting) for name in METHODS for setting in type(getattr(settings_for("idc"), name)).model_fields]

@@ -139,10 +139,10 @@ def cpc(examples, head):
     rows, columns = [], []
     for example in examples:
         context = labelled(example, 0)
-        state = gru(head, [text.vector for text in context])
+        state, mean = gru(head, [text.vector for text in context]), mean_of(context).vector
         for k in (1, 2, 3):
             for target in labelled(example, k):
-                rows.append(context[-1]._replace(vector=head.maps[k - 1] @ state))
+                rows.append(context[-1]._replace(vector=mean + head.maps[k - 1] @ state))
                 columns.append(target)
     return softmax(rows, columns, range(len(rows)), 1.0, keep_document=True)
 
@@ -157,7 +157,8 @@ def predicted(examples, head):
     rows, columns = [], []
     for example in examples:
         for target in example[1:]:
-            rows.append(example[0]._replace(vector=head.maps[target.label - 1] @ example[0].vector))
+            vector = example[0].vector
+            rows.append(example[0]._replace(vector=vector + head.maps[target.label - 1] @ vector))
             columns.append(target)
     return rows, columns
 

@@ -127,7 +127,7 @@ def test_conpono_passages_and_targets():
     assert drawn == set(range(1, 9))
     assert views("conpono", doc, 0, targets=8) == [(0, [0, 1, 2, 3])] + [(k, [3 + k]) for k in range(1, 5)]
     assert views("conpono", doc, 10, targets=8) == [(0, [10, 11, 12, 13])] + [(4 + k, [10 - k]) for k in range(1, 5)]
-    assert views("conpono", doc, 5, context=1, targets=8, offsets=1) == [(0, [5]), (1, [6]), (2, [4])]
+    assert views("conpono", doc, 5, targets=8, offsets=1) == [(0, [5, 6, 7, 8]), (1, [9]), (2, [4])]
 
 
 def test_conpono_of_short_documents_and_long_sentences():

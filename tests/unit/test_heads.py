@@ -1,0 +1,159 @@
+"""Heads start where they change nothing that means something already, and learn at the default rate."""
+
+import math
+
+import pytest
+import torch
+
+from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.encoder.model import load_encoder
+from infocse_ray.positives.contrast import Encoded
+from infocse_ray.positives.registry import strategy_of
+from infocse_ray.settings import Settings, Train
+from infocse_ray.train.loss import contrastive_loss
+from infocse_ray.train.trainee import Trainee
+from tests.unit.stores import LEXICON
+from tests.unit.trainees import strategy_for
+
+DIMENSION, EXAMPLES, STEPS = 128, 100, 51
+WIDE = LEXICON._replace(dimension=DIMENSION, hidden=DIMENSION, embedding=DIMENSION)
+VIEWS = {
+    "cpc": [0, 0, 0, 1, 2, 3],
+    "conpono": [0, 1, 3, 5, 7],
+    "simcse": [0, 1],
+    "ict": [0, 1],
+}
+"""Labels of an example's texts."""
+
+
+def drawn(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def unit(vectors):
+    return torch.nn.functional.normalize(vectors, dim=-1)
+
+
+def turned(vectors, seed):
+    """The vectors, rotated: nothing of them is left that a head could have without learning."""
+    return vectors @ torch.linalg.qr(drawn(seed, DIMENSION, DIMENSION))[0]
+
+
+def views_of(case):
+    """Vectors [examples, DIMENSION] of each view, as a frozen encoder might give them."""
+    if case == "cpc":  # what follows depends on the order of the context, which its mean doesn't tell
+        context = [unit(drawn(seed, EXAMPLES, DIMENSION)) for seed in (1, 2, 3)]
+        return context + [unit(turned(context[1] - context[0], seed)) for seed in (4, 5, 6)]
+    if case == "conpono":
+        passage = unit(drawn(1, EXAMPLES, DIMENSION))
+        return [passage, *(turned(passage, seed) for seed in (2, 3, 4, 5))]
+    # Views agree in a quarter of the dimensions; the others are noise, and louder.
+    same = drawn(1, EXAMPLES, DIMENSION // 4)
+    return [unit(torch.cat([same, 2 * drawn(seed, EXAMPLES, 3 * DIMENSION // 4)], 1)) for seed in (2, 3)]
+
+
+def encoded(case):
+    labels, vectors = VIEWS[case], views_of(case)
+    count = EXAMPLES * len(labels)
+    owner = torch.arange(EXAMPLES).repeat_interleave(len(labels))
+    return Encoded(
+        torch.stack(vectors, 1).flatten(0, 1), owner, owner, torch.tensor(labels).repeat(EXAMPLES), torch.arange(count)
+    )
+
+
+def after_steps(folder, case, **train):
+    """Loss after some steps of a head alone, as the trainee's optimiser takes them; and what it is by chance."""
+    settings = Settings.model_validate(
+        {
+            "name": "run",
+            "corpus": {"source": "unused"},
+            "encoder": {"model": str(folder), "max_length": 16},
+            "train": {"strategy": case, "similarity": "cosine", "temperature": 0.05} | train,
+        }
+    )
+    strategy = strategy_of(settings.train.strategy, settings, WIDE)
+    assert strategy is not None
+    trainee = Trainee(load_encoder(folder, settings.encoder, True), strategy, settings, 5)
+    vocabulary, batch = WIDE.vocabulary, None if case == "declutr" else encoded(case)
+    states, words = drawn(1, vocabulary, DIMENSION), 0.02 * drawn(2, vocabulary, DIMENSION)
+
+    def loss():
+        if batch is None:
+            return trainee.head.guesses(states, torch.arange(vocabulary), words) / vocabulary
+        return contrastive_loss(strategy.contrast(batch, trainee.head))
+
+    for step in range(1, STEPS + 1):
+        trainee.optimizer.zero_grad()
+        loss().backward()
+        trainee.update(step, trainee.gradient_norm())
+    columns = vocabulary if batch is None else EXAMPLES * sum(label > 0 for label in VIEWS[case])
+    return loss().item(), math.log(columns)
+
+
+@pytest.mark.parametrize("case", [*VIEWS, "declutr"])
+def test_a_head_learns_at_the_defaults(tiny_encoder, case):
+    loss, chance = after_steps(tiny_encoder, case)
+    assert loss < 0.8 * chance
+    # What the encoder's own rate leaves of it.
+    slow, _ = after_steps(tiny_encoder, case, head_learning_rate=Train().learning_rate)
+    assert slow > 0.95 * chance
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [1, 2]])
+def test_cpc_begins_with_the_mean_of_the_context(sizes):
+    torch.manual_seed(1)
+    contexts = unit(drawn(1, 2, 3, LEXICON.dimension))
+    for row, size in enumerate(sizes):
+        contexts[row, size:] = 0.0
+    found = strategy_for("cpc").head()(contexts, torch.tensor(sizes))
+    assert found.shape == (2, 3, LEXICON.dimension)
+    for row, size in enumerate(sizes):
+        torch.testing.assert_close(found[row], contexts[row, :size].mean(0).expand(3, -1))
+
+
+def test_cpc_comes_to_know_the_order_of_its_context():
+    """The mean alone would say the same of a context and of its reverse."""
+    torch.manual_seed(1)
+    head = strategy_for("cpc").head()
+    torch.nn.init.normal_(head.maps, std=0.2)
+    contexts = unit(drawn(1, 2, 3, LEXICON.dimension))
+    forwards, backwards = (head(each, torch.tensor([3, 3])) for each in (contexts, contexts.flip(1)))
+    assert (forwards - backwards).abs().max() > 1e-2
+
+
+def test_conpono_begins_with_the_passage_at_every_distance():
+    vectors = drawn(1, 5, LEXICON.dimension)
+    found = strategy_for("conpono").head()(vectors)
+    assert torch.equal(found, vectors[:, None].expand(5, 8, -1))
+
+
+def test_only_new_heads_have_a_rate_of_their_own(tiny_encoder):
+    for name in ("simcse", "cpc", "conpono", "ict", "declutr"):
+        assert rates(tiny_encoder, name, {}) == {"encoder": 3e-5, "head": 0.5}, name
+    for name, section in {"idc": {}, "ict": {"projection": 0}, "declutr": {"mask": 0}, "consert": {}}.items():
+        assert rates(tiny_encoder, name, section) == {"encoder": 3e-5}, name
+
+
+def rates(folder, name, section):
+    """Learning rates of the optimiser, by what they are of."""
+    content = {
+        "name": "run",
+        "corpus": {"source": "unused"},
+        "encoder": {"model": str(folder), "max_length": 16},
+        "train": {"strategy": name, "learning_rate": 3e-5, "head_learning_rate": 0.5},
+    }
+    settings = Settings.model_validate(content | ({name: section} if name != "idc" else {}))
+    encoder = load_encoder(folder, settings.encoder, False)
+    strategy = strategy_of(settings.train.strategy, settings, Lexicon.of(encoder))
+    assert strategy is not None
+    trainee = Trainee(encoder, strategy, settings, 1)
+    trainee.update(1, torch.tensor(1.0))
+    own = {id(p) for p in trainee.head.parameters()}
+    found = {}
+    for group in trainee.optimizer.param_groups:
+        for parameter in group["params"]:
+            assert found.setdefault("head" if id(parameter) in own else "encoder", group["lr"]) == group["lr"]
+    assert {id(p) for group in trainee.optimizer.param_groups for p in group["params"]} == {
+        id(p) for p in trainee.parameters()
+    }
+    return found
