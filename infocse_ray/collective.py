@@ -91,6 +91,13 @@ def everyones(names: list[str]) -> list[str]:
     return [name for part in parts for name in part]
 
 
+def of_first(values: torch.Tensor) -> torch.Tensor:
+    """What worker 0 has; the others give a tensor of the same shape and type."""
+    if workers() > 1:
+        dist.broadcast(values, src=0)
+    return values
+
+
 def row_counts(local: torch.Tensor) -> list[int]:
     """How many rows each worker has."""
     if workers() == 1:

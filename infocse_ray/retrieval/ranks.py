@@ -8,43 +8,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from infocse_ray.retrieval.intervals import interval, mean_of
+
 CUTOFFS = (5, 10, 20)
 _BLOCK_ELEMENTS = 2**24
 
 
-def metrics_of(ranks: np.ndarray, candidates: int) -> dict[str, float]:
-    """Recall@5/10/20, MRR, and the standard error of recall@5.
+def metrics_of(ranks: np.ndarray, candidates: int, documents: np.ndarray | None = None) -> dict[str, float]:
+    """Recall@5/10/20 and MRR, each with its 95 % interval under `<name>_low` and `<name>_high`.
 
     Args:
         ranks: int64 [q], from 1.
         candidates: how many each query was ranked among.
+        documents: int64 [q], the same number for queries of the same document; None: each has its own.
     """
-    recall = {f"recall@{k}": float((ranks <= k).mean()) for k in CUTOFFS}
-    return recall | {
-        "mrr": float((1.0 / ranks).mean()),
-        "recall@5_standard_error": standard_error(recall["recall@5"], len(ranks)),
-        "queries": len(ranks),
-        "candidates": candidates,
-    }
-
-
-def standard_error(recall: float, queries: int) -> float:
-    """How far off a recall may be for having asked so few: one sigma, of a share of independent queries."""
-    return math.sqrt(recall * (1.0 - recall) / queries)
+    found: dict[str, float] = {}
+    by_query = {f"recall@{k}": ranks <= k for k in CUTOFFS} | {"mrr": 1.0 / ranks}
+    for name, scores in by_query.items():
+        low, high = interval(scores, np.arange(len(ranks)) if documents is None else documents)
+        found |= {name: mean_of(scores), f"{name}_low": low, f"{name}_high": high}
+    return found | {"queries": len(ranks), "candidates": candidates}
 
 
 def shown(scores: Mapping[str, float], metric: str) -> str:
-    """A score for people, a recall with its standard error: 0.8204 ± 0.0267."""
-    if not metric.startswith("recall@"):
-        return f"{scores[metric]:.4f}"
-    return f"{scores[metric]:.4f} ± {standard_error(scores[metric], int(scores['queries'])):.4f}"
+    """A score for people, with its 95 % interval if it has one: 0.8204 (0.76 to 0.87)."""
+    score = f"{scores[metric]:.4f}"
+    if f"{metric}_low" not in scores:  # found by a version that kept none
+        return score
+    return f"{score} ({scores[f'{metric}_low']:.2f} to {scores[f'{metric}_high']:.2f})"
 
 
 class Ranking(NamedTuple):

@@ -2,30 +2,33 @@
 
 1. `counterpart`: a document's vector must find its counterpart among all distinct counterparts of the corpus; a
    document of several asks for each, ranked without the others.
-2. `halves`: without labels, the vector of one half of a document's sentences must find the other half.
-3. Every worker embeds its shards' documents and candidates; candidates go round a block at a time, then are gone.
+2. `sentence`: without labels, a document without one of its sentences must find that sentence (see `held_out`).
+3. `halves`: without labels, the vector of one half of a document's sentences must find the other half.
+4. Every worker embeds its shards' documents and candidates; candidates go round a block at a time, then are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from infocse_ray.collective import each_worker, gather_rows, rank, row_counts, workers
+from infocse_ray.collective import each_worker, rank, row_counts, workers
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.prompts import Role
 from infocse_ray.memory import MORE, advised
 from infocse_ray.retrieval.documents import halves, mean_vectors
-from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
+from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_by_pieces
+from infocse_ray.retrieval.ranks import LeftOut
+from infocse_ray.retrieval.scores import Scores, score_among_all
 
-On = Literal["counterpart", "halves"]
+On = Literal["counterpart", "sentence", "halves"]
 
 
 class Groups(NamedTuple):
@@ -34,6 +37,8 @@ class Groups(NamedTuple):
     sentences: Tokens
     offsets: np.ndarray
     """int64 [groups + 1]."""
+    role: Role = "document"
+    """Which prompt the sentences get."""
 
     def vectors(self, encoder: SentenceEncoder, begin: int = 0, end: int | None = None) -> torch.Tensor:
         """float32 [end - begin, d]: the mean of the sentence vectors of each of these groups."""
@@ -41,7 +46,7 @@ class Groups(NamedTuple):
         parts = [torch.empty(0, encoder.dimension, device=encoder.device)]
         for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
             rows = np.arange(offsets[first], offsets[last])
-            vectors = embed(encoder, self.sentences.take(rows)).vectors
+            vectors = embed(encoder, self.sentences.take(rows), role=self.role).vectors
             parts.append(mean_vectors(vectors, offsets[first : last + 1] - offsets[first], encoder.normalize))
         return torch.cat(parts)
 
@@ -56,13 +61,18 @@ class Questions(NamedTuple):
     true: Groups
     """Group i is what question i is answered by."""
     true_keys: np.ndarray
-    """int64 [questions]; with the id it names the question."""
+    """int64 [questions], of what answers it."""
     doc_ids: list[str]
     """[questions]."""
     candidates: Groups | None
     """What is ranked, distinct; None when it is `true` itself."""
     candidate_keys: np.ndarray
     """int64 [candidates]."""
+
+    @property
+    def question_keys(self) -> np.ndarray:
+        """int64 [questions]; with the document's id it names the question."""
+        return self.true_keys
 
     def others(self) -> LeftOut:
         """Each question's document's other true counterparts: m - 1 for each of the m that it asks for."""
@@ -78,25 +88,52 @@ class Questions(NamedTuple):
         return LeftOut(torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(keys)))
 
 
+@overload
+def questions_for(
+    store: TokenStore,
+    split: str,
+    on: Literal["counterpart", "halves"],
+    max_documents: int | None = None,
+    device: torch.device = ...,
+    seed: int = 0,
+) -> Questions: ...
+
+
+@overload
+def questions_for(
+    store: TokenStore,
+    split: str,
+    on: On,
+    max_documents: int | None = None,
+    device: torch.device = ...,
+    seed: int = 0,
+) -> Questions | HeldOut: ...
+
+
 def questions_for(
     store: TokenStore,
     split: str,
     on: On,
     max_documents: int | None = None,
     device: torch.device = torch.device("cpu"),  # noqa: B008
-) -> Questions:
+    seed: int = 0,
+) -> Questions | HeldOut:
     """Read this worker's share: the shards whose number is its rank modulo the workers.
 
     Args:
         store: the token store.
         split: whose documents ask.
         on: what a document must find.
-        max_documents: about how many questions are asked, all of a document's or none, the first documents by the
-            hash of the id; None for all.
+        max_documents: about how many documents ask, or, of `counterpart`, how many questions are asked, all of a
+            document's or none: the first documents by the hash of the id; None for all.
         device: that workers can exchange from.
+        seed: of the draw of sentences, where `on` is `sentence`.
+
+    Every worker of the process group must call.
     """
-    there = store.summary["labelled" if on == "counterpart" else "documents"][split]
-    limit = 2**63 if not max_documents or there <= max_documents else 2**63 * max_documents // there
+    if on == "sentence":
+        return held_out_for(store, split, seed, max_documents, device)
+    limit = key_limit(store.summary["labelled" if on == "counterpart" else "documents"][split], max_documents)
     asking: list[Groups] = [_empty()]
     askers: list[np.ndarray] = [np.zeros(0, np.int64)]
     asked = 0
@@ -139,8 +176,10 @@ def questions_for(
     distinct, first = np.unique(np.concatenate(pool_keys), return_index=True)
     mine = _not_on_an_earlier_worker(distinct, device)
     tokens = concatenate(pool).take(first[mine])
-    candidates = Groups(tokens, np.arange(len(tokens) + 1))
-    return Questions(_join(asking), asker, _join(true), true_keys, doc_ids, candidates, distinct[mine])
+    candidates = Groups(tokens, np.arange(len(tokens) + 1), "query")
+    return Questions(
+        _join(asking), asker, _join(true)._replace(role="query"), true_keys, doc_ids, candidates, distinct[mine]
+    )
 
 
 def _empty() -> Groups:
@@ -164,18 +203,7 @@ def _not_on_an_earlier_worker(keys: np.ndarray, device: torch.device) -> np.ndar
     return first
 
 
-class Scores(NamedTuple):
-    """What a validation found."""
-
-    metrics: dict[str, float]
-    """Of all workers' questions; the same on every worker."""
-    ranks: np.ndarray
-    """int64 [questions], of this worker's."""
-    top_keys: np.ndarray
-    """int64 [questions], the key of what each of them found first."""
-
-
-def score(encoder: SentenceEncoder, questions: Questions) -> Scores:
+def score(encoder: SentenceEncoder, questions: Questions | HeldOut) -> Scores:
     """Rank every question's true counterpart among all candidates and make metrics of the ranks.
 
     Args:
@@ -186,29 +214,17 @@ def score(encoder: SentenceEncoder, questions: Questions) -> Scores:
         ValueError: no worker has a question.
         OutOfMemory: this worker's questions don't fit into memory.
     """
-    device = encoder.device
+    if isinstance(questions, HeldOut):
+        return score_by_pieces(encoder, questions)
     many = f"{len(questions.doc_ids):,} questions of a worker"
     with torch.inference_mode(), advised(many, f"lower validate.max_documents, give it more workers, or {MORE}"):
-        asker = torch.from_numpy(questions.asker).to(device)
-        queries = questions.documents.vectors(encoder)[asker]
+        queries = questions.documents.vectors(encoder)[torch.from_numpy(questions.asker).to(encoder.device)]
         true = questions.true.vectors(encoder)
-        keys = torch.from_numpy(questions.candidate_keys).to(device)
-        counts = row_counts(keys)
 
-        def blocks() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-            for begin in range(0, max(counts), SENTENCES_AT_ONCE):
-                end = begin + SENTENCES_AT_ONCE
-                if questions.candidates is None:
-                    vectors = true[begin:end]
-                else:
-                    vectors = questions.candidates.vectors(encoder, *np.minimum((begin, end), len(keys)).tolist())
-                here = [min(max(count - begin, 0), SENTENCES_AT_ONCE) for count in counts]
-                yield from zip(each_worker(vectors, here), each_worker(keys[begin:end], here), strict=True)
+        def candidates(begin: int, end: int) -> torch.Tensor:
+            if questions.candidates is None:
+                return true[begin:end]
+            return questions.candidates.vectors(encoder, begin, end)
 
-        true_keys = torch.from_numpy(questions.true_keys).to(device)
-        left_out = LeftOut(*(pairs.to(device) for pairs in questions.others()))
-        found = rank_among(queries, true, true_keys, blocks(), left_out if len(left_out.keys) else None)
-        everyone = gather_rows(found.ranks, row_counts(found.ranks)).cpu().numpy()
-    if not len(everyone):
-        raise ValueError("corpus: the split has no document to validate on; name a counterpart column or add documents")
-    return Scores(metrics_of(everyone, sum(counts)), found.ranks.cpu().numpy(), found.top_keys.cpu().numpy())
+        keys, others = questions.candidate_keys, questions.others()
+        return score_among_all(queries, true, questions.true_keys, questions.asker, candidates, keys, others)

@@ -1,6 +1,5 @@
 """Exact ranks against sorting, and the scores made of them."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from infocse_ray.retrieval import ranks
 from infocse_ray.retrieval.documents import halves, mean_vectors
+from infocse_ray.retrieval.intervals import wilson
 from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 
 
@@ -116,7 +116,7 @@ def test_metrics():
     assert found["recall@10"] == 4 / 8
     assert found["recall@20"] == 6 / 8
     assert found["mrr"] == pytest.approx((1 + 1 / 5 + 1 / 6 + 1 / 10 + 1 / 11 + 1 / 20 + 1 / 21 + 1 / 100) / 8)
-    assert found["recall@5_standard_error"] == pytest.approx(math.sqrt(0.25 * 0.75 / 8))
+    assert (found["recall@5_low"], found["recall@5_high"]) == pytest.approx(wilson(0.25, 8))
     assert (found["queries"], found["candidates"]) == (8, 500)
 
 

@@ -6,6 +6,7 @@ import torch
 
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.retrieval import scores as all_scores
 from infocse_ray.retrieval import validation
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Encoder
@@ -82,7 +83,8 @@ def by_question(questions, found):
 @pytest.mark.parametrize(("cosine", "at_once"), [(False, 16_384), (True, 16_384), (False, 7)])
 @pytest.mark.parametrize("on", ["counterpart", "halves"])
 def test_ranks_equal_brute_force(tiny_encoder, store, documents, on, cosine, at_once, monkeypatch):
-    monkeypatch.setattr(validation, "SENTENCES_AT_ONCE", at_once)
+    for room in (validation, all_scores):
+        monkeypatch.setattr(room, "SENTENCES_AT_ONCE", at_once)
     encoder = load(tiny_encoder, cosine)
     questions = questions_for(store, "valid", on)
     found = score(encoder, questions)
@@ -149,7 +151,8 @@ def test_no_document_to_validate_on(tiny_encoder, store):
 
 
 def scored(folder, stores, at_once=16_384):
-    validation.SENTENCES_AT_ONCE = at_once
+    for room in (validation, all_scores):
+        setattr(room, "SENTENCES_AT_ONCE", at_once)  # noqa: B010
     encoder = load(folder)
     found = []
     for store in stores:

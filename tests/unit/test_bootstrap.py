@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from infocse_ray.report.bootstrap import Lead, paired_bootstrap
+from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 
 
 def one_each(ours: np.ndarray, theirs: np.ndarray, **more: int) -> Lead:

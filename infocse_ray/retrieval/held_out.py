@@ -1,0 +1,264 @@
+"""Validation without labels: a document without one of its sentences must find that sentence.
+
+1. Of each document up to four sentences are held out, drawn by hash of (seed, document key). Each asks alone: the query
+   is the mean of the vectors of all other sentences of its document, so one encoding of each sentence serves all.
+2. Candidates are the held-out sentences of all validation documents, told by their text: equal texts are one.
+3. A question isn't ranked among sentences of its own document, wherever else their texts are held out: they are in the
+   mean that asks. A sentence whose text is in its document twice is not held out, for the same reason.
+
+Texts are told by all their tokens, not by those that an encoder sees: the questions are then the same for every
+encoder of a tokenizer. A document of two sentences asks with the one for the other; one without a sentence that is
+there once asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from infocse_ray.collective import each_worker, rank, row_counts, workers
+from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of, sample_hashes
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.memory import MORE, advised
+from infocse_ray.retrieval.ranks import LeftOut
+from infocse_ray.retrieval.scores import Scores, score_among_all
+
+MOST = 4
+"""Sentences that a document holds out at most: more of the same document say less and less that is new."""
+
+
+class HeldOut(NamedTuple):
+    """A worker's share of the questions, tokenised, in memory: document i owns the sentences offsets[i]:offsets[i + 1].
+
+    The documents are those that ask, each with all of its sentences.
+    """
+
+    sentences: Tokens
+    offsets: np.ndarray
+    """int64 [documents + 1]."""
+    asker: np.ndarray
+    """int64 [questions], the document, ascending."""
+    rows: np.ndarray
+    """int64 [questions], the sentence that it must find, ascending."""
+    doc_ids: list[str]
+    """[questions]."""
+    question_keys: np.ndarray
+    """int64 [questions], the sentence's number in its document, from 0; with the id it names the question."""
+    true_keys: np.ndarray
+    """int64 [questions], the hash of the sentence's tokens."""
+    candidates: np.ndarray
+    """int64 [candidates], the questions whose sentence is this worker's to offer: each text once over all workers."""
+    left_out: LeftOut
+    """What a question isn't ranked among."""
+
+    def embed(self, encoder: SentenceEncoder) -> torch.Tensor:
+        """Vectors of this worker's sentences, float32 [sentences, d], on the encoder's device.
+
+        Args:
+            encoder: in evaluation mode, in the precision to use.
+
+        Raises:
+            OutOfMemory: they don't fit into memory.
+        """
+        count = len(self.sentences)
+        with _advised(count), torch.inference_mode():
+            vectors = torch.empty(count, encoder.dimension, device=encoder.device)
+            for begin in range(0, count, SENTENCES_AT_ONCE):
+                some = np.arange(begin, min(begin + SENTENCES_AT_ONCE, count))
+                vectors[begin : begin + len(some)] = embed(encoder, self.sentences.take(some)).vectors
+        return vectors
+
+
+def held_out_for(
+    store: TokenStore,
+    split: str,
+    seed: int,
+    max_documents: int | None = None,
+    device: torch.device = torch.device("cpu"),  # noqa: B008
+    shards: Iterable[int] | None = None,
+) -> HeldOut:
+    """Read this worker's share.
+
+    Args:
+        store: the token store.
+        split: whose documents ask.
+        seed: of the draw of the sentences.
+        max_documents: about how many documents ask, the first by the hash of the id; None for all.
+        device: that workers can exchange from.
+        shards: which to read, in order; by default those whose number is this worker's rank modulo the workers.
+
+    Every worker of the process group must call.
+    """
+    limit = key_limit(store.summary["documents"][split], max_documents)
+    sentences: list[Tokens] = [Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64))]
+    sizes: list[np.ndarray] = [np.zeros(0, np.int64)]
+    held: list[np.ndarray] = [np.zeros(0, bool)]
+    doc_ids: list[str] = []
+    for shard in range(rank(), store.shards, workers()) if shards is None else shards:
+        for table in store.read(shard, [split], ["doc_id", "key", "sentences"]):
+            documents = documents_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
+            drawn = _draw(seed, documents.keys, documents.offsets, documents.sentences.hashes())
+            asks = np.bincount(_owners(documents.offsets)[drawn], minlength=len(documents.keys)) > 0
+            kept = np.repeat(asks, np.diff(documents.offsets))
+            sentences.append(documents.sentences.take(np.flatnonzero(kept)))
+            sizes.append(np.diff(documents.offsets)[asks])
+            held.append(drawn[kept])
+            doc_ids += documents.doc_ids.filter(pa.array(asks)).to_pylist()
+    tokens, offsets = concatenate(sentences), offsets_of(np.concatenate(sizes))
+    hashes, rows = tokens.hashes(), np.flatnonzero(np.concatenate(held))
+    asker = _owners(offsets)[rows]
+    true_keys = hashes[rows]
+    distinct, first = np.unique(true_keys, return_index=True)
+    mine, offered = _exchange(distinct, hashes, device)
+    return HeldOut(
+        tokens,
+        offsets,
+        asker,
+        rows,
+        [doc_ids[document] for document in asker],
+        rows - offsets[asker],
+        true_keys,
+        first[mine],
+        _others(offsets, asker, rows, hashes, offered),
+    )
+
+
+def key_limit(there: int, most: int | None) -> int:
+    """Documents whose key is below it are about `most` of those that are there; all if there are no more than that."""
+    return 2**63 if not most or there <= most else 2**63 * most // there
+
+
+def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = True) -> Scores:
+    """Rank every held-out sentence and make metrics of the ranks.
+
+    Args:
+        vectors: float32 [sentences, d] of this worker's sentences, as they are searched with: what `HeldOut.embed`
+            gives, or a map of it.
+        held_out: this worker's share; every worker of the process group must call.
+        normalize: whether vectors have length 1 (where similarity is the cosine), and means are to have it.
+
+    Raises:
+        ValueError: no worker has a question.
+    """
+    with _advised(len(held_out.sentences)), torch.inference_mode():
+        queries, true = _asked(vectors, held_out, 0, len(held_out.offsets) - 1, normalize)
+        return _score(queries, true, held_out)
+
+
+def score_by_pieces(encoder: SentenceEncoder, held_out: HeldOut) -> Scores:
+    """As `score_held_out` of `HeldOut.embed`, keeping of the vectors those of questions and their answers only.
+
+    Raises:
+        ValueError: no worker has a question.
+        OutOfMemory: this worker's questions don't fit into memory.
+    """
+    offsets = held_out.offsets
+    with _advised(len(held_out.sentences)), torch.inference_mode():
+        queries = [torch.empty(0, encoder.dimension, device=encoder.device)]
+        true = [queries[0]]
+        for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
+            some = held_out.sentences.take(np.arange(offsets[first], offsets[last]))
+            asking, asked = _asked(embed(encoder, some).vectors, held_out, first, last, encoder.normalize)
+            queries.append(asking)
+            true.append(asked)
+        return _score(torch.cat(queries), torch.cat(true), held_out)
+
+
+def _advised(sentences: int) -> AbstractContextManager[None]:
+    return advised(
+        f"{sentences:,} sentences of a worker", f"lower validate.max_documents, give it more workers, or {MORE}"
+    )
+
+
+def _owners(offsets: np.ndarray) -> np.ndarray:
+    """int64 [sentences], the document of each."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _draw(seed: int, keys: np.ndarray, offsets: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Which sentences are held out, bool [sentences]: of those that their document has once, those that hash lowest."""
+    owner = _owners(offsets)
+    order = np.lexsort((hashes, owner))
+    again = (np.diff(owner[order]) == 0) & (np.diff(hashes[order]) == 0)
+    twice = np.zeros(len(hashes), bool)
+    twice[order[1:][again]] = twice[order[:-1][again]] = True
+    rows = np.flatnonzero(~twice)
+    draws = sample_hashes(seed, keys[owner[rows]], rows - offsets[owner[rows]])
+    rows = rows[np.lexsort((draws, owner[rows]))]
+    place = np.arange(len(rows)) - np.searchsorted(owner[rows], owner[rows])
+    held = np.zeros(len(hashes), bool)
+    held[rows[place < MOST]] = True
+    return held
+
+
+def _exchange(distinct: np.ndarray, hashes: np.ndarray, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
+    """Look at all workers' candidates, a worker's at a time.
+
+    Args:
+        distinct: int64 [n], the texts that this worker holds out.
+        hashes: int64 [sentences], the texts of its documents.
+        device: to exchange from.
+
+    Returns:
+        Whether this is the first worker that holds a text out (bool [n]), and whether some worker holds out the text
+        of a sentence (bool [sentences]).
+    """
+    if workers() == 1:
+        return np.ones(len(distinct), bool), np.isin(hashes, distinct)
+    mine, offered = np.ones(len(distinct), bool), np.zeros(len(hashes), bool)
+    local = torch.from_numpy(distinct).to(device)
+    for source, block in enumerate(each_worker(local, row_counts(local))):
+        theirs = block.cpu().numpy()
+        offered |= np.isin(hashes, theirs)
+        if source < rank():
+            mine &= ~np.isin(distinct, theirs)
+    return mine, offered
+
+
+def _others(
+    offsets: np.ndarray, asker: np.ndarray, rows: np.ndarray, hashes: np.ndarray, offered: np.ndarray
+) -> LeftOut:
+    """Each question with every candidate that is a sentence of its document, but for the one it asks for."""
+    owner = _owners(offsets)
+    pairs = np.unique(np.stack([owner[offered], hashes[offered]], axis=1), axis=0)  # a text of a document once
+    begin, end = np.searchsorted(pairs[:, 0], asker), np.searchsorted(pairs[:, 0], asker, side="right")
+    question = np.repeat(np.arange(len(rows)), end - begin)
+    starts = offsets_of(end - begin)
+    keys = pairs[np.arange(starts[-1]) - np.repeat(starts[:-1] - begin, end - begin), 1]
+    other = keys != hashes[rows][question]
+    return LeftOut(torch.from_numpy(question[other]), torch.from_numpy(keys[other]))
+
+
+def _asked(
+    vectors: torch.Tensor, held_out: HeldOut, first: int, last: int, normalize: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and answers (float32 [questions, d] each) of documents first:last, whose sentences' vectors are given."""
+    begin, end = np.searchsorted(held_out.asker, [first, last])
+    device, offsets = vectors.device, held_out.offsets[first : last + 1]
+    owner = torch.from_numpy(_owners(offsets)).to(device)
+    sums = torch.zeros(last - first, vectors.shape[1], dtype=vectors.dtype, device=device).index_add_(0, owner, vectors)
+    true = vectors[torch.from_numpy(held_out.rows[begin:end] - offsets[0]).to(device)]
+    asker = torch.from_numpy(held_out.asker[begin:end] - first).to(device)
+    rest = torch.from_numpy(np.diff(offsets) - 1).to(device)[asker]
+    queries = (sums[asker] - true) / rest[:, None]
+    return (torch.nn.functional.normalize(queries, dim=-1) if normalize else queries), true
+
+
+def _score(queries: torch.Tensor, true: torch.Tensor, held_out: HeldOut) -> Scores:
+    offered = torch.from_numpy(held_out.candidates).to(true.device)
+    return score_among_all(
+        queries,
+        true,
+        held_out.true_keys,
+        held_out.asker,
+        lambda begin, end: true[offered[begin:end]],
+        held_out.true_keys[held_out.candidates],
+        held_out.left_out,
+    )

@@ -1,0 +1,159 @@
+"""Whiten an encoder anew, on all workers together: it is done whenever the backbone has changed.
+
+1. Moments of the sentences of a sample of documents, those with the smallest hashes: enough for a good map.
+2. One map for each power to choose from; the chosen one is that with which validation documents, each without one of
+   its sentences, best find that sentence (mean reciprocal rank). The sentences are embedded once for all powers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+import torch
+
+from infocse_ray.collective import of_first, rank, total, workers
+from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.tokens import Tokens, concatenate
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.moments import Moments
+from infocse_ray.encoder.whitening import Whitening
+from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, fit_whitening
+from infocse_ray.retrieval.held_out import HeldOut, held_out_for, score_held_out
+
+CHOOSING_DOCUMENTS = 1_000
+"""Validation documents, at most, that a power is chosen by: some 4,000 questions."""
+
+
+UNCHOSEN = 0.5
+"""The power where none can be chosen: on all corpora of docs/results.md it is near the best."""
+
+
+class WhiteningPlan(NamedTuple):
+    """How encoders are whitened in a run."""
+
+    power: float | None
+    """None: the best of POWERS."""
+    dimensions: int | None
+    """Of the whitened vectors; None: all."""
+    splits: list[str]
+    """Whose sentences it is fitted on."""
+    seed: int
+    """Of the choice of the sentences that are taken out."""
+
+
+def sample_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
+    """The sample's documents are those with a key below this: they have about 16 sentences a dimension."""
+    # The store counts sentences over all splits; a part of its documents is taken to have its part of them.
+    summary = store.summary
+    part = store.documents(splits) / max(1, sum(summary["documents"].values()))
+    there = max(1, round(part * summary["sentences"]))
+    return 2**63 if there <= (most := SENTENCES_A_DIMENSION * dimension) else 2**63 * most // there
+
+
+def sampled(store: TokenStore, splits: list[str], limit: int, shard: int) -> Tokens:
+    """The sentences of a shard's documents of these splits with a key below the limit."""
+    found = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
+    if 2**63 * shard // store.shards < limit:  # a shard is a range of keys
+        for table in store.read(shard, splits, ["doc_id", "key", "sentences"]):
+            found.append(documents_of(table.filter(pa.array(table["key"].to_numpy() < limit))).sentences)
+    return concatenate(found)
+
+
+def moments_of(encoder: SentenceEncoder, sentences: Tokens) -> Moments:
+    """The moments of the encoder's vectors before whitening; sentences that occur twice count twice.
+
+    Args:
+        encoder: in evaluation mode, without whitening.
+        sentences: any number.
+    """
+    found = Moments.none(encoder.dimension)
+    for begin in range(0, len(sentences), SENTENCES_AT_ONCE):
+        rows = torch.arange(begin, min(begin + SENTENCES_AT_ONCE, len(sentences))).numpy()
+        found = found.merged(Moments.of(embed(encoder, sentences.take(rows)).vectors))
+    return found
+
+
+def best_whitening(
+    moments: Moments, plan: WhiteningPlan, vectors: torch.Tensor | None, held_out: HeldOut | None
+) -> tuple[Whitening, dict[str, float]]:
+    """The map of the plan's power, or of the one that scores best without labels.
+
+    Args:
+        moments: of all workers' sentences.
+        plan: of the run.
+        vectors: float32 [sentences, d] of this worker's part of `held_out`, before whitening; both are only read where
+            a power is chosen. Every worker of the process group must call.
+        held_out: what asks.
+
+    Returns:
+        The map, on the vectors' device, and the score of every power that it was chosen among; none where no document
+        has sentences enough to be asked, and the power is UNCHOSEN.
+
+    Raises:
+        ValueError: there is nothing to fit it on.
+    """
+    if plan.power is not None:
+        return fit_whitening(moments, plan.power, plan.dimensions), {}
+    assert vectors is not None
+    assert held_out is not None
+    scores: dict[str, float] = {}
+    if not int(total(torch.tensor(len(held_out.true_keys), device=vectors.device))):
+        return _everywhere(fit_whitening(moments, UNCHOSEN, plan.dimensions).to(vectors.device)), scores
+    maps = [_everywhere(fit_whitening(moments, power, plan.dimensions).to(vectors.device)) for power in POWERS]
+    for one in maps:
+        with torch.inference_mode():
+            scores[f"{one.power:g}"] = score_held_out(one(vectors), held_out).metrics["mrr"]
+    # max() returns the first of equals: the smallest power.
+    return max(maps, key=lambda one: scores[f"{one.power:g}"]), scores
+
+
+def _everywhere(whitening: Whitening) -> Whitening:
+    """The first worker's: another processor may find the same eigenvectors with other signs."""
+    return Whitening(of_first(whitening.mean), of_first(whitening.matrix), whitening.power)
+
+
+class Refit(NamedTuple):
+    """A worker's share of what whitening an encoder needs."""
+
+    plan: WhiteningPlan
+    sample: Tokens
+    held_out: HeldOut | None
+    """What a power is chosen by; None: it is given."""
+
+    @classmethod
+    def of(cls, plan: WhiteningPlan, store: TokenStore, dimension: int, device: torch.device) -> Refit:
+        """Read this worker's share: the shards whose number is its rank modulo the workers.
+
+        Args:
+            plan: of the run.
+            store: of its corpus.
+            dimension: of the encoder's vectors before whitening.
+            device: that workers can exchange from.
+        """
+        limit = sample_limit(store, plan.splits, dimension)
+        parts = [sampled(store, plan.splits, limit, shard) for shard in range(rank(), store.shards, workers())]
+        held_out = None
+        if plan.power is None:
+            held_out = held_out_for(store, "valid", plan.seed, CHOOSING_DOCUMENTS, device)
+        return cls(plan, concatenate(parts) if parts else sampled(store, [], 0, 0), held_out)
+
+    def __call__(self, encoder: SentenceEncoder) -> Whitening:
+        """The encoder's whitening, the same on every worker; all of them must call.
+
+        Args:
+            encoder: in evaluation mode, in the precision to use; it loses the whitening that it has.
+
+        Raises:
+            ValueError: there is nothing to fit it on.
+        """
+        encoder.whitening = None
+        own, device = moments_of(encoder, self.sample), encoder.device
+        count, first, second = (
+            total(torch.as_tensor(part, device=device)) for part in (own.count, own.first, own.second)
+        )
+        moments = Moments(int(count), first.cpu().numpy(), second.cpu().numpy())
+        vectors = None if self.held_out is None else self.held_out.embed(encoder)
+        whitening, _ = best_whitening(moments, self.plan, vectors, self.held_out)
+        return whitening if vectors is not None else _everywhere(whitening.to(device))

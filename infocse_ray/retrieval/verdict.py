@@ -1,0 +1,87 @@
+"""What a run did for its user: is the encoder that came out better than the one that went in, by how much, how sure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from infocse_ray.retrieval.bootstrap import Lead
+from infocse_ray.settings import Metric
+
+Label = Literal["WIN", "LEVEL", "LOSS", "START RETURNED"]
+
+
+class Verdict(NamedTuple):
+    """Of the encoder that a run returns, over the one that it began with."""
+
+    label: Label
+    """WIN and LOSS: the 95 % interval of the difference is above or below 0; LEVEL: 0 is in it."""
+    metric: Metric
+    before: float
+    after: float
+    lead: Lead
+
+    def line(self) -> str:
+        """For people."""
+        if self.label == "START RETURNED":
+            return (
+                f"START RETURNED: nothing was better than the encoder as it came, {self.metric} {self.before:.4f}; "
+                "that is the result"
+            )
+        return (
+            f"{self.label}: {self.metric} {self.before:.4f} before, {self.after:.4f} after; "
+            f"{difference(self.lead)}, {asked(self.lead)}"
+        )
+
+    def content(self) -> dict[str, Any]:
+        """For programs."""
+        lead = self.lead
+        return {
+            "label": self.label,
+            "metric": self.metric,
+            "before": self.before,
+            "after": self.after,
+            "difference": lead.difference,
+            "low": lead.low,
+            "high": lead.high,
+            "no_lead": lead.no_lead,
+            "questions": lead.questions,
+            "documents": lead.documents,
+        }
+
+
+def verdict(lead: Lead, returned_start: bool, metric: Metric, before: float, after: float) -> Verdict:
+    """Judge a run.
+
+    Args:
+        lead: of the encoder that is returned over the one that the run began with, in `metric`.
+        returned_start: whether they are the same encoder.
+        metric: what is compared.
+        before: the score that the run began with.
+        after: that of what is returned.
+    """
+    return Verdict("START RETURNED" if returned_start else _label(lead), metric, before, after, lead)
+
+
+def versus(lead: Lead, metric: Metric, ours: str, theirs: str) -> str:
+    """One line on two encoders of these names, for people: which is better, by how much, how sure."""
+    label = _label(lead)
+    if label == "LEVEL":
+        return (
+            f"LEVEL: neither is better in {metric} for sure: {ours} less {theirs} is {difference(lead)}, {asked(lead)}"
+        )
+    better, worse = (ours, theirs) if label == "WIN" else (theirs, ours)
+    return f"{better} is better than {worse} in {metric}: {ours} less {theirs} is {difference(lead)}, {asked(lead)}"
+
+
+def difference(lead: Lead) -> str:
+    """A difference with its interval, for people: +0.0312 (95 % interval +0.0104 to +0.0521)."""
+    return f"{lead.difference:+.4f} (95 % interval {lead.low:+.4f} to {lead.high:+.4f})"
+
+
+def asked(lead: Lead) -> str:
+    """Of how much that was found."""
+    return f"{lead.questions:,} questions of {lead.documents:,} documents"
+
+
+def _label(lead: Lead) -> Label:
+    return "WIN" if lead.low > 0 else "LOSS" if lead.high < 0 else "LEVEL"

@@ -1,0 +1,208 @@
+"""An encoder whitened anew by workers, and the start's whitening stage: the same whoever shares the work."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from infocse_ray.annotate import documents
+from infocse_ray.annotate.actor import Annotator
+from infocse_ray.cluster import Placement
+from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.tokens import concatenate
+from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.moments import Moments
+from infocse_ray.encoder.whitening_fit import POWERS, fit_whitening
+from infocse_ray.loop import whitening as whitening_stage
+from infocse_ray.loop.whitening import trained_dimension, whiten_start, whitening_plan
+from infocse_ray.retrieval import refit
+from infocse_ray.retrieval.held_out import held_out_for, score_held_out
+from infocse_ray.retrieval.refit import Refit, WhiteningPlan
+from infocse_ray.settings import Encoder, Settings
+from infocse_ray.storage import Storage
+from tests.unit.group import on_workers
+from tests.unit.passes import SPLITS, encoder_in, small_store
+
+AUTO = WhiteningPlan(None, None, SPLITS, 3)
+CPU = torch.device("cpu")
+
+
+def encoder_of(folder: Path) -> SentenceEncoder:
+    return load_encoder(folder, Encoder(model=str(folder), max_length=16), cosine=True)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return small_store(tmp_path_factory.mktemp("store"), count=120)
+
+
+def sentences_of(store: TokenStore) -> Any:
+    tables = [t for shard in range(store.shards) for t in store.read(shard, SPLITS)]
+    return concatenate([documents_of(t).sentences for t in tables])
+
+
+def test_the_map_is_that_of_all_sentences_and_the_power_the_one_that_finds_held_out_sentences_best(
+    tiny_encoder: Path, store: TokenStore
+) -> None:
+    encoder = encoder_of(tiny_encoder)
+    moments = Moments.of(embed(encoder, sentences_of(store)).vectors)
+    asking = held_out_for(store, "valid", 3)
+    vectors = asking.embed(encoder)
+    scores = {p: score_held_out(fit_whitening(moments, p)(vectors), asking).metrics["mrr"] for p in POWERS}
+    found = Refit.of(AUTO, store, encoder.base_dimension, CPU)(encoder)
+    assert len(set(scores.values())) > 1
+    assert found.power == max(POWERS, key=lambda p: scores[p])
+    torch.testing.assert_close(found.matrix, fit_whitening(moments, found.power).matrix)
+    fixed = Refit.of(AUTO._replace(power=0.4, dimensions=5), store, encoder.base_dimension, CPU)(encoder)
+    assert (fixed.power, fixed.dimension) == (0.4, 5)
+
+
+def test_the_whitening_that_the_encoder_had_is_not_whitened_again(tiny_encoder: Path, store: TokenStore) -> None:
+    encoder = encoder_of(tiny_encoder)
+    share = Refit.of(AUTO._replace(power=1.0), store, encoder.base_dimension, CPU)
+    first = share(encoder)
+    encoder.whitening = first
+    assert torch.equal(share(encoder).matrix, first.matrix)
+
+
+def whitened(folder: str, store: TokenStore) -> tuple[float, np.ndarray, np.ndarray]:
+    encoder = encoder_of(Path(folder))
+    found = Refit.of(AUTO, store, encoder.base_dimension, CPU)(encoder)
+    return found.power, found.mean.numpy(), found.matrix.numpy()
+
+
+def test_three_workers_find_the_map_of_one_and_all_have_the_same(tiny_encoder: Path, store: TokenStore) -> None:
+    power, mean, matrix = whitened(str(tiny_encoder), store)
+    found = on_workers(3, whitened, str(tiny_encoder), store)
+    for theirs in found:
+        assert theirs[0] == power
+        np.testing.assert_array_equal(theirs[2], found[0][2])
+        np.testing.assert_allclose(theirs[1], mean, atol=1e-5)
+        ours, yours = (m @ m.T for m in (matrix, theirs[2]))  # eigenvectors may have other signs
+        np.testing.assert_allclose(yours, ours, atol=1e-3)
+
+
+def test_the_sample_is_a_part_of_a_large_corpus_and_all_of_a_small_one(
+    store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = len(sentences_of(store))
+    whole = Refit.of(AUTO, store, 10_000, CPU).sample
+    assert len(whole) == everything
+    monkeypatch.setattr(refit, "SENTENCES_A_DIMENSION", 1)
+    part = Refit.of(AUTO, store, everything // 4, CPU).sample
+    assert everything / 16 < len(part) < everything / 2
+
+
+class Actors:
+    """The start's stage with its Ray replaced by plain calls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.works = 0
+        monkeypatch.setattr(whitening_stage, "in_actors", self._in_actors)
+        monkeypatch.setattr(whitening_stage, "in_one_task", lambda work, *arguments: work(*arguments))
+        monkeypatch.setattr(whitening_stage, "quiet_data", lambda: None)
+        monkeypatch.setattr(documents, "_SENTENCES_TOGETHER", 1)
+
+    def _in_actors(self, groups: Any, encoder: Any, precision: Any, where: Placement, work: Any) -> Iterator[dict]:
+        pool = [(Annotator(encoder, precision, CPU), pickle.loads(pickle.dumps(work))) for _ in range(where.workers)]
+        for number, group in enumerate(reversed(groups) if where.workers > 1 else groups):
+            self.works += 1
+            annotator, own = pool[number % where.workers]
+            yield from own(annotator, group)
+
+
+def whiten(store: TokenStore, folder: Path, model: Path, plan: WhiteningPlan = AUTO, workers: int = 1) -> Any:
+    root = Storage.open(str(folder))
+    where = Placement(workers, False, 1)
+    return whiten_start(root, root / "w", store, encoder_of(model), encoder_in(model), plan, "fp32", where)
+
+
+def test_the_starts_stage_finds_what_workers_find_by_any_number_of_actors(
+    tiny_encoder: Path, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actors = Actors(monkeypatch)
+    (one, folder), (three, other) = (whiten(store, tmp_path / str(n), tiny_encoder, workers=n) for n in (1, 3))
+    power, mean, _ = whitened(str(tiny_encoder), store)
+    assert (one.summary["power"], one.summary["dimension"]) == (power, 32)
+    assert one.summary["sentences"] == len(sentences_of(store))
+    assert one.summary["scores"] == three.summary["scores"]
+    maps = [where.load().whitening for where in (folder, other)]
+    assert torch.equal(maps[0].matrix, maps[1].matrix)
+    np.testing.assert_allclose(maps[0].mean.numpy(), mean, atol=1e-5)
+    assert not (one.folder / "parts").exists()
+    before = actors.works
+    whiten(store, tmp_path / "1", tiny_encoder)
+    assert actors.works == before
+
+
+def test_a_corpus_of_one_sentence_gives_one_clear_line(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.unit.stores import Written, write_store
+
+    same = [Written(f"d{i}", [[7, 8, 9]] * 4, split="train" if i % 3 else "valid") for i in range(30)]
+    constant = write_store(Storage.open(str(tmp_path / "s")), same, 2)
+    Actors(monkeypatch)
+    with pytest.raises(ValueError, match=r"encoder\.whiten: the 80 sentences .* all have the same vector"):
+        whiten(constant, tmp_path / "r", tiny_encoder, AUTO._replace(power=1.0, splits=["train"]))
+    with pytest.raises(ValueError, match=r"encoder\.whiten"):
+        whiten(constant, tmp_path / "q", tiny_encoder, AUTO._replace(splits=["train"]))
+
+
+def test_documents_of_one_text_repeated_that_cant_be_asked_get_the_power_that_none_was_chosen_for(
+    tiny_encoder: Path, tmp_path: Path
+) -> None:
+    from tests.unit.stores import Written, write_store
+
+    echoes = [Written(f"d{i}", [[5 + i % 50]] * 2, split="train" if i % 3 else "valid") for i in range(60)]
+    repeated = write_store(Storage.open(str(tmp_path / "s")), echoes, 2)
+    encoder = encoder_of(tiny_encoder)
+    assert Refit.of(AUTO, repeated, encoder.base_dimension, CPU)(encoder).power == 0.5
+
+
+def settings(train: dict | None = None, **encoder: Any) -> Settings:
+    content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m", **encoder}, "train": train or {}}
+    return Settings.model_validate(content)
+
+
+def test_auto_whitens_where_vectors_have_length_1_and_an_asked_for_power_is_refused_where_not(
+    tiny_encoder: Path,
+) -> None:
+    unit = encoder_of(tiny_encoder)
+    plain = load_encoder(tiny_encoder, Encoder(model="m", max_length=16), cosine=False)
+    assert whitening_plan(settings(), unit, ["train"]) == WhiteningPlan(None, None, ["train"], 42)
+    assert whitening_plan(settings(whiten=0.5), unit, []) == WhiteningPlan(0.5, None, [], 42)
+    assert whitening_plan(settings(whiten="off"), unit, []) is None
+    assert whitening_plan(settings(), plain, []) is None
+    with pytest.raises(ValueError, match=r"encoder\.whiten = 0\.5: .* set train\.similarity to cosine"):
+        whitening_plan(settings(whiten=0.5), plain, [])
+    with pytest.raises(ValueError, match=r"encoder\.dimensions = 8: .* set train\.similarity to cosine"):
+        whitening_plan(settings(dimensions=8), plain, [])
+    with pytest.raises(ValueError, match=r"encoder\.dimensions = 33: the encoder's vectors have 32"):
+        whitening_plan(settings(dimensions=33), unit, [])
+    with pytest.raises(ValueError, match=r"train\.whitened = true: there is no whitening"):
+        whitening_plan(settings({"whitened": True}), plain, [])
+
+
+def test_heads_see_as_many_dimensions_as_the_loss_compares(tiny_encoder: Path) -> None:
+    unit = encoder_of(tiny_encoder)
+    assert trained_dimension(settings(dimensions=8), unit) == 32
+    assert trained_dimension(settings({"whitened": True}, dimensions=8), unit) == 8
+    assert trained_dimension(settings({"whitened": True}), unit) == 32
+
+
+@pytest.mark.parametrize(("given", "kept"), [(False, "off"), (True, "auto"), (0, 0.0), ("auto", "auto"), (1.25, 1.25)])
+def test_yamls_off_is_off(given: Any, kept: Any) -> None:
+    assert settings(whiten=given).encoder.whiten == kept
+
+
+def test_dimensions_without_whitening_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"encoder\.dimensions = 8: with encoder\.whiten = off"):
+        settings(whiten="off", dimensions=8)
