@@ -1,7 +1,9 @@
 """The paper's tables on your own corpora: every method in one harness, with one budget of training.
 
-For each corpus, method and seed it trains one encoder (a cell), and makes of their test scores tables with mean and
-standard deviation, a plot of each, and a paired bootstrap of InfoCSE's lead. They are in <storage>/<name>/: tables.md,
+For each corpus, method and seed it trains an encoder (a cell), and makes of their test scores tables with mean and
+standard deviation, every encoder plain and whitened, a plot of each, and what each method adds to the encoder as it is,
+whitened, by a paired bootstrap over the test documents. The learning rate of a method is the one of `learning_rates`
+that validation likes best with the first seed. All are in <storage>/<name>/: tables.md, which begins with the answer,
 tables.json and the plots, written anew after each cell. Needs the `report` extra.
 
 --config is a file like jobs/configs/tables.yaml: what is nested there (settings, corpora, methods) is best given
@@ -15,7 +17,7 @@ or a crash, tries failed cells again, and leaves finished ones alone; status 1 s
 
 Examples:
   python jobs/reproduce.py --config jobs/configs/tables.yaml --encoder path/to/encoder --only plan
-  python jobs/reproduce.py --config jobs/configs/tables.yaml --encoder path/to/encoder --seeds '[1, 2]'
+  python jobs/reproduce.py --config jobs/configs/tables.yaml --encoder path/to/encoder --tables '[zero_shot]'
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -45,6 +45,13 @@ class Tables(Section):
     tokens: int = Field(
         default=3_000_000, ge=1, description="Tokens that every trained row encodes in training, all its stages."
     )
+    learning_rates: list[Annotated[float, Field(gt=0.0, lt=1.0)]] = Field(
+        default=[1e-5, 2e-5, 5e-5],
+        description="Values of train.learning_rate that each method is trained with on each corpus with the first of "
+        "`seeds`; that with the best validation score (validate.metric; never the test) is shown, and is that of the "
+        "other seeds. Variants of a row (of `clustering` and the like) and rows with labels take over the row's. A "
+        "method with a train.learning_rate in `methods` keeps it. A single value: no choice.",
+    )
     validations: int = Field(default=6, ge=1, description="Validations in a training stage, evenly spaced in tokens.")
     iterations: int = Field(
         default=2,
@@ -64,6 +71,12 @@ class Tables(Section):
         default=None,
         description="Encoder (such as an SBERT) that annotates for the first iteration in a row of the table "
         "`annotator`; without it that row is skipped.",
+    )
+    adapt: str | None = Field(
+        default=None,
+        description="A configuration of pretrain.py, such as jobs/configs/adapt.yaml, that makes a row of its own: its "
+        "pairs, loss and what is kept of a training, where `settings` don't say; corpus, encoder, budget and learning "
+        "rates are the tables'. Without it that row is skipped.",
     )
     settings: dict[str, Any] = Field(
         default_factory=dict,
@@ -88,7 +101,8 @@ class Tables(Section):
     )
     only_rows: list[str] | None = Field(
         default=None,
-        description="Run only the cells of these rows; the tables still show all rows, those not run as `to do`. "
+        description="Run only the cells of these rows, and those that choose their learning rate; the tables still "
+        "show all rows, those not run as `to do`. "
         f"Rows: {', '.join(row_keys(STUDY_NAMES, ['all']))}; "
         "of few-shot tables with the number of labelled examples in place of `all`.",
     )
@@ -111,7 +125,7 @@ class Tables(Section):
             raise ValueError("a number of labelled examples is 2 or more, or all")
         return sizes
 
-    @field_validator("seeds", "label_sizes", "tables", "only_rows", "only_corpora", "corpora")
+    @field_validator("seeds", "learning_rates", "label_sizes", "tables", "only_rows", "only_corpora", "corpora")
     @classmethod
     def _each_once(cls, values: list[Any] | None) -> list[Any] | None:
         if values is None:

@@ -1,17 +1,22 @@
-"""The tables as Markdown: mean ± sd with the best of a column in bold, what is missing and why, the paper's numbers."""
+"""The tables as Markdown: the answer first, then a table for each corpus, what is missing and why, the paper's numbers.
+
+Scores are mean ± sd with the best of a column in bold, leads with their interval and in bold where that is above 0.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from infocse_ray.report.bootstrap import Lead
+from infocse_ray.report import answer
+from infocse_ray.report.outcome import PLAIN, WHITENED
 from infocse_ray.report.paper import COLUMNS
 from infocse_ray.report.studies import FEW_SHOT, ITERATIONS_STUDIED, PLUS_PLUS, Study
+from infocse_ray.retrieval.bootstrap import Lead
 
-_FEW_STEPS = 50
-_SHOWN = {"recall@5": "R@5", "recall@10": "R@10", "recall@20": "R@20"}
+_SHOWN = {"recall@10": "R@10", "recall@20": "R@20", "mrr": "MRR"}
+"""Besides R@5, of the variant that is compared."""
 
 
 def escape(text: object) -> str:
@@ -27,16 +32,19 @@ def render(studies: list[Study], tables: dict[str, Any]) -> str:
         studies: with the rows to show.
         tables: what `summarise` returns.
     """
-    seeds = tables["config"]["seeds"]
-    out = [f"# {escape(tables['name'])}", _how(tables)]
+    first = studies[0]
+    told = (answer.of_whitening(first, tables), answer.of_rows(first, tables))
+    out = [f"# {escape(tables['name'])}", " ".join(escape(sentence) for sentence in told if sentence), _how(tables)]
     for study in studies:
         notes: list[str] = []
-        out += [f"## {study.title}", _caption(study, tables), _table(study, tables, len(seeds), notes)]
-        out.append(_few_steps(study, tables))
+        out += [f"## {study.title}", "" if study is first else escape(answer.of_rows(study, tables))]
+        out.append(_caption(study, tables))
+        for name in tables["corpora"]:
+            out.append(_table(study, name, tables, notes))
         out += ["\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []
         if study.versus:
-            leads = [(name, lead) for name, corpus in tables["corpora"].items() for lead in corpus["leads"][study.name]]
-            out.append("\n".join(_lead(name, lead) for name, lead in leads))
+            found = [(n, one) for n, corpus in tables["corpora"].items() for one in corpus["comparisons"][study.name]]
+            out.append("\n".join(_comparison(name, one) for name, one in found))
         out.append(f"![{study.title}]({study.name}.png)")
     out += _paper(studies, tables)
     return "\n\n".join(part for part in out if part) + "\n"
@@ -45,13 +53,18 @@ def render(studies: list[Study], tables: dict[str, Any]) -> str:
 def _how(tables: dict[str, Any]) -> str:
     config, cells = tables["config"], tables["cells"].values()
     finished = sum(cell["state"] == "finished" for cell in cells)
-    seeds = ", ".join(map(str, config["seeds"]))
-    return (
-        f"{finished} of {len(cells)} cells are finished. Each test document must find its counterpart; scores are "
-        f"recall@5, 10 and 20, mean ± sample standard deviation over the seeds {seeds}; the best of a column is bold. "
-        "A row shows the trained encoder of the iteration with the best validation score; `start` is the encoder "
-        "untouched; the test never chooses."
+    seeds, rates = config["seeds"], config["learning_rates"]
+    text = (
+        f"{finished} of {len(cells)} cells are finished. Each test document must find its counterpart; scores are mean "
+        f"± sample standard deviation over the {_seeds(map(str, seeds))}, the best of a column is bold. A lead is in "
+        "R@5, with the 95 % interval of a paired bootstrap over the test documents, "
+        f"{'seeds averaged' if len(seeds) > 1 else 'of one seed: training’s own noise is not in it'}; one above 0 is "
+        "bold, which luck alone makes of about one in 40. The iteration"
     )
+    if len(rates) > 1:
+        listed = ", ".join(f"{rate:g}" for rate in rates)
+        text += f", and with seed {seeds[0]} the learning rate among {listed},"
+    return f"{text} with the best validation score {'are' if len(rates) > 1 else 'is'} shown; the test never chooses."
 
 
 def _caption(study: Study, tables: dict[str, Any]) -> str:
@@ -59,7 +72,8 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
     start = f"{budget['infocse']:,} tokens in its initialisation and as many in each of its"
     texts = {
         "zero_shot": f"Every trained row encoded {config['tokens']:,} tokens in training: a baseline in one stage, "
-        f"InfoCSE {start} {config['iterations']} iterations.",
+        f"InfoCSE {start} {config['iterations']} iterations, or without initialisation {budget['infocse_none']:,} in "
+        "each.",
         "clustering": f"Both encoded {config['tokens']:,} tokens in training.",
         "iterations": f"One run of {ITERATIONS_STUDIED} iterations, none left out whatever validation says: {start} "
         "iterations. Rows show iterations by number, not by validation.",
@@ -71,7 +85,7 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
     }
     few = (
         f"Every trained row encoded {config['tokens']:,} tokens in training without labels, as in the other tables; "
-        "all were then fine-tuned until validation stopped growing; steps and tokens of that are in tables.json."
+        "all were then fine-tuned until validation stopped growing, which is in their steps and tokens."
     )
     if study.kind == FEW_SHOT:
         text = few
@@ -92,58 +106,77 @@ def _annotating(study: Study, tables: dict[str, Any]) -> str:
         for corpus in tables["corpora"].values()
         for row in corpus["tables"][study.name]
         for tokens in row["annotation_tokens"].values()
-        if tokens is not None
     ]
-    if not known:
-        return "Annotation's own forward passes are not in it."
-    low, high = min(known), max(known)
-    many = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"Annotation's own forward passes are not in it: {many} tokens a run."
+    many = _span(known)
+    return f"Annotation's own forward passes are not in it{f': {many} tokens a run' if many else ''}."
 
 
-def _table(study: Study, tables: dict[str, Any], seeds: int, notes: list[str]) -> str:
-    corpora = tables["corpora"]
-    columns = [(name, metric) for name in corpora for metric in _SHOWN]
-    best = {
-        (name, metric): max(
-            (mean for row in corpora[name]["tables"][study.name] if (mean := _mean(row, metric)) is not None),
-            default=None,
-        )
-        for name, metric in columns
-    }
-    lines = [
-        "| | " + " | ".join(f"{escape(name)} {_SHOWN[metric]}" for name, metric in columns) + " |",
-        "| --- |" + " --- |" * len(columns),
-    ]
-    noted = _numbered(notes)
-    for number, row in enumerate(study.rows):
-        cells = []
-        for name in corpora:
-            found = corpora[name]["tables"][study.name][number]
-            marks = "".join(f" [{noted(note)}]" for note in _notes(found, name, seeds))
-            for metric in _SHOWN:
-                mean = _mean(found, metric)
-                shown = _state(found) if mean is None else _score(found["metrics"][metric])
-                bold = mean is not None and mean == best[name, metric]
-                cells.append((f"**{shown}**" if bold else shown) + marks)
-                marks = ""  # with the first score of a corpus is enough
-        lines.append(f"| {escape(row.label)} | " + " | ".join(cells) + " |")
+def _table(study: Study, corpus: str, tables: dict[str, Any], notes: list[str]) -> str:
+    """A study's rows on one corpus; adds to the notes below the study's tables."""
+    rows, variants = tables["corpora"][corpus]["tables"][study.name], tables["variants"]
+    main = variants[-1]
+    columns = [(variant, "recall@5") for variant in variants] + [(main, metric) for metric in _SHOWN]
+    best = {c: max((m for row in rows if (m := _mean(row, *c)) is not None), default=None) for c in columns}
+    fives = [f"{variant} R@5" for variant in variants] if main == WHITENED else ["R@5"]
+    heads = [escape(corpus), *fives, f"over {_over(study, tables)}", *_SHOWN.values(), "steps", "tokens"]
+    heads += ["learning rate", *(["power"] * (main == WHITENED)), "seconds"]
+    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    number, by_key = _numbered(notes), {row["key"]: row for row in rows}
+    for row in rows:
+        found = _notes(row, by_key.get(row["over"]), corpus, len(tables["config"]["seeds"]))
+        marks = "".join(f" [{number(note)}]" for note in found)
+        for label, shown in _shown_as(row, variants):
+            cells = [_score(row, v, "recall@5", best) if v in shown else "" for v in variants]
+            cells += [_lead(row), *(_score(row, shown[-1], metric, best) for metric in _SHOWN)]
+            cells += [_span(row["steps"].values()), _span(row["tokens"].values()), _rate(row)]
+            cells += [_powers(row) if WHITENED in shown else ""] * (main == WHITENED)
+            cells.append(_span(row["seconds"].values()) if any(row["tokens"].values()) else "")
+            lines.append(f"| {escape(label)}{marks} | {' | '.join(cells)} |")
+            marks = ""  # once is enough
     return "\n".join(lines)
 
 
-def _few_steps(study: Study, tables: dict[str, Any]) -> str:
-    """The rows for which the budget is so few steps that it says little of the method; none: nothing."""
-    if study.kind == FEW_SHOT or study.name == PLUS_PLUS:
-        return ""  # the labels are few, not the steps
-    found = []
-    for name, corpus in tables["corpora"].items():
-        for row in corpus["tables"][study.name]:
-            steps = [many for many in row["steps"].values() if many is not None]
-            if steps and min(steps) < _FEW_STEPS:
-                many = f"{min(steps)}" if min(steps) == max(steps) else f"{min(steps)} to {max(steps)}"
-                where = f"{escape(row['label'])}, {escape(name)}"
-                found.append(f"{where}: the budget in tokens is {many} steps of this method's batch")
-    return f"Few steps: {'; '.join(found)}." if found else ""
+def _shown_as(row: dict[str, Any], variants: list[str]) -> list[tuple[str, list[str]]]:
+    """Labels and variants: the encoder as it is, and whitened, are two lines, which the others are read against."""
+    if row["over"] or len(variants) == 1:
+        return [(row["label"], variants)]
+    return [(row["label"], [PLAIN]), (f"{row['label']}, whitened", [WHITENED])]
+
+
+def _over(study: Study, tables: dict[str, Any]) -> str:
+    """What rows are held against, for the head of a column."""
+    overs = [over for over in dict.fromkeys(row.over for row in study.rows) if over]
+    if len(overs) == 1:
+        return answer.in_sentence(next(row.label for row in study.rows if row.key == overs[0]), tables)
+    return "the encoder as it is, with the same labels (that without any)"
+
+
+def _lead(row: dict[str, Any]) -> str:
+    lead = row["lead"]
+    if lead is None or "low" not in lead:
+        return ""
+    shown = f"{lead['difference']:+.4f} ({lead['low']:+.4f} to {lead['high']:+.4f})"
+    return f"**{shown}**" if lead["low"] > 0 else shown
+
+
+def _rate(row: dict[str, Any]) -> str:
+    rate = row["learning_rate"]["chosen"]
+    return "" if rate is None else f"{rate:g}"
+
+
+def _powers(row: dict[str, Any]) -> str:
+    """The whitening's, each once."""
+    powers = sorted({one["power"] for one in row["whitening"].values() if one is not None})
+    return ", ".join(f"{power:g}" for power in powers)
+
+
+def _span(counts: Iterable[float | None]) -> str:
+    """Counts over seeds: the one there is, or the lowest and the highest."""
+    known = [round(count) for count in counts if count is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _numbered(notes: list[str]) -> Callable[[str], int]:
@@ -155,20 +188,20 @@ def _numbered(notes: list[str]) -> Callable[[str], int]:
     return number
 
 
-def _mean(row: dict[str, Any], metric: str) -> float | None:
-    return row["metrics"][metric]["mean"]
+def _mean(row: dict[str, Any], variant: str, metric: str) -> float | None:
+    return row["metrics"][variant][metric]["mean"]
 
 
-def _score(found: dict[str, Any]) -> str:
-    return f"{found['mean']:.4f}" + ("" if found["sd"] is None else f" ± {found['sd']:.4f}")
+def _score(row: dict[str, Any], variant: str, metric: str, best: dict[tuple[str, str], float | None]) -> str:
+    found = row["metrics"][variant][metric]
+    if found["mean"] is None:
+        return "skipped" if row["skipped"] else "failed" if row["failures"] else "to do"
+    shown = f"{found['mean']:.4f}" + ("" if found["sd"] is None else f" ± {found['sd']:.4f}")
+    return f"**{shown}**" if found["mean"] == best.get((variant, metric)) else shown
 
 
-def _state(row: dict[str, Any]) -> str:
-    return "skipped" if row["skipped"] else "failed" if row["failures"] else "to do"
-
-
-def _notes(row: dict[str, Any], corpus: str, seeds: int) -> list[str]:
-    """What is missing of a row on a corpus, and why, and whether training made it worse."""
+def _notes(row: dict[str, Any], over: dict[str, Any] | None, corpus: str, seeds: int) -> list[str]:
+    """What is missing of a row, held against another, on a corpus, and why."""
     where = f"{escape(row['label'])}, {escape(corpus)}"
     if row["skipped"]:
         return [f"{escape(row['label'])}: skipped: {escape(row['skipped'])}"]
@@ -176,42 +209,38 @@ def _notes(row: dict[str, Any], corpus: str, seeds: int) -> list[str]:
     for seed, reason in row["failures"].items():
         reasons.setdefault(reason, []).append(seed)
     notes = [f"{where}, {_seeds(failed)}: failed: {escape(reason)}" for reason, failed in reasons.items()]
+    rate = row["learning_rate"]
+    if rate["chosen"] is not None and (left_out := [tried for tried, score in rate["tried"].items() if score is None]):
+        notes.append(f"{where}: the learning rate {', '.join(left_out)} failed and wasn't chosen among")
     if row["to_do"] and len(row["to_do"]) < seeds:
-        notes.append(f"{where}, {_seeds([str(seed) for seed in row['to_do']])}: not run yet")
-    if below := row["below_start"]:
-        scores, starts = (", ".join(f"{one[of]:.4f}" for one in below.values()) for of in ("score", "start"))
-        metric = next(iter(below.values()))["metric"]
-        notes.append(
-            f"{where}, {_seeds(list(below))}: its validation {metric}, {scores}, is below that of the encoder its "
-            f"training began with, {starts}"
-        )
+        notes.append(f"{where}, {_seeds(map(str, row['to_do']))}: not run yet")
+    if over is not None and over["iteration"] and row["iteration"] and "missing" in row["lead"]:
+        notes.append(f"{where}: no comparison: {escape(row['lead']['missing'])}")
     return notes
 
 
-def _seeds(seeds: list[str]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
+def _seeds(seeds: Iterable[str]) -> str:
+    listed = list(seeds)
+    return f"seed{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
-def _lead(corpus: str, found: dict[str, Any]) -> str:
+def _comparison(corpus: str, found: dict[str, Any]) -> str:
+    """A lead over a row other than the one a row is held against."""
     ours = escape(found["of"])
     if "missing" in found:
         return f"- {escape(corpus)}: no comparison of {ours}: {escape(found['missing'])}."
     lead = Lead(**{name: found[name] for name in Lead._fields})
     if lead.low > 0:
-        verdict = f"{ours} leads, over the choice of test documents"
+        verdict = f"{ours} leads"
     elif lead.high < 0:
-        verdict = f"{ours} is behind, over the choice of test documents"
+        verdict = f"{ours} is behind"
     else:
-        verdict = "there is no telling them apart, over the choice of test documents"
-    several = len(found["seeds"]) > 1
-    noise = "seeds averaged" if several else "one seed: training's own noise is not in it"
-    seeds = _seeds([str(seed) for seed in found["seeds"]])
+        verdict = "there is no telling them apart"
+    strongest = ", the strongest row of another method," if found["strongest"] else ""
     return (
-        f"- {escape(corpus)}: {ours} less {escape(found['over'])}"
-        f"{', the strongest other row,' if found['strongest'] else ''} is {lead.difference:+.4f} "
-        f"in R@5 (95 % interval {lead.low:+.4f} to {lead.high:+.4f}; {100 * lead.no_lead:.2f} % of "
-        f"{lead.resamples:,} paired bootstrap resamples of the {lead.documents:,} test documents, with "
-        f"{lead.questions:,} questions, show no lead): {verdict} ({seeds}; {noise})."
+        f"- {escape(corpus)}: {ours} less {escape(found['over'])}{strongest} is {lead.difference:+.4f} in R@5 (95 % "
+        f"interval {lead.low:+.4f} to {lead.high:+.4f}; {lead.documents:,} test documents, {lead.questions:,} "
+        f"questions, {_seeds(map(str, found['seeds']))}): {verdict}."
     )
 
 
@@ -223,23 +252,17 @@ def _paper(studies: list[Study], tables: dict[str, Any]) -> list[str]:
     like = {c: [n for n, corpus in tables["corpora"].items() if corpus["like"] == c] for c in COLUMNS}
     columns = [c for c in COLUMNS if like[c]]
     out = [
-        "## For reference: the paper's own numbers",
+        "## For reference: the paper's own R@5",
         "From arXiv 2202.13802, Tables 1 to 3. **They were not measured here**: other corpora, BERT-base, another "
-        "budget, one seed. Compare orders and gaps, not values.",
+        "budget, one seed, no whitening. Compare orders and gaps, not values.",
     ]
     for study in studies:
         if study.name not in paper:
             continue
-        heads = [f"{COLUMNS[c]} (like {escape(', '.join(like[c]))}) {m}" for c in columns for m in _SHOWN.values()]
-        lines = [
-            f"The paper, {study.title.lower()}:",
-            "",
-            "| | " + " | ".join(heads) + " |",
-            "| --- |" + " --- |" * len(heads),
-        ]
+        heads = [f"{COLUMNS[c]} (like {escape(', '.join(like[c]))})" for c in columns]
+        lines = [f"| {study.title} | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]
         labels = {row.key: row.label for row in study.rows}
         for key, found in paper[study.name].items():
-            scores = [f"{score:.4f}" if score else "" for c in columns for score in (*found[c], 0, 0)[: len(_SHOWN)]]
-            lines.append(f"| {escape(labels[key])} | " + " | ".join(scores) + " |")
+            lines.append(f"| {escape(labels[key])} | {' | '.join(f'{found[c][0]:.4f}' for c in columns)} |")
         out.append("\n".join(lines))
     return out

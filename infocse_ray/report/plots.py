@@ -1,4 +1,7 @@
-"""A plot of each table: recall@5 as bars, grouped by corpus, with one standard deviation as error bars."""
+"""A plot of each table: a panel a corpus, a line a row, recall@5 of the plain and of the whitened encoder as points.
+
+Error bars are one standard deviation; a dashed line is the encoder as it is, whitened, which rows are to pass.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from infocse_ray.report.studies import Study
+from infocse_ray.report.outcome import PLAIN, WHITENED
+from infocse_ray.report.studies import START, Study
 
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#000000")
-"""Okabe and Ito's, which people with any colour vision tell apart; black last, for InfoCSE of the first table."""
+_COLOURS = {PLAIN: "#E69F00", WHITENED: "#0072B2"}
+"""Okabe and Ito's, which people with any colour vision tell apart."""
 _METRIC = "recall@5"
+_ACROSS = 2
 
 
 def require_matplotlib() -> None:
@@ -31,32 +36,46 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    corpora = list(tables["corpora"])
-    places, width = np.arange(len(corpora)), 0.8 / len(study.rows)
-    figure = Figure(figsize=(max(6.4, 1.5 + 0.3 * len(corpora) * len(study.rows)), 4.8), layout="constrained")
+    corpora, variants = list(tables["corpora"]), tables["variants"]
+    across = min(_ACROSS, len(corpora))
+    down = -(-len(corpora) // across)
+    size = (2.6 + 3.2 * across, 1.2 + down * (0.8 + 0.26 * len(study.rows)))
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for number, row in enumerate(study.rows):
-        found = [tables["corpora"][name]["tables"][study.name][number]["metrics"][_METRIC] for name in corpora]
-        axes.bar(
-            places + (number - (len(study.rows) - 1) / 2) * width,
-            [np.nan if one["mean"] is None else one["mean"] for one in found],  # no score, no bar
-            width,
-            yerr=[one["sd"] or 0.0 for one in found],
-            capsize=2,
-            color=_COLOURS[number % len(_COLOURS)],
-            ecolor="#555555",
-            label=_literal(row.label),
-        )
-    axes.set_xticks(places, [_literal(name) for name in corpora])
-    axes.set_xlabel("corpus")
-    axes.set_ylabel(f"{_METRIC} (test; mean ± sd over seeds)")
-    axes.set_title(study.title)
-    axes.spines[["top", "right"]].set_visible(False)
-    long = max(len(row.label) for row in study.rows) > 30
-    figure.legend(loc="outside lower center", ncols=2 if long else 3, frameon=False, fontsize="small")
+    panels = figure.subplots(down, across, squeeze=False, sharey=True)
+    places = np.arange(len(study.rows))
+    for number, axes in enumerate(panels.flat):
+        if number >= len(corpora):
+            axes.set_visible(False)
+            continue
+        rows = tables["corpora"][corpora[number]]["tables"][study.name]
+        for variant in variants:
+            found = [row["metrics"][variant][_METRIC] for row in rows]
+            axes.errorbar(
+                [np.nan if one["mean"] is None else one["mean"] for one in found],  # no score, no point
+                places,
+                xerr=[one["sd"] or 0.0 for one in found],
+                fmt="o",
+                markerfacecolor=_COLOURS[variant] if variant == variants[-1] else "white",
+                color=_COLOURS[variant],
+                capsize=2,
+                label=variant if len(variants) > 1 else _METRIC,
+            )
+        for row in rows:
+            start = row["metrics"][variants[-1]][_METRIC]["mean"]
+            if row["key"] == START.key and start is not None:
+                whitened = ", whitened" if variants[-1] == WHITENED else ""
+                axes.axvline(start, color="#555555", linestyle="--", linewidth=1, label=f"{START.label}{whitened}")
+        axes.set_yticks(places, [_literal(row.label) for row in study.rows])
+        axes.set_title(_literal(corpora[number]), fontsize="medium")
+        axes.grid(axis="y", color="#DDDDDD")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0, 0].invert_yaxis()  # the first row on top; the panels share it
+    figure.suptitle(f"{study.title}: {_METRIC} (test; mean ± sd over seeds)", fontsize="large")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=150, bbox_inches="tight")  # a long legend widens the picture
+    figure.savefig(out, format="png", dpi=150, bbox_inches="tight")
     return out.getvalue()
 
 

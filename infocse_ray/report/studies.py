@@ -1,4 +1,7 @@
-"""What the tables have in their rows: methods, and which of them each study compares."""
+"""What the tables have in their rows: methods, and which of them each study compares.
+
+Every table begins with the encoder as it is, which is what its other rows are held against.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ class Method(NamedTuple):
     key: str
     label: str
     family: Family
-    """Whose overrides in the configuration hold for it, besides its own."""
+    """Whose overrides in the configuration hold for it, besides its own; a comparison with the strongest other row is
+    with one of another family."""
     settings: Mapping[str, Any] = {}
     """What makes it this method, by dotted name; wins over the configuration."""
     initialization: str = "conpono"
@@ -33,6 +37,10 @@ class Method(NamedTuple):
     """How many labelled examples it is then fine-tuned on; None: it isn't."""
     alternates: bool = False
     """Whether fine-tuning and training without labels take turns, as in InfoCSE++."""
+    rate_of: str | None = None
+    """The method whose learning rate it takes over: that which it varies or goes on from; None: its own is chosen."""
+    defaults: Mapping[str, Any] = {}
+    """Settings, nested, over which those that all cells share win."""
 
 
 class Row(NamedTuple):
@@ -43,6 +51,8 @@ class Row(NamedTuple):
     method: str
     iteration: int | None = None
     """Whose encoder is shown; None for the iteration that validation chose."""
+    over: str = "start"
+    """The row of its table that it is held against: what it adds to; "": none."""
 
 
 class Study(NamedTuple):
@@ -54,7 +64,7 @@ class Study(NamedTuple):
     kind: str = ""
     """What the configuration calls it, where that is several tables, one a number of labels; else its name."""
     versus: tuple[tuple[str, str], ...] = ()
-    """Rows whose difference is tested: the first, and another, or "" for the strongest other."""
+    """Rows whose difference is tested besides: the first, and another, or "" for the strongest of another family."""
 
 
 def _baseline(key: Family, label: str) -> Method:
@@ -63,6 +73,7 @@ def _baseline(key: Family, label: str) -> Method:
 
 def _infocse(suffix: str, label: str, settings: Mapping[str, Any] | None = None, **more: Any) -> Method:
     key = "infocse" + (f"_{suffix}" if suffix else "")
+    more = {"rate_of": "infocse" if suffix else None} | more
     return Method(key, label, "infocse", {"train.strategy": "idc", **(settings or {})}, **more)
 
 
@@ -82,7 +93,8 @@ METHODS: dict[str, Method] = {
         _infocse("3_iterations", "InfoCSE, 3 iterations", iterations=ITERATIONS_STUDIED),
         _infocse("simcse", "InfoCSE from SimCSE", initialization="simcse"),
         _infocse("ict", "InfoCSE from ICT", initialization="ict"),
-        _infocse("none", "InfoCSE from the encoder as it is", initialization="none"),
+        _infocse("none", "InfoCSE from the encoder as it is", initialization="none", rate_of=None),
+        Method("adapt", "InfoCSE, as adapt.yaml has it", "infocse", initialization="none"),
         _infocse("first_encoder", "InfoCSE, first annotated by another encoder"),
         _infocse("cluster", "InfoCSE, positive = cluster", {"train.positive": "cluster"}),
         _infocse("mutual", "InfoCSE, mutual edges", {"annotate.mutual": True}),
@@ -92,34 +104,51 @@ METHODS: dict[str, Method] = {
             "quantile_partner_none", "InfoCSE, both, from the encoder as it is", _SURE_PAIRS, initialization="none"
         ),
         _infocse("quantile_partner_simcse", "InfoCSE, both, from SimCSE", _SURE_PAIRS, initialization="simcse"),
-        Method("ict_sentences", "ICT, block = sentences", "ict", {"train.strategy": "ict", "ict.block": "sentences"}),
+        Method(
+            "ict_sentences",
+            "ICT, block = sentences",
+            "ict",
+            {"train.strategy": "ict", "ict.block": "sentences"},
+            rate_of="ict",
+        ),
     )
 }
 
 FIRST_ENCODER = "infocse_first_encoder"
 """The method that needs an encoder of the user's."""
 
+ADAPT = "adapt"
+"""The method that needs a configuration of `pretrain.py`: see `report/adapt.py`."""
+
+START = Row("start", METHODS["start"].label, "start", over="")
+
 
 def _rows(*keys: str, **labels: str) -> tuple[Row, ...]:
     return tuple(Row(key, labels.get(key, METHODS[key].label), key) for key in (*keys, *labels))
 
 
-_COMPARED = ("start", "simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "infocse")
-"""What the paper compares."""
+_BASELINES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
+_COMPARED = (*_BASELINES, "infocse")
+"""What the paper compares, without the encoder as it is."""
 
 FEW_SHOT, PLUS_PLUS = "few_shot", "plusplus"
+
+
+def _study(name: str, title: str, rows: tuple[Row, ...], **more: Any) -> Study:
+    return Study(name, title, (START, *rows), **more)
+
 
 STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
-        Study(
+        _study(
             "zero_shot",
             "Zero-shot retrieval",
-            _rows(*_COMPARED),
-            versus=(("infocse", ""),),
+            _rows(*_BASELINES, infocse="InfoCSE as in the paper (from CONPONO)") + _rows("infocse_none", ADAPT),
+            versus=(("infocse", ""), (ADAPT, "")),
         ),
-        Study("clustering", "Clustering", _rows(infocse_kmeans="IDC (K-means)", infocse="IDC (partition)")),
-        Study(
+        _study("clustering", "Clustering", _rows(infocse_kmeans="IDC (K-means)", infocse="IDC (partition)")),
+        _study(
             "iterations",
             "Iterations",
             tuple(
@@ -127,7 +156,7 @@ STUDIES: dict[str, Study] = {
                 for t in range(1, ITERATIONS_STUDIED + 1)
             ),
         ),
-        Study(
+        _study(
             "initialization",
             "Initialisation",
             _rows(
@@ -137,12 +166,12 @@ STUDIES: dict[str, Study] = {
                 infocse_none="InfoCSE (none: the encoder as it is)",
             ),
         ),
-        Study(
+        _study(
             "annotator",
             "First annotator",
             _rows(infocse="InfoCSE (the encoder itself)", infocse_first_encoder="InfoCSE (first_encoder)"),
         ),
-        Study(
+        _study(
             "options",
             "Options",
             _rows("ict", "ict_sentences")
@@ -166,13 +195,14 @@ def methods_with(sizes: Sequence[LabelSize]) -> dict[str, Method]:
     """All methods by key, those that are fine-tuned on so many labelled examples among them."""
     found = dict(METHODS)
     for size in dict.fromkeys((*sizes, "all")):
-        for key in _COMPARED:
+        for key in ("start", *_COMPARED):
             base = METHODS[key]
-            more = {"base": key, "settings": {**base.settings, "labels.train_size": size}, "labels": size}
+            settings = {**base.settings, "labels.train_size": size}
             for alternates in (False, True) if key == "infocse" else (False,):
                 name = tuned_key(key, size, alternates)
                 label = f"{base.label}{'++' if alternates else ', fine-tuned'} ({shown_size(size)})"
-                found[name] = base._replace(key=name, label=label, alternates=alternates, **more)
+                tuned = base._replace(key=name, label=label, settings=settings, base=key, labels=size)
+                found[name] = tuned._replace(alternates=alternates, rate_of=None if key == "start" else key)
     return found
 
 
@@ -181,28 +211,41 @@ def studies_with(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[Study
     found: list[Study] = []
     for name in names:
         if name == FEW_SHOT:
-            found += [
-                Study(
-                    f"{FEW_SHOT}_{size}",
-                    f"Few-shot retrieval, {shown_size(size)} labelled examples",
-                    tuple(Row(tuned_key(k, size), METHODS[k].label, tuned_key(k, size)) for k in _COMPARED),
-                    FEW_SHOT,
-                    ((tuned_key("infocse", size), ""),),
-                )
-                for size in sizes
-            ]
+            found += [_few_shot(size) for size in sizes]
         elif name == PLUS_PLUS:
-            few = dict.fromkeys((sizes[0], "all"))
-            rows, versus = [], []
-            for size in few:
-                tuned, plus = tuned_key("infocse", size), tuned_key("infocse", size, alternates=True)
-                rows += [Row(tuned, f"Fine-tuned ({shown_size(size)})", tuned)]
-                rows += [Row(plus, f"InfoCSE++ ({shown_size(size)})", plus)]
-                versus.append((plus, tuned))
-            found.append(Study(PLUS_PLUS, "InfoCSE++", tuple(rows), versus=tuple(versus)))
+            found.append(_plus_plus(list(dict.fromkeys((sizes[0], "all")))))
         else:
             found.append(STUDIES[name])
     return found
+
+
+def _tuned_start(size: LabelSize, note: str) -> Row:
+    """What rows fine-tuned on so many labels are held against: the same labels, nothing trained before."""
+    key = tuned_key("start", size)
+    return Row(key, f"{METHODS['start'].label}, fine-tuned{note}", key)
+
+
+def _few_shot(size: LabelSize) -> Study:
+    start = _tuned_start(size, "")
+    rows = [Row(tuned_key(k, size), f"{METHODS[k].label}, fine-tuned", tuned_key(k, size)) for k in _COMPARED]
+    return _study(
+        f"{FEW_SHOT}_{size}",
+        f"Few-shot retrieval, {shown_size(size)} labelled examples",
+        (start, *(row._replace(over=start.key) for row in rows)),
+        kind=FEW_SHOT,
+        versus=((tuned_key("infocse", size), ""),),
+    )
+
+
+def _plus_plus(sizes: Sequence[LabelSize]) -> Study:
+    rows, versus = [], []
+    for size in sizes:
+        start = _tuned_start(size, f" ({shown_size(size)})")
+        tuned, plus = tuned_key("infocse", size), tuned_key("infocse", size, alternates=True)
+        rows += [start, Row(tuned, f"InfoCSE, fine-tuned ({shown_size(size)})", tuned, over=start.key)]
+        rows += [Row(plus, f"InfoCSE++ ({shown_size(size)})", plus, over=start.key)]
+        versus.append((plus, tuned))
+    return _study(PLUS_PLUS, "InfoCSE++", tuple(rows), versus=tuple(versus))
 
 
 def row_keys(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[str]:

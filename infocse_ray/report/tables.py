@@ -1,34 +1,31 @@
-"""Summarise cells into tables: mean and sample standard deviation over seeds, and what is missing and why."""
+"""Summarise cells into tables: mean and sample standard deviation over seeds, leads, and what is missing and why."""
 
 from __future__ import annotations
 
 import statistics
 from typing import Any
 
-from infocse_ray.loop.manifest import folder_in
 from infocse_ray.loop.run import versions
-from infocse_ray.report.bootstrap import paired_bootstrap
-from infocse_ray.report.cells import Plan, budget_of, stage_tokens
+from infocse_ray.report.cell_settings import budget_of, stage_tokens
+from infocse_ray.report.cells import Plan, Slot
+from infocse_ray.report.choice import Choice, Records, choice_of, settled, to_run
 from infocse_ray.report.config import TableCorpus, Tables
+from infocse_ray.report.leads import Leads, strongest_other
+from infocse_ray.report.outcome import METRICS, PLAIN, WHITENED
 from infocse_ray.report.paper import COLUMNS, paper_recalls
-from infocse_ray.report.questions import documents_of, recall_by_question
 from infocse_ray.report.studies import METHODS, Row, Study
-from infocse_ray.storage import Storage
-
-METRICS = ("recall@5", "recall@10", "recall@20", "mrr")
-_LEAD_METRIC, _LEAD_CUTOFF = "recall@5", 5
-
-Records = dict[str, dict[str, Any]]
 
 
-def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
+def summarise(config: Tables, plan: Plan, records: Records, leads: Leads) -> dict[str, Any]:
     """The content of `tables.json`.
 
     Returns:
-        `corpora`: by name, `tables` (by study, its rows) and `leads` (by study, of a row over another, or why there is
-        none); `cells`: state, reason and iterations of each; `budget`: tokens of a
-        baseline's and of an InfoCSE's stage; `skipped`: rows not run; `paper`: its recalls for the corpora it is
-        like; the configuration; the versions now and those the cells were computed with.
+        `variants`, of every row's encoders: `plain` and, if they are whitened, `whitened`, the one that rows are
+        compared by; `corpora`: by name, `tables` (by study, its rows, see `summarise_row`, each with its `lead` over
+        the row that it is held against, or None) and `comparisons` (by study, the other leads); `cells`: state, reason
+        and iterations of each; `budget`: tokens of a baseline's and of an InfoCSE's stage; `skipped`: rows not run;
+        `paper`: its recalls for the corpora it is like; the configuration; the versions now and those the cells were
+        computed with.
     """
     corpora: dict[str, Any] = {}
     for corpus in config.corpora:
@@ -36,17 +33,18 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
             study.name: [summarise_row(row, corpus.name, config.seeds, plan, records) for row in study.rows]
             for study in plan.studies
         }
-        leads = {
-            study.name: [
-                lead_of(Storage.open(config.storage), tables[study.name], ours, other) for ours, other in study.versus
-            ]
+        for study in plan.studies:
+            _hold_against(study, tables[study.name], leads, _variants(plan)[-1])
+        comparisons = {
+            study.name: [_compare(study, tables[study.name], pair, leads, _variants(plan)[-1]) for pair in study.versus]
             for study in plan.studies
             if study.versus
         }
-        corpora[corpus.name] = {"like": corpus.like, "tables": tables, "leads": leads}
+        corpora[corpus.name] = {"like": corpus.like, "tables": tables, "comparisons": comparisons}
     computed = [record["versions"] for record in records.values() if record["state"] == "finished"]
     return {
         "name": config.name,
+        "variants": _variants(plan),
         "config": config.model_dump(mode="json", exclude={"only", "only_rows", "only_corpora"}),
         "versions": {"tables": versions(), "cells": [v for i, v in enumerate(computed) if v not in computed[:i]]},
         "budget": {
@@ -56,21 +54,7 @@ def summarise(config: Tables, plan: Plan, records: Records) -> dict[str, Any]:
             "infocse_3_iterations": budget_of(config, METHODS["infocse_3_iterations"]),
         },
         "corpora": corpora,
-        "cells": {
-            cell.name: {
-                "corpus": cell.corpus,
-                "method": cell.method,
-                "seed": cell.seed,
-                "run": cell.settings.name,
-                "budget": cell.tokens,
-                "state": records.get(cell.name, {}).get("state", "to do"),
-                "reason": records.get(cell.name, {}).get("reason"),
-                "chosen_iteration": records.get(cell.name, {}).get("chosen_iteration"),
-                "start_validation": records.get(cell.name, {}).get("start_validation"),
-                "iterations": records.get(cell.name, {}).get("iterations"),
-            }
-            for cell in plan.cells
-        },
+        "cells": {name: cell for slot in plan.slots for name, cell in _cells(plan, slot, records).items()},
         "skipped": {row.key: plan.skipped[row.method] for row in _rows(plan) if row.method in plan.skipped},
         "paper": _paper(config.corpora, plan.studies),
     }
@@ -80,20 +64,26 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
     """A row on one corpus.
 
     Returns:
-        Per metric `mean`, `sd` (sample standard deviation; None for fewer than two seeds) and `seeds`; by seed the
-        `iteration` shown, `steps` and `tokens` of training, `annotation_tokens` (each None where there are none),
-        `seconds` of annotating and training, `ranks`; `failures` by seed, `to_do`; `skipped`, the reason or None;
-        `below_start`: by seed, where the encoder shown has a lower validation score than the one that training began
-        with, the `metric`, its `score` and that at the `start`.
+        `metrics`: by variant and metric `mean`, `sd` (sample standard deviation; None for fewer than two seeds) and
+        `seeds`; `ranks`, by variant and seed; `learning_rate`: `chosen` (None: none yet, or none needed) and `tried`,
+        the validation score of each (None where there is none); by seed the `iteration` shown, its `whitening` (power
+        and dimension), `steps` and `tokens` of training, `annotation_tokens` (each None where there are none) and
+        `seconds` of annotating and training; `failures` by seed, `to_do`; `skipped`, the reason or None.
     """
-    out: dict[str, Any] = {"key": row.key, "label": row.label, "skipped": plan.skipped.get(row.method)}
-    shown: dict[str, dict[str, Any]] = {}
-    out |= {name: {} for name in ("iteration", "steps", "tokens", "annotation_tokens", "seconds", "failures", "ranks")}
-    out |= {"to_do": [], "below_start": {}}
-    for seed in seeds if out["skipped"] is None else []:
-        record = records.get(plan.by_row[corpus, row.method, seed].name)
-        key = str(seed)
-        if record is None:
+    out: dict[str, Any] = {"key": row.key, "label": row.label, "family": plan.families.get(row.method)}
+    out |= {"over": row.over, "skipped": plan.skipped.get(row.method), "to_do": []}
+    out |= {name: {} for name in ("iteration", "whitening", "steps", "tokens", "annotation_tokens", "seconds")}
+    out |= {"failures": {}, "ranks": {variant: {} for variant in _variants(plan)}}
+    slots = {} if out["skipped"] else {seed: plan.at[corpus, row.method, seed] for seed in seeds}
+    rate, tried, why_not = _learning_rate(plan, next(iter(slots.values()), None), records)
+    out["learning_rate"] = {"chosen": rate, "tried": tried}
+    tests: dict[str, dict[str, Any]] = {}
+    for seed, slot in slots.items():
+        key, cell = str(seed), settled(plan, slot, records)
+        record = None if cell is None else records.get(cell.name)
+        if cell is None and why_not is not None:
+            out["failures"][key] = why_not
+        elif record is None:
             out["to_do"].append(seed)
         elif record["state"] == "failed":
             out["failures"][key] = record["reason"]
@@ -105,60 +95,81 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
             if iteration not in entries:
                 out["failures"][key] = f"the run has no iteration {iteration}"
                 continue
-            shown[key] = entries[iteration]["test"]
+            tests[key] = entries[iteration]["test"]
             out["iteration"][key] = iteration
+            out["whitening"][key] = entries[iteration]["whitening"]
             out["steps"][key] = _total([e["steps"] for e in upto])
             out["tokens"][key] = _total([e["tokens"] for e in upto])
             out["annotation_tokens"][key] = _total([e["annotation_tokens"] for e in upto])
             out["seconds"][key] = round(sum(e["seconds"] for e in upto), 2)
-            out["ranks"][key] = entries[iteration]["ranks"]
-            metric = record["metric"]
-            score, start = entries[iteration]["validation"][metric], record["start_validation"][metric]
-            if score < start:
-                out["below_start"][key] = {"metric": metric, "score": score, "start": start}
-    out["metrics"] = {metric: _statistics({s: test[metric] for s, test in shown.items()}) for metric in METRICS}
-    out["questions"] = next((test["queries"] for test in shown.values()), None)
-    out["candidates"] = next((test["candidates"] for test in shown.values()), None)
+            for variant in _variants(plan):
+                out["ranks"][variant][key] = entries[iteration]["ranks"][variant]
+    out["metrics"] = {
+        variant: {metric: _statistics({s: test[variant][metric] for s, test in tests.items()}) for metric in METRICS}
+        for variant in _variants(plan)
+    }
+    out["questions"] = next((test[PLAIN]["queries"] for test in tests.values()), None)
+    out["candidates"] = next((test[PLAIN]["candidates"] for test in tests.values()), None)
     return out
 
 
-def lead_of(root: Storage, rows: list[dict[str, Any]], key: str, other: str) -> dict[str, Any]:
-    """A row's lead in recall@5 over another, by the paired bootstrap over test documents.
+def _learning_rate(plan: Plan, slot: Slot | None, records: Records) -> Choice:
+    """The learning rate of a slot's method on its corpus."""
+    if slot is None or not slot.cells[0].tokens:
+        return Choice(None, {}, None)
+    if slot.chosen_by is None:
+        return Choice(slot.cells[0].settings.train.learning_rate, {}, None)
+    return choice_of(plan.at[slot.chosen_by], records)
 
-    Args:
-        root: the storage of the runs, which the ranks' folders are relative to.
-        rows: of a table on one corpus.
-        key: the row that may lead.
-        other: the other row; "": the strongest of all others.
 
-    Returns:
-        `of` and `over` (the rows' labels), `strongest` (whether the other was chosen for that), `seeds` (that both
-        have) and the fields of `bootstrap.Lead`; or `of` and `missing`, why there is no such comparison (yet).
-    """
-    ours = next(row for row in rows if row["key"] == key)
-    out = {"of": ours["label"]}
-    among = [row for row in rows if row is not ours and (not other or row["key"] == other)]
-    others = [row for row in among if row["metrics"][_LEAD_METRIC]["mean"] is not None]
-    if ours["metrics"][_LEAD_METRIC]["mean"] is None or not others:
-        named = among[0]["label"] if other else "another row"
-        return out | {"missing": f"no scores yet of {ours['label']} and {named}"}
-    theirs = max(others, key=lambda row: row["metrics"][_LEAD_METRIC]["mean"])
-    strongest = "" if other else ", the strongest other row,"
-    seeds = [seed for seed in ours["ranks"] if seed in theirs["ranks"]]
-    if not seeds:
-        return out | {"missing": f"{ours['label']} and {theirs['label']}{strongest} have no seed in common yet"}
-    try:
-        (asked, mine), (too, yours) = (
-            recall_by_question([folder_in(root, row["ranks"][seed]) for seed in seeds], _LEAD_CUTOFF)
-            for row in (ours, theirs)
-        )
-        if not asked.equals(too):
-            raise ValueError(f"{ours['label']} and {theirs['label']} were not asked the same questions")
-    except (ValueError, TypeError, OSError) as error:  # the runs' folders may be gone; the tables stay
-        return out | {"missing": f"the ranks can't be read: {str(error).strip()}"}
-    lead = paired_bootstrap(mine, yours, documents_of(asked))
-    out |= {"over": theirs["label"], "strongest": not other, "seeds": [int(seed) for seed in seeds]}
-    return out | lead._asdict()
+def _variants(plan: Plan) -> list[str]:
+    return [PLAIN, WHITENED] if plan.whitened else [PLAIN]
+
+
+def _hold_against(study: Study, rows: list[dict[str, Any]], leads: Leads, variant: str) -> None:
+    """Add to each row its lead over the row that it is held against."""
+    found = {row["key"]: row for row in rows}
+    for row in rows:
+        held = row["over"] and row["skipped"] is None
+        row["lead"] = leads.over(row, found[row["over"]], variant) if held else None
+
+
+def _compare(
+    study: Study, rows: list[dict[str, Any]], pair: tuple[str, str], leads: Leads, variant: str
+) -> dict[str, Any]:
+    """A row's lead over another, or over the strongest of another family."""
+    found, (key, other) = {row["key"]: row for row in rows}, pair
+    ours, strongest = found[key], not other
+    if ours["skipped"]:
+        return {"of": ours["label"], "strongest": strongest, "missing": ours["skipped"]}
+    theirs = strongest_other(rows, ours, variant) if strongest else found[other]
+    if theirs is None:
+        return {"of": ours["label"], "strongest": strongest, "missing": "no scores yet of another row"}
+    note = ", the strongest other row," if strongest else ""
+    return leads.over(ours, theirs, variant, note) | {"strongest": strongest}
+
+
+def _cells(plan: Plan, slot: Slot, records: Records) -> dict[str, Any]:
+    """What `tables.json` says of the cells of a slot, by name; or, before there is a learning rate, by place."""
+    cells = to_run(plan, slot, records)
+    found = {}
+    for cell in cells or [slot.cells[0]]:
+        record = records.get(cell.name, {}) if cells else {}
+        name = cell.name if cells else "-".join(map(str, slot.place))
+        found[name] = {
+            "corpus": cell.corpus,
+            "method": cell.method,
+            "seed": cell.seed,
+            "run": cell.settings.name if cells else None,
+            "learning_rate": cell.settings.train.learning_rate if cells and cell.tokens else None,
+            "budget": cell.tokens,
+            "state": record.get("state", "to do"),
+            "reason": record.get("reason"),
+            "chosen_iteration": record.get("chosen_iteration"),
+            "start_validation": record.get("start_validation"),
+            "iterations": record.get("iterations"),
+        }
+    return found
 
 
 def _statistics(values: dict[str, float]) -> dict[str, Any]:

@@ -10,8 +10,11 @@ import pytest
 
 from infocse_ray.report.cells import Plan, plan_cells
 from infocse_ray.report.studies import METHODS, STUDIES, STUDY_NAMES
+from infocse_ray.settings import Train
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import tables
+
+ADAPT_YAML = str(Path(__file__).parents[2] / "jobs" / "configs" / "adapt.yaml")
 
 
 def plan(folder: Path, **changes: Any) -> Plan:
@@ -19,20 +22,25 @@ def plan(folder: Path, **changes: Any) -> Plan:
 
 
 def settings(plan: Plan, method: str) -> Any:
-    return plan.by_row["a", method, 1].settings
+    [cell] = plan.at["a", method, 1].cells
+    return cell.settings
+
+
+def asked(plan: Plan) -> list[str]:
+    return [cell.name for slot in plan.asked for cell in slot.cells]
 
 
 def test_every_row_trains_on_the_budget(tmp_path: Path):
-    found = plan(tmp_path, tables=list(STUDIES), first_encoder="other", tokens=601, validations=3)
-    assert {method for _, method, _ in found.by_row} == set(METHODS)
+    found = plan(tmp_path, tables=list(STUDIES), first_encoder="other", tokens=601, validations=3, adapt=ADAPT_YAML)
+    assert {slot.place[1] for slot in found.slots} == set(METHODS)
     for method in METHODS:
         run = settings(found, method)
-        infocse = method.startswith("infocse")
+        infocse = method.startswith("infocse") or method == "adapt"
         stages, each = (0, None) if method == "start" else (1, 601)
         if infocse:
             iterations = 3 if method == "infocse_3_iterations" else 2
             assert (run.loop.max_iterations, run.loop.early_stop) == (iterations, False)
-            initialised = not method.endswith("_none")
+            initialised = not method.endswith("_none") and method != "adapt"
             assert (run.loop.initialization != "none") == initialised
             stages, each = iterations + initialised, 200 if initialised else 300
         assert run.train.max_tokens == each
@@ -40,12 +48,12 @@ def test_every_row_trains_on_the_budget(tmp_path: Path):
         assert run.loop.initialization_tokens is None
         if each:  # nothing but tokens ends a stage
             assert min(run.train.max_steps, run.validate.patience) >= each
-        assert found.by_row["a", method, 1].tokens == stages * (each or 0)
+        assert found.at["a", method, 1].cells[0].tokens == stages * (each or 0)
 
 
 def test_methods_are_what_they_say(tmp_path: Path):
     found = plan(tmp_path, tables=list(STUDY_NAMES), first_encoder="other")
-    strategies = {method: settings(found, method).train.strategy for method in METHODS}
+    strategies = {method: settings(found, method).train.strategy for method in METHODS if method != "adapt"}
     assert strategies.pop("start") == "none"
     assert strategies.pop("ict_sentences") == "ict"
     assert all(strategies.pop(method) == "idc" for method in list(strategies) if method.startswith("infocse"))
@@ -74,12 +82,12 @@ def test_the_nearest_override_wins(tmp_path: Path):
     source = {"corpus": {"source": str(write_jsonl(tmp_path / "b.jsonl", make_documents(8)))}}
     found = plan(
         tmp_path,
-        settings={"train": {"batch_size": 10, "learning_rate": 0.1}, "encoder.max_length": 16},
-        corpora=[{"name": "a", "settings": source | {"train": {"learning_rate": 0.2}, "validate": {True: "halves"}}}],
+        settings={"train": {"batch_size": 10, "temperature": 0.1}, "encoder.max_length": 16},
+        corpora=[{"name": "a", "settings": source | {"train": {"temperature": 0.2}, "validate": {True: "halves"}}}],
         methods={
             "infocse": {"train.batch_size": 30},
             "infocse_kmeans": {"train": {"batch_size": 40}},
-            "conpono": {"conpono": {"temperature": 0.05}, "train": {"batch_size": 50}},
+            "conpono": {"conpono": {"temperature": 0.05, "context": 2}, "train": {"batch_size": 50}},
         },
         tables=["zero_shot", "clustering", "initialization"],
     )
@@ -89,11 +97,12 @@ def test_the_nearest_override_wins(tmp_path: Path):
         "infocse_kmeans": 40,
         "conpono": 50,
     }
-    assert settings(found, "simcse").train.learning_rate == 0.2
+    assert settings(found, "simcse").train.temperature == 0.2
     assert settings(found, "simcse").encoder.max_length == 16
     assert settings(found, "simcse").validate.on == "halves"
     # InfoCSE is initialised by the CONPONO of the table, and SimCSE by its own.
     assert settings(found, "infocse").conpono.temperature == 0.05
+    assert settings(found, "infocse").conpono.context == settings(found, "conpono").conpono.context == 2
     assert (
         settings(found, "infocse_simcse").conpono.temperature == settings(found, "simcse").conpono.temperature != 0.05
     )
@@ -101,31 +110,31 @@ def test_the_nearest_override_wins(tmp_path: Path):
 
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
-    # 9 + K-means + 7 options; InfoCSE is in all three tables, ICT in two.
-    assert len(every.cells) == 17
+    # 10 + K-means + 7 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
+    assert len(every.cells) == 18
     three = plan(tmp_path, iterations=3, tables=["zero_shot", "iterations"])
-    assert len(three.cells) == 9
-    assert three.by_row["a", "infocse", 1] is three.by_row["a", "infocse_3_iterations", 1]
+    assert len(three.cells) == 10
+    assert three.at["a", "infocse", 1] is three.at["a", "infocse_3_iterations", 1]
     # Its name doesn't depend on which rows are asked for.
     alone = plan(tmp_path, iterations=3, tables=["iterations"])
-    assert [cell.name for cell in alone.cells] == ["a-infocse-1"]
+    assert asked(alone) == ["a-start-1", "a-infocse-1"]
 
 
 def test_all_of_a_seed_runs_before_the_next(tmp_path: Path):
     found = plan(tmp_path, seeds=[5, 3], only_rows=["simcse", "infocse"])
-    assert [cell.name for cell in found.asked] == ["a-simcse-5", "a-infocse-5", "a-simcse-3", "a-infocse-3"]
-    assert [cell.settings.seed for cell in found.asked] == [5, 5, 3, 3]
-    assert found.asked[0].settings.name == "t-a-simcse-5"
+    assert asked(found) == ["a-simcse-5", "a-infocse-5", "a-simcse-3", "a-infocse-3"]
+    assert [slot.cells[0].settings.seed for slot in found.asked] == [5, 5, 3, 3]
+    assert found.asked[0].cells[0].settings.name == "t-a-simcse-5"
 
 
 def test_what_is_asked_for_is_part_of_what_is_shown(tmp_path: Path):
     files = {name: str(write_jsonl(tmp_path / f"{name}.jsonl", make_documents(8))) for name in ("a", "b")}
     corpora = [{"name": name, "settings": {"corpus": {"source": file}}} for name, file in files.items()]
     every = plan(tmp_path, corpora=corpora)
-    assert every.asked == every.cells
+    assert every.asked == every.slots
     found = plan(tmp_path, corpora=corpora, only_corpora=["b"], only_rows=["infocse", "ict"])
     assert found[:2] == every[:2]
-    assert [cell.name for cell in found.asked] == ["b-ict-1", "b-infocse-1"]
+    assert asked(found) == ["b-ict-1", "b-infocse-1"]
 
 
 def test_identity_follows_content(tmp_path: Path):
@@ -134,7 +143,7 @@ def test_identity_follows_content(tmp_path: Path):
     (model / "weights").write_text("1")
 
     def identity(**changes: Any) -> str:
-        return plan(tmp_path, encoder=str(model), only_rows=["simcse"], **changes).asked[0].identity
+        return plan(tmp_path, encoder=str(model), only_rows=["simcse"], **changes).asked[0].cells[0].identity
 
     first = identity()
     assert identity(name="other", storage=str(tmp_path / "elsewhere")) == first
@@ -148,7 +157,7 @@ def test_identity_follows_content(tmp_path: Path):
 
 def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
     found = plan(tmp_path, tables=["annotator"])
-    assert [cell.method for cell in found.cells] == ["infocse"]
+    assert [cell.method for cell in found.cells] == ["start", "infocse"]
     assert "first_encoder" in found.skipped["infocse_first_encoder"]
     assert plan(tmp_path, tables=["annotator"], first_encoder="x").skipped == {}
 
@@ -162,6 +171,19 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ),
         ({"methods": {"infocse": {"train": {"batch_size": 1}}}}, "corpus a, row InfoCSE: train.batch_size = 1: "),
         ({"methods": {"infocse": {"annotate": {"k": True}}}}, "corpus a, row InfoCSE: annotate.k = 'true': "),
+        ({"settings": {"train": {"learning_rate": 3}}}, "settings: train.learning_rate follows from `learning_rates`"),
+        (
+            {"corpora": [{"name": "a", "settings": {"train.learning_rate": 3}}]},
+            "corpora: a: settings: train.learning_rate follows from `learning_rates`",
+        ),
+        ({"methods": {"simcse": {"train.whitened": True}}}, "methods: simcse: train.whitened follows from `tables`"),
+        ({"settings": {"train.never_worse": True}}, "settings: train.never_worse follows from `tables`"),
+        ({"settings": {"train.interpolation": [0.5]}}, "settings: train.interpolation follows from `tables`"),
+        (
+            {"methods": {"simcse": {"encoder.whiten": 1.0}}},
+            "methods: simcse: encoder.whiten would make rows that can't be compared; set it in `settings`",
+        ),
+        ({"adapt": "none.yaml"}, "adapt = 'none.yaml': no such file"),
         ({"settings": {"train": {"max_tokens": 3}}}, "settings: train.max_tokens follows from `tokens`"),
         ({"settings": {"seed": 3}}, "settings: seed follows from `seeds`"),
         ({"methods": {"ict": {"corpus.text": "x"}}}, "methods: ict: corpus.text would make rows of different corpora"),
@@ -207,6 +229,9 @@ def test_a_corpus_with_nothing_to_find_is_refused(tmp_path: Path):
         ({"tables": ["zero_shots"]}, "did you mean zero_shot?"),
         ({"seeds": [1, 1]}, "each once"),
         ({"seeds": []}, "at least one"),
+        ({"learning_rates": []}, "at least one"),
+        ({"learning_rates": [1e-5, 1e-5]}, "each once"),
+        ({"learning_rates": [0.0]}, "greater than 0"),
         ({"seeds": [-1]}, "from 0"),
         ({"corpora": [{"name": "a"}, {"name": "a", "like": "news"}]}, "two corpora are named a"),
         ({"corpora": [{"name": "a/b"}]}, "letters, digits"),
@@ -221,8 +246,9 @@ def test_few_shot_cells_are_those_without_labels_and_labels(tmp_path: Path):
     changes = {"tables": list(STUDY_NAMES), "label_sizes": [3, 4], "rounds": 5, "first_encoder": "other"}
     methods = {"simcse": {"train.batch_size": 9}, "simcse_3": {"finetune.epochs": 7}, "infocse": {"annotate.k": 3}}
     found = plan(tmp_path, **changes, methods=methods)
-    every = {method for _, method, _ in found.by_row}
+    every = {slot.place[1] for slot in found.slots}
     assert every >= {f"{m}_{size}" for m in ("start", "simcse", "infocse") for size in (3, 4)}
+    assert {"start_3", "start_all"} <= every, "what InfoCSE++ is held against"
     assert {m for m in every if "plusplus" in m} == {"infocse_plusplus_3", "infocse_plusplus_all"}
     for key in ("start", "simcse", "infocse"):
         alone, tuned = settings(found, key), settings(found, f"{key}_4")
@@ -247,3 +273,114 @@ def test_labels_name_another_cell_and_only_one_that_has_them(tmp_path: Path):
     few = identities(label_sizes=[3])
     other = identities(label_sizes=[3], settings={"finetune": {"epochs": 5}})
     assert {method for method in few if few[method] != other[method]} == {m for m in few if m.endswith("_3")}
+
+
+def test_methods_train_as_published_and_a_configuration_as_it_says(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: x\nseed: 9\ncorpus: {min_sentences: 5}\nencoder: {model: other, max_length: 99}\n"
+        "validate: {on: halves}\nannotate: {k: 4, mutual: true}\n"
+        "train: {positive: cluster, temperature: 0.5, batch_size: 7, learning_rate: 1e-3, max_steps: 5, "
+        "whitened: true, never_worse: true}\n"
+        "loop: {initialization: simcse, initialization_steps: 3, max_iterations: 9, early_stop: true}\n"
+    )
+    shared = {"train": {"temperature": 0.05}}
+    found = plan(tmp_path, tables=["zero_shot", "initialization"], adapt=str(file), settings=shared)
+    default = Train.model_fields["interpolation"].default
+    for slot in found.slots:
+        [cell] = slot.cells
+        train, ours = cell.settings.train, cell.method == "adapt"
+        assert (train.whitened, train.never_worse) == (ours, ours)
+        assert train.interpolation == (default if ours else [])
+    mine, simcse = settings(found, "adapt"), settings(found, "simcse")
+    assert (mine.annotate.k, mine.annotate.mutual, mine.train.positive) == (4, True, "cluster")
+    assert (mine.train.temperature, mine.train.batch_size) == (0.05, 7), "settings of the tables win, else the file's"
+    same = ("corpus", "encoder", "validate", "storage", "seed", "labels", "finetune")
+    assert [getattr(mine, name) for name in same] == [
+        getattr(simcse, name) if name != "validate" else simcse.validate.model_copy(update=mine_budget(mine))
+        for name in same
+    ]
+    assert (mine.train.learning_rate, mine.train.max_tokens) == (2e-5, 200)
+    assert (mine.loop.initialization, mine.loop.max_iterations, mine.loop.early_stop) == ("simcse", 2, False)
+    assert mine.loop.initialization_steps is None
+    [study, _] = found.studies
+    assert study.rows[-1].label == "InfoCSE, as mine.yaml has it"
+    # What is set for InfoCSE's rows is not for this one.
+    found = plan(tmp_path, adapt=str(file), methods={"infocse": {"annotate.k": 2}, "adapt": {"train.batch_size": 8}})
+    assert (settings(found, "adapt").annotate.k, settings(found, "adapt").train.batch_size) == (4, 8)
+
+
+def mine_budget(run: Any) -> dict[str, Any]:
+    return {name: getattr(run.validate, name) for name in ("every_tokens", "patience")}
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "label"),
+    [
+        ("loop: {initialization: none}", 600, "InfoCSE, as mine.yaml has it"),
+        ("train: {strategy: none}", 0, "The encoder as it is, as mine.yaml has it"),
+        ("train: {strategy: simcse}", 600, "SimCSE, as mine.yaml has it"),
+        ("", 600, "InfoCSE, as mine.yaml has it"),
+    ],
+)
+def test_a_configuration_of_any_strategy_is_a_row(tmp_path: Path, text: str, tokens: int, label: str):
+    (tmp_path / "mine.yaml").write_text(f"encoder: {{max_length: 32}}\n{text}")
+    found = plan(tmp_path, adapt=str(tmp_path / "mine.yaml"), learning_rates=[1e-5, 2e-5], only_rows=["adapt"])
+    assert [(cell.tokens, cell.label) for cell in found.asked[0].cells] == [(tokens, label)] * (2 if tokens else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- a", "is no YAML mapping of settings"),
+        ("train: 3", "is no YAML mapping of settings"),
+        ("a: [", "is no YAML mapping of settings"),
+        ("train: {strategy: xyz}", "train.strategy = 'xyz' is no strategy"),
+        ("train: {strategy: ict}\nloop: {initialization: simcse}", "loop.initialization = 'simcse'"),
+        ("annotate: {kk: 3}", "annotate.kk is not a setting"),
+    ],
+)
+def test_a_configuration_with_a_mistake_is_refused(tmp_path: Path, text: str, said: str):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        plan(tmp_path, adapt=str(tmp_path / "mine.yaml"))
+
+
+def test_every_method_has_a_cell_for_each_learning_rate(tmp_path: Path):
+    rates = [1e-5, 2e-5, 5e-5]
+    own = {"ict": {"train.learning_rate": 3e-4}, "infocse_kmeans": {"train.learning_rate": 1e-3}}
+    found = plan(
+        tmp_path, seeds=[4, 5], learning_rates=rates, tables=["zero_shot", "clustering", "options"], methods=own
+    )
+    for seed in (4, 5):
+        slot = found.at["a", "simcse", seed]
+        assert [cell.settings.train.learning_rate for cell in slot.cells] == rates
+        assert [cell.name for cell in slot.cells] == [f"a-simcse-{seed}-{rate!r}" for rate in rates]
+        assert {cell.settings.name for cell in slot.cells} == {f"t-{cell.name}" for cell in slot.cells}
+        assert (slot.chooses, slot.runs) == ((True, 3) if seed == 4 else (False, 1))
+    assert found.at["a", "simcse", 4].cells[1].title == "a / SimCSE / seed 4 / learning rate 2e-05"
+    # One that has its own keeps it, in all rows of the method, and the encoder as it is has none.
+    for method, rate in (("ict", 3e-4), ("ict_sentences", 3e-4), ("infocse_kmeans", 1e-3), ("start", 2e-5)):
+        [cell] = found.at["a", method, 4].cells
+        assert (cell.name, cell.settings.train.learning_rate) == (f"a-{method}-4", rate)
+    # Variants of a row take over the row's.
+    assert found.at["a", "infocse_mutual", 4].chosen_by == ("a", "infocse", 4)
+    assert found.at["a", "infocse_none", 5].chosen_by == ("a", "infocse_none", 4)
+
+
+def test_what_chooses_a_learning_rate_is_asked_for_too(tmp_path: Path):
+    changes: dict[str, Any] = {"seeds": [4, 5], "learning_rates": [1e-5, 2e-5], "label_sizes": [3]}
+    found = plan(tmp_path, **changes, tables=["few_shot"], only_rows=["simcse_3", "start_3"])
+    assert [slot.place for slot in found.asked] == [
+        ("a", "simcse", 4),
+        ("a", "start_3", 4),
+        ("a", "simcse_3", 4),
+        ("a", "start_3", 5),
+        ("a", "simcse_3", 5),
+    ]
+    for seed in (4, 5):
+        base, tuned = found.at["a", "simcse", seed], found.at["a", "simcse_3", seed]
+        assert tuned.chosen_by == ("a", "simcse", 4)
+        for one, other in zip(base.cells, tuned.cells, strict=True):
+            assert one.settings.train == other.settings.train, "so that stages are shared"
+            assert one.settings.finetune == other.settings.finetune

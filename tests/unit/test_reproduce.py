@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from infocse_ray.command_line import parse
-from infocse_ray.report import runner
+from infocse_ray.report import leads, runner, writer
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
-from infocse_ray.report.runner import reproduce, run_few_shot
+from infocse_ray.report.runner import reproduce, run_few_shot, run_without_labels
+from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.settings import Settings
 from infocse_ray.stopping import Stopped, listening
 from infocse_ray.train.trainer import TrainingStopped
@@ -24,6 +25,7 @@ from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
 
 JOBS = Path(__file__).parents[2] / "jobs"
+NO_ADAPT = "skipped: adapt isn't set; name a configuration of pretrain.py, such as jobs/configs/adapt.yaml"
 THREE = {"only_rows": ["start", "simcse", "infocse"]}
 
 
@@ -69,7 +71,11 @@ def test_a_cell_of_several_tables_runs_once(tmp_path: Path, runs: Runs):
     reproduce(tables(tmp_path, tables=["zero_shot", "clustering", "annotator"], only_rows=["infocse"]), runs)
     assert runs.calls == ["a-infocse-1"]
     found = content(tmp_path)["corpora"]["a"]["tables"]
-    shown = {(name, row["key"]): row["metrics"]["recall@5"]["mean"] for name, rows in found.items() for row in rows}
+    shown = {
+        (name, row["key"]): row["metrics"]["whitened"]["recall@5"]["mean"]
+        for name, rows in found.items()
+        for row in rows
+    }
     assert {place for place, mean in shown.items() if mean == 0.5} == {(name, "infocse") for name in found}
     assert set(shown.values()) == {0.5, None}
 
@@ -94,7 +100,7 @@ def test_tables_show_what_other_commands_ran(tmp_path: Path, runs: Runs):
     reproduce(tables(tmp_path, only_rows=["infocse"]), runs)
     assert runs.calls == ["a-simcse-1", "a-infocse-1"]
     cells = content(tmp_path)["cells"]
-    assert len(cells) == 9
+    assert len(cells) == 10
     assert {name for name, cell in cells.items() if cell["state"] == "finished"} == {"a-simcse-1", "a-infocse-1"}
 
 
@@ -165,6 +171,7 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
         "[1/3] a / The encoder as it is / seed 1: to do (0 tokens)",
         "[2/3] a / SimCSE / seed 1: to do (600 tokens)",
         "[3/3] a / InfoCSE / seed 1: to do (600 tokens)",
+        NO_ADAPT,
         "3 cells, 0 finished; to go: 3, at most 1,200 tokens of training (stages that cells share are trained once)",
     ]
     runs.failing["a-simcse-1"] = ValueError("too small")
@@ -186,11 +193,17 @@ def test_a_mistake_is_refused_before_any_cell(tmp_path: Path, runs: Runs):
 
 def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").symlink_to(JOBS)
     file = JOBS / "configs" / "tables.yaml"
     argv = ["--config", str(file), "--encoder", "model", "--settings.train.batch_size", "64", "--seeds=[7]"]
     argv += ["--settings.train.chunk_tokens=99", "--methods.ict.train.learning_rate", "1e-3"]
     config = parse(Tables, argv, "reproduce.py", "")
-    columns = {"bbc_news": {"body": "title"}, "wikiqa": {"sentences": "title"}, "wikispeedia": {"history": "target"}}
+    columns = {
+        "bbc_news": {"body": "title"},
+        "wikiqa": {"sentences": "title"},
+        "amazon_office": {"body": "title"},
+        "wikispeedia": {"history": "target"},
+    }
     for corpus in config.corpora:
         source = Path(corpus.settings["corpus"]["source"])
         source.parent.mkdir(parents=True)
@@ -201,14 +214,19 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     plan = plan_cells(config)
     assert {cell.seed for cell in plan.cells} == {7}
     assert {cell.corpus for cell in plan.cells} == set(columns)
-    # Without the row that needs first_encoder; nine rows for each of two sizes, and InfoCSE++ and all labels.
-    assert len(plan.cells) == 3 * (21 + 2 * 9 + 3)
-    train = plan.by_row["bbc_news", "simcse", 7].settings.train
-    assert (train.batch_size, train.chunk_tokens) == (64, 99)
-    assert train.similarity == "cosine", "what the file says of the same section holds"
-    ict = plan.by_row["bbc_news", "ict", 7].settings.train
-    assert (ict.learning_rate, ict.batch_size) == (1e-3, 16)
-    assert yaml.safe_load(file.read_text())["tokens"] == config.tokens == plan.by_row["bbc_news", "simcse", 7].tokens
+    # Without the row that needs first_encoder; nine rows for each of two sizes, all labels, and InfoCSE++.
+    assert set(plan.skipped) == {"infocse_first_encoder"}
+    assert len(plan.slots) == 4 * (22 + 2 * 9 + 4)
+    run = plan.at["bbc_news", "simcse", 7].cells[0].settings
+    assert (run.train.batch_size, run.train.chunk_tokens) == (64, 99)
+    assert run.train.similarity == "cosine", "what the file says of the same section holds"
+    assert (run.validate.on, run.validate.metric, run.encoder.whiten) == ("sentence", "mrr", "auto")  # pyright: ignore
+    [ict] = plan.at["bbc_news", "ict", 7].cells
+    assert (ict.settings.train.learning_rate, ict.settings.train.batch_size) == (1e-3, 16)
+    assert len(plan.at["bbc_news", "adapt", 7].cells) == len(config.learning_rates) == 3
+    given = yaml.safe_load(file.read_text())
+    assert given["tokens"] == config.tokens == plan.at["bbc_news", "simcse", 7].cells[0].tokens
+    assert given["seeds"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -226,11 +244,142 @@ def test_an_option_without_its_value_is_refused(option: list[str], message: str,
     assert message in capsys.readouterr().err
 
 
-def test_a_row_with_labels_fine_tunes_what_its_method_trained(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("whiten", ["off", "auto", 0.5])
+def test_cells_are_tested_without_their_whitening_too(monkeypatch: pytest.MonkeyPatch, whiten: Any):
     asked: list[Any] = []
-    monkeypatch.setattr(runner, "finetune", lambda settings: asked.append("finetune"))
-    monkeypatch.setattr(runner, "plusplus", lambda settings, fall_back: asked.append(fall_back))
-    for strategy in ("none", "ict"):
-        content = {"name": "x", "corpus": {"source": "x"}, "encoder": {"model": "m"}, "train": {"strategy": strategy}}
-        run_few_shot(Settings.model_validate(content))
-    assert asked == ["finetune", False]
+    note: Any = lambda job: lambda settings, **more: asked.append((job, more))  # noqa: E731
+    for name in ("run_pretrain", "finetune", "plusplus"):
+        monkeypatch.setattr(runner, name, note(name))
+    for run, strategy in ((run_without_labels, "idc"), (run_few_shot, "none"), (run_few_shot, "ict")):
+        content = {"name": "x", "corpus": {"source": "x"}, "encoder": {"model": "m", "whiten": whiten}}
+        run(Settings.model_validate(content | {"train": {"strategy": strategy}}))
+    also = {"also_plain": whiten != "off"}
+    # A row with labels fine-tunes what its method trained, were it worse than its start.
+    assert asked == [("run_pretrain", also), ("finetune", also), ("plusplus", also | {"fall_back": False})]
+
+
+RATES = {"learning_rates": [1e-5, 2e-5, 5e-5], "only_rows": ["start", "simcse"], "seeds": [1, 2]}
+
+
+def test_validation_chooses_the_learning_rate_with_the_first_seed(tmp_path: Path, runs: Runs):
+    # By the test, which isn't asked, every learning rate is the same.
+    runs.liked = {1e-5: 0.5, 2e-5: 0.7, 5e-5: 0.6}
+    assert reproduce(tables(tmp_path, **RATES), runs) == 0
+    assert runs.calls == [
+        "a-start-1",
+        "a-simcse-1-1e-05",
+        "a-simcse-1-2e-05",
+        "a-simcse-1-5e-05",
+        "a-start-2",
+        "a-simcse-2-2e-05",
+    ]
+    found = content(tmp_path)
+    [row] = [row for row in found["corpora"]["a"]["tables"]["zero_shot"] if row["key"] == "simcse"]
+    assert row["learning_rate"] == {"chosen": 2e-5, "tried": {"1e-05": 0.5, "2e-05": 0.7, "5e-05": 0.6}}
+    assert row["ranks"]["whitened"] == {
+        "1": "t-a-simcse-1-2e-05/iteration_1-test",
+        "2": "t-a-simcse-2-2e-05/iteration_1-test",
+    }
+    rates = {name: cell["learning_rate"] for name, cell in found["cells"].items() if cell["state"] == "finished"}
+    assert rates["a-simcse-1-5e-05"] == 5e-5
+    assert rates["a-start-1"] is None
+    assert len(rates) == 6
+    # Nothing is looked at again; another learning rate runs alone, and what it changes.
+    assert reproduce(tables(tmp_path, **RATES), runs) == 0
+    assert len(runs.calls) == 6
+    runs.liked[1e-4] = 0.8
+    assert reproduce(tables(tmp_path, **(RATES | {"learning_rates": [1e-5, 2e-5, 5e-5, 1e-4]})), runs) == 0
+    assert runs.calls[6:] == ["a-simcse-1-0.0001", "a-simcse-2-0.0001"]
+
+
+def test_a_learning_rate_that_fails_is_left_out_until_it_works(tmp_path: Path, runs: Runs):
+    runs.liked = {1e-5: 0.5, 2e-5: 0.4, 5e-5: 0.6}
+    runs.failing["a-simcse-1-5e-05"] = RuntimeError("the loss is not finite")
+    assert reproduce(tables(tmp_path, **RATES), runs) == 1
+    assert runs.calls[-1] == "a-simcse-2-1e-05"
+    text = (tmp_path / "runs" / "t" / "tables.md").read_text()
+    assert "1. SimCSE, a: the learning rate 5e-05 failed and wasn't chosen among" in text
+    runs.failing.clear()
+    assert reproduce(tables(tmp_path, **RATES), runs) == 0
+    assert runs.calls[6:] == ["a-simcse-1-5e-05", "a-simcse-2-5e-05"]
+
+
+def test_without_a_learning_rate_there_is_no_row(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
+    for rate in ("1e-05", "2e-05", "5e-05"):
+        runs.failing[f"a-simcse-1-{rate}"] = ValueError("too small")
+    assert reproduce(tables(tmp_path, **RATES), runs) == 4
+    assert runs.calls[-1] == "a-start-2"
+    why = "all learning rates failed with seed 1: too small"
+    assert f"[6/6] a / SimCSE / seed 2\n  left out: {why}\n2 of 6 cells are finished; 4" in capsys.readouterr().out
+    [row] = [row for row in content(tmp_path)["corpora"]["a"]["tables"]["zero_shot"] if row["key"] == "simcse"]
+    assert row["failures"] == {"1": why, "2": why}
+
+
+def test_the_plan_counts_every_learning_rate(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
+    reproduce(tables(tmp_path, only="plan", **RATES), runs)
+    assert capsys.readouterr().out.splitlines() == [
+        "[1/6] a / The encoder as it is / seed 1: to do (0 tokens)",
+        "[2/6] a / SimCSE / seed 1 / learning rate 1e-05: to do (600 tokens)",
+        "[3/6] a / SimCSE / seed 1 / learning rate 2e-05: to do (600 tokens)",
+        "[4/6] a / SimCSE / seed 1 / learning rate 5e-05: to do (600 tokens)",
+        "[5/6] a / The encoder as it is / seed 2: to do (0 tokens)",
+        "[6/6] a / SimCSE / seed 2: to do, with the learning rate chosen for a / SimCSE / seed 1 (600 tokens)",
+        NO_ADAPT,
+        "6 cells, 0 finished; to go: 6, at most 2,400 tokens of training (stages that cells share are trained once)",
+    ]
+    runs.liked = {5e-5: 0.95}
+    reproduce(tables(tmp_path, **(RATES | {"seeds": [1]})), runs)
+    capsys.readouterr()
+    reproduce(tables(tmp_path, only="plan", **RATES), runs)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "[3/6] a / SimCSE / seed 1 / learning rate 2e-05: finished (600 tokens)",
+        "[4/6] a / SimCSE / seed 1 / learning rate 5e-05: finished, chosen (600 tokens)",
+        "[5/6] a / The encoder as it is / seed 2: to do (0 tokens)",
+        "[6/6] a / SimCSE / seed 2 / learning rate 5e-05: to do (600 tokens)",
+        NO_ADAPT,
+        "6 cells, 4 finished; to go: 2, at most 600 tokens of training (stages that cells share are trained once)",
+    ]
+
+
+def test_rows_with_labels_take_over_the_learning_rate(tmp_path: Path, runs: Runs):
+    runs.liked = {5e-5: 0.95}
+    config = tables(tmp_path, **(RATES | {"only_rows": ["simcse_3"], "tables": ["few_shot"], "label_sizes": [3]}))
+    assert reproduce(config, runs, runs.few_shot) == 0
+    assert runs.calls == [
+        "a-simcse-1-1e-05",
+        "a-simcse-1-2e-05",
+        "a-simcse-1-5e-05",
+        "a-simcse_3-1-5e-05",
+        "a-simcse_3-2-5e-05",
+    ]
+
+
+def test_what_a_stopped_choice_has_done_is_kept(tmp_path: Path, runs: Runs):
+    def stopped(settings: Any) -> dict[str, Any]:
+        if settings.name == "t-a-simcse-1-5e-05":
+            raise Stopped(signal.SIGTERM)
+        return runs(settings)
+
+    with pytest.raises(Stopped):
+        reproduce(tables(tmp_path, **RATES), stopped)
+    states = {name: cell["state"] for name, cell in content(tmp_path)["cells"].items() if "simcse" in name}
+    assert states == {
+        "a-simcse-1-1e-05": "finished",
+        "a-simcse-1-2e-05": "finished",
+        "a-simcse-1-5e-05": "to do",
+        "a-simcse-2": "to do",
+    }
+    assert reproduce(tables(tmp_path, **RATES), runs) == 0
+    assert runs.calls[3:] == ["a-simcse-1-5e-05", "a-start-2", "a-simcse-2-1e-05"]
+
+
+def test_only_what_changed_is_compared_and_drawn_again(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch):
+    drawn, compared = [], []
+    monkeypatch.setattr(writer, "plot", lambda study, tables: drawn.append(study.name) or b"")
+    monkeypatch.setattr(leads, "paired_bootstrap", lambda *given: compared.append(1) or paired_bootstrap(*given))
+    config = tables(tmp_path, tables=["zero_shot", "clustering"], only_rows=["start", "simcse", "infocse"])
+    reproduce(config, runs)
+    # Before any cell, then with those that each of them shows.
+    assert drawn == ["zero_shot", "clustering", "zero_shot", "clustering", "zero_shot", "zero_shot", "clustering"]
+    # SimCSE and, in two tables and as the strongest other row again, InfoCSE over the encoder as it is.
+    assert len(compared) == 2

@@ -1,0 +1,76 @@
+"""The row of a configuration for `pretrain.py`, such as jobs/configs/adapt.yaml: its file is read, not copied.
+
+What the file says of pairs, their loss and what is kept of a training holds. What the tables settle for all rows is
+theirs: corpus, encoder, validation, budget, learning rates; and so is, of the rest, what their own settings name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infocse_ray.nested import nested
+from infocse_ray.report.studies import ADAPT, METHODS, Method
+
+_OF_ALL_ROWS = ("name", "storage", "seed", "corpus", "encoder", "validate", "labels", "finetune", "plusplus")
+"""Sections that are the same in all rows."""
+
+_BUDGET = {
+    "train": ("learning_rate", "max_steps", "max_tokens"),
+    "loop": (
+        "initialization",  # kept as the method's
+        "max_iterations",
+        "early_stop",
+        "initialization_steps",
+        "initialization_tokens",
+        "initialization_patience",
+    ),
+}
+
+
+def adapt_method(file: str) -> Method:
+    """The method that a configuration makes, under the tables' budget.
+
+    Raises:
+        ValueError: the file isn't there, or is no configuration.
+    """
+    values = _read(file)
+    train, loop = values.get("train", {}), values.get("loop", {})
+    strategy = train.get("strategy", "idc")
+    family = {"idc": "infocse", "none": "start"}.get(strategy, strategy)
+    if family not in METHODS:
+        raise ValueError(f"adapt = {file!r}: train.strategy = {strategy!r} is no strategy; pretrain.py --help has them")
+    initialization = loop.get("initialization") or ("conpono" if strategy == "idc" else "none")
+    if family != "infocse" and initialization != "none":
+        raise ValueError(
+            f"adapt = {file!r}: loop.initialization = {initialization!r}: the tables have an initialisation before "
+            "train.strategy = idc alone; set it to none"
+        )
+    defaults = {
+        name: {key: value for key, value in section.items() if key not in _BUDGET.get(name, ())}
+        for name, section in values.items()
+    }
+    return METHODS[ADAPT]._replace(
+        label=f"{METHODS[family].label}, as {Path(file).name} has it",
+        family=METHODS[family].family,
+        settings={"train.strategy": strategy},
+        initialization=initialization,
+        defaults=defaults,
+    )
+
+
+def _read(file: str) -> dict[Any, Any]:
+    try:
+        values = yaml.safe_load(Path(file).expanduser().read_text())
+    except OSError as error:
+        raise ValueError(f"adapt = {file!r}: no such file; name a configuration of pretrain.py") from error
+    except yaml.YAMLError:
+        values = None
+    if isinstance(values, Mapping):
+        values = {name: section for name, section in nested(values).items() if name not in _OF_ALL_ROWS and section}
+        if all(isinstance(section, Mapping) for section in values.values()):
+            return values
+    raise ValueError(f"adapt = {file!r}: is no YAML mapping of settings; jobs/configs/adapt.yaml shows one")

@@ -1,0 +1,83 @@
+"""The answer to a table's question in a few sentences: which rows add to the encoder as it is, beyond luck.
+
+A row adds (or takes away) where the 95 % interval of its lead over the row that it is held against is above (below) 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from infocse_ray.report.leads import METRIC
+from infocse_ray.report.outcome import PLAIN, WHITENED
+from infocse_ray.report.studies import START, Study
+
+
+def of_whitening(study: Study, tables: dict[str, Any]) -> str:
+    """What whitening alone does to the encoder as it is; nothing where that isn't known."""
+    if WHITENED not in tables["variants"]:
+        return ""
+    found = []
+    for name, corpus in tables["corpora"].items():
+        [start] = [row["metrics"] for row in corpus["tables"][study.name] if row["key"] == START.key]
+        plain, whitened = (start[variant][METRIC]["mean"] for variant in (PLAIN, WHITENED))
+        if plain is not None and whitened is not None:
+            found.append(f"from {plain:.4f} to {whitened:.4f} ({name})")
+    return f"Whitening alone takes R@5 of the encoder as it is {_listed(found)}." if found else ""
+
+
+def of_rows(study: Study, tables: dict[str, Any]) -> str:
+    """Which rows add to those that they are held against, and which take from them; nothing where none is known."""
+    sentences = []
+    labels = {row.key: row.label for row in study.rows}
+    for over in dict.fromkeys(row.over for row in study.rows if row.over):
+        leads = list(_leads(study, tables["corpora"], over))
+        known = [lead for lead in leads if "low" in lead.found]
+        if not known:
+            continue
+        ahead = [lead for lead in known if lead.found["low"] > 0]
+        below = [lead for lead in known if lead.found["high"] < 0]
+        won, tried = ({lead.corpus for lead in some} for some in (ahead, known))
+        silent = _listed([name for name in tables["corpora"] if name in tried - won])
+        what = in_sentence(labels[over], tables)
+        if ahead:
+            sentences.append(f"Beyond the luck of the test documents, what added to {what}: {_by_row(ahead, True)}.")
+            sentences += [f"Nothing did on {silent}."] if silent else []
+        else:
+            sentences.append(f"Beyond the luck of the test documents, nothing added to {what} on {silent}.")
+        sentences += [f"Below it: {_by_row(below, False)}."] if below else []
+        sentences += [f"Not there yet: {len(leads) - len(known)} of {len(leads)}."] if len(known) < len(leads) else []
+    return " ".join(sentences)
+
+
+def in_sentence(label: str, tables: dict[str, Any]) -> str:
+    """A row that others are held against, as it is called in a sentence."""
+    return f"{label[0].lower()}{label[1:]}{', whitened' if WHITENED in tables['variants'] else ''}"
+
+
+class _Of(NamedTuple):
+    row: str
+    corpus: str
+    found: dict[str, Any]
+    """As `Leads.over` returns it."""
+
+
+def _leads(study: Study, corpora: dict[str, Any], over: str) -> Iterator[_Of]:
+    """Every comparison with one row."""
+    for number, row in enumerate(study.rows):
+        for name, corpus in corpora.items():
+            found = corpus["tables"][study.name][number]["lead"]
+            if row.over == over and found is not None:
+                yield _Of(row.label, name, found)
+
+
+def _by_row(leads: list[_Of], figures: bool) -> str:
+    """SimCSE on bbc_news (+0.0120) and wikiqa (+0.0041); ICT on wikiqa (+0.0034)."""
+    found: dict[str, list[str]] = {}
+    for lead in leads:
+        found.setdefault(lead.row, []).append(lead.corpus + (f" ({lead.found['difference']:+.4f})" if figures else ""))
+    return "; ".join(f"{row} on {_listed(names)}" for row, names in found.items())
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

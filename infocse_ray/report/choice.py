@@ -1,0 +1,67 @@
+"""Which learning rate a method gets on a corpus: the one whose run has the best validation score with the first seed.
+
+It follows from the records of those runs alone, so that every command finds the same. There is none before each of
+them has finished or failed; one that fails is left out, until a later command brings it to an end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from infocse_ray.report.cells import Cell, Plan, Slot
+
+Records = dict[str, dict[str, Any]]
+"""What came of cells, by name."""
+
+
+class Choice(NamedTuple):
+    """What came of a slot's learning rates."""
+
+    rate: float | None
+    """The one chosen, the first of equal ones; None: none yet, or none can be."""
+    tried: dict[str, float | None]
+    """By learning rate the validation score; None where there is none."""
+    why_not: str | None
+    """Why none can be chosen."""
+
+
+def choice_of(slot: Slot, records: Records) -> Choice:
+    """Choose among the cells of a slot.
+
+    Args:
+        slot: that chooses.
+        records: of its cells, as far as there are any.
+    """
+    found = [records.get(cell.name) for cell in slot.cells]
+    scores = {cell.rate: _score(record) for cell, record in zip(slot.cells, found, strict=True)}
+    tried = {f"{rate:g}": score for rate, score in scores.items()}
+    known = {rate: score for rate, score in scores.items() if score is not None}
+    if any(record is None for record in found):
+        return Choice(None, tried, None)
+    if not known:
+        reason = next(record["reason"] for record in found if record)
+        return Choice(None, tried, f"all learning rates failed with seed {slot.place[2]}: {reason}")
+    return Choice(max(known, key=lambda rate: known[rate]), tried, None)  # max() returns the first of equals
+
+
+def settled(plan: Plan, slot: Slot, records: Records) -> Cell | None:
+    """The cell that rows show of a slot; None while its learning rate isn't chosen."""
+    if slot.chosen_by is None:
+        return slot.cells[0]
+    rate = choice_of(plan.at[slot.chosen_by], records).rate
+    return next((cell for cell in slot.cells if cell.rate == rate), None)
+
+
+def to_run(plan: Plan, slot: Slot, records: Records) -> list[Cell]:
+    """The cells of a slot that are to run, or have run; none while the learning rate isn't chosen."""
+    if slot.chooses:
+        return list(slot.cells)
+    cell = settled(plan, slot, records)
+    return [] if cell is None else [cell]
+
+
+def _score(record: dict[str, Any] | None) -> float | None:
+    if record is None or record["state"] != "finished":
+        return None
+    [shown] = [entry for entry in record["iterations"] if entry["iteration"] == record["chosen_iteration"]]
+    return shown["validation"][record["metric"]]
