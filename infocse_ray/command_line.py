@@ -105,6 +105,7 @@ _WORDS: dict[str, Any] = {
     r"type: Literal\[[^]]*\], ": "",  # the choices are shown before
     r"Literal\['(\w+)'\]": r"\1",
     r"Union\[(\w+), (\w+)\]": r"\1 | \2",
+    r"Union\[Literal\['(\w+)', '(\w+)'\], (\w+), (.*?)\](?=, default)": r"\1 | \2 | \3, \4",
     r"type: str, MinLen\(min_length=1\)": "type: str",
 }
 

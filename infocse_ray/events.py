@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow.fs as pafs
 from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
@@ -24,6 +24,7 @@ from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttr
 from tensorboardX.record_writer import RecordWriter
 
 from infocse_ray.checksums import read_checked
+from infocse_ray.settings import Metric
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
 
@@ -82,7 +83,7 @@ def _points(progress: Mapping[str, Any]) -> Iterable[Point]:
         scores = {
             f"validation/{name}": value
             for name, value in validations.get(point["step"], {}).items()
-            if name == "mrr" or (name.startswith("recall@") and "error" not in name)
+            if name in get_args(Metric)
         }
         values = {f"train/{name}": value for name, value in point.items() if name not in ("step", "at")}
         yield point["step"], point["at"], values | scores

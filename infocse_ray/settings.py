@@ -165,11 +165,46 @@ class Encoder(Section):
     max_length: int = Field(
         default=32, ge=4, description="Tokens a sentence, special tokens included; the rest is cut."
     )
+    document_prompt: str | None = Field(
+        default=None,
+        description="Put before every sentence of a document, such as `passage: `, and exported with the encoder. "
+        "Default: what its folder says (config_sentence_transformers.json); an empty one: nothing.",
+    )
+    query_prompt: str | None = Field(default=None, description="The same before every counterpart, such as `query: `.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto",
         description="`auto`: bf16 on devices that multiply bf16 in hardware (GPUs, CPUs with AVX512-BF16 or AMX), fp32 "
         "elsewhere. Weights and optimiser state are always fp32 in training and in the exported model.",
     )
+    whiten: Literal["auto", "off"] | Annotated[float, Field(ge=0.0, le=2.0)] = Field(
+        default="auto",
+        description="Whitening: a linear map after pooling, fitted on the corpus whenever the encoder has changed, and "
+        "part of the exported encoder. A power from 0 (centred alone) to 2 (1: BERT-whitening); `auto`: the power of "
+        "0, 0.25, ... 1.25 with which validation documents best find a sentence taken out of them, where vectors are "
+        "compared by cosine (whitened ones are), and none where by inner product, as in the paper; `off`: none is "
+        "fitted, and one that the encoder came with stays as it is.",
+    )
+    dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        description="Dimensions of the exported vectors: the first principal ones of whitening. Default: all.",
+    )
+
+    @field_validator("whiten", mode="before")
+    @classmethod
+    def _switch(cls, value: object) -> object:
+        # YAML 1.1 reads `off` as false, which the command line hands on as text; a float would take true for 1.
+        value = {"false": False, "true": True}.get(value, value) if isinstance(value, str) else value
+        return ("auto" if value else "off") if isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _dimensions_of_whitening(self) -> Encoder:
+        if self.dimensions is not None and self.whiten == "off":
+            raise ValueError(
+                f"encoder.dimensions = {self.dimensions}: with encoder.whiten = off there are no principal dimensions; "
+                "set encoder.whiten to auto, or to 0 to centre and cut alone"
+            )
+        return self
 
 
 class Annotate(Section):
@@ -240,7 +275,33 @@ class Train(Section):
     batch_size: int = Field(
         default=3200, ge=2, description="Pairs (or a method's other examples) in a global batch, over all workers."
     )
-    learning_rate: float = Field(default=2e-5, gt=0.0, description="Adam's learning rate, constant.")
+    learning_rate: float = Field(
+        default=2e-5, gt=0.0, description="Adam's learning rate, constant once `warmup_steps` are over."
+    )
+    head_learning_rate: float = Field(
+        default=1e-3,
+        gt=0.0,
+        description="That of what simcse, ict, cpc, declutr and conpono put on the encoder in training only, which "
+        "starts untrained. (declutr's head learns at `learning_rate` where the encoder's checkpoint has it, trained.)",
+    )
+    warmup_steps: int = Field(
+        default=0,
+        ge=0,
+        description="Steps over which the learning rates rise in a straight line, at the start of the initialisation "
+        "and of each iteration; fine-tuning has no warm-up. 0: none, as in the paper.",
+    )
+    weight_decay: float = Field(
+        default=0.0,
+        ge=0.0,
+        description="Decoupled weight decay (AdamW), of matrices: not of biases and layer norms. 0: none, as in the "
+        "paper.",
+    )
+    max_gradient_norm: float | None = Field(
+        default=None,
+        gt=0.0,
+        description="Gradients of the global batch, encoder's and head's together, are scaled down to this norm where "
+        "theirs is larger. Default: never.",
+    )
     max_steps: int = Field(default=200_000, ge=1, description="Most optimiser steps in one iteration.")
     max_tokens: int | None = Field(
         default=None,
@@ -256,6 +317,21 @@ class Train(Section):
         description="`dot`: inner product, as in the paper. `cosine`: sentence vectors are normalised, "
         "everywhere and in the exported model; best where train.strategy compares cosines (simcse, consert, "
         "mirror_bert, declutr).",
+    )
+    whitened: bool = Field(
+        default=False,
+        description="Where there is whitening (encoder.whiten), the loss compares whitened vectors, by the map of the "
+        "last validation; false: the vectors before it, and whitening follows the training.",
+    )
+    never_worse: bool = Field(
+        default=True,
+        description="A training that never beats what it started from on validation returns that. false: its best "
+        "encoder comes back, however good that is.",
+    )
+    interpolation: list[float] = Field(
+        default=[0.25, 0.5, 0.75],
+        description="After a training, weights this far from its start's to its best are validated too, and the best "
+        "of all come back (as WiSE-FT and LM-Cocktail do). []: none.",
     )
     chunk_tokens: Annotated[int, Field(ge=64)] | Literal["auto"] = Field(
         default=8192,
@@ -277,6 +353,13 @@ class Train(Section):
     )
     max_failures: int = Field(default=3, ge=0, description="Restarts from the last checkpoint before giving up.")
 
+    @field_validator("interpolation")
+    @classmethod
+    def _between(cls, shares: list[float]) -> list[float]:
+        if not all(0.0 < share < 1.0 for share in shares):
+            raise ValueError("a share of the way is more than 0 and less than 1; both ends are looked at anyway")
+        return shares
+
 
 class Validate(Section):
     """validate: when training looks at the validation documents, and at what."""
@@ -290,17 +373,25 @@ class Validate(Section):
     )
     patience: int = Field(default=20_000, ge=1, description="Steps without a better score after which training stops.")
     metric: Metric = Field(default="recall@5", description="The score that chooses checkpoints and stops iterations.")
-    on: Literal["auto", "counterpart", "halves"] = Field(
+    on: Literal["auto", "counterpart", "sentence", "halves"] = Field(
         default="auto",
-        description="`counterpart`: a validation document must find its counterpart. `halves`: no labels; "
-        "one half of a validation document (alternating sentences) must find the other. `auto`: counterpart "
-        "if validation documents have one.",
+        description="`counterpart`: a validation document must find its counterpart. Without labels, `sentence`: a "
+        "validation document without one of its sentences must find that sentence (up to four of a document, drawn by "
+        "the seed, each alone); `halves`: one half of it (alternating sentences) must find the other. `auto`: "
+        "counterpart if validation documents have one, else sentence. What trains on labels is always validated on "
+        "counterparts.",
     )
     max_documents: int = Field(
         default=10_000,
         ge=100,
-        description="About how many validation questions are asked at most (a document asks for each of its "
-        "counterparts): those of the first documents by hash of the id.",
+        description="About how many validation documents ask at most (of `counterpart`: questions, a document asks "
+        "for each of its counterparts): the first by hash of the id.",
+    )
+    sts: str | None = Field(
+        default=None,
+        description="File of sentence pairs with a score of their similarity, to see what adapting costs of general "
+        "ability (Spearman's rank correlation, before and after): Parquet or JSON Lines with columns sentence1, "
+        "sentence2, score, or tab separated, the STS benchmark's files too. Default: not looked at.",
     )
 
 
@@ -457,7 +548,13 @@ class DeCLUTR(Section):
 class CONPONO(Section):
     """conpono: a passage and the sentences near it, by distance (Iter et al. 2020)."""
 
-    context: int = Field(default=4, ge=1, description="Sentences of the passage, encoded as one text.")
+    context: int | None = Field(
+        default=None,
+        ge=1,
+        description="Sentences of the passage, encoded as one text. Default: 4, as published, where train.strategy is "
+        "conpono; 1 where loop.initialization is, for InfoCSE's has each sentence predict others. A number holds for "
+        "both.",
+    )
     offsets: int = Field(default=4, ge=1, description="How far before and after it a sentence may be.")
     targets: int = Field(default=4, ge=1, description="Such sentences an example has, drawn from those there are.")
     form: Literal["softmax", "margin"] = Field(default="softmax", description="The loss.")

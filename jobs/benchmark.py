@@ -6,6 +6,8 @@
   train     pairs a second and peak memory of a step with gradient caching, against
             CachedMultipleNegativesRankingLoss
   overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
+  whitening recall over powers, dimensions and sentences it is fitted on; the cost of moments and of a fit
+  validators  Spearman's rank correlation of each validator without labels with the recall of the test
   memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
 
 Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turns,
@@ -63,6 +65,16 @@ def main() -> None:
     overhead.add_argument("--steps", type=_count, default=12, help="training steps measured, after three others")
     overhead.add_argument("--repeats", type=_count, default=3, help="measurements of each, in turns")
 
+    whitening = _command(commands, "whitening", "what whitening gives on a labelled corpus, and what it costs")
+    _add_labelled(whitening)
+
+    validators = _command(commands, "validators", "how well validators without labels track the truth")
+    _add_labelled(validators)
+    validators.add_argument(
+        "--models", nargs="*", default=[], metavar="FOLDER", help="more encoders, as runs keep them"
+    )
+    validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
+
     memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
     memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")
     memory.add_argument("--model", help="folder whose tokenizer is used [that of the demo extra]")
@@ -105,6 +117,17 @@ def _add_corpus(parser: argparse.ArgumentParser, whole: bool = False) -> None:
         parser.set_defaults(documents=None)
     else:
         parser.add_argument("--documents", type=_count, help="most documents [all]")
+
+
+def _add_labelled(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="folder of the encoder, safetensors [that of the demo extra]")
+    parser.add_argument("--corpus", metavar="FILE", required=True, help="a file or folder that jobs read")
+    parser.add_argument("--text", metavar="COLUMN", help="with a document's text [sentences, or text]")
+    parser.add_argument("--sentences", metavar="COLUMN", help="with a document's sentences")
+    parser.add_argument("--counterpart", metavar="COLUMN", required=True, help="with what a document must find")
+    parser.add_argument("--min_sentences", type=_count, default=2, help="shorter documents are left out")
+    parser.add_argument("--max_document_sentences", type=_count, default=10_000, help="longer documents are left out")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
 
 
 def _count(text: str) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
-import json
 import os
 import tempfile
 import time
@@ -17,16 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from infocse_ray.corpus.docstrings import write_docstrings
-from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.job import run_job
-from infocse_ray.loop.evaluate import ranks_of
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.loop.manifest import Manifest
 from infocse_ray.progress import say
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
-from infocse_ray.stage import read_stage
-from infocse_ray.storage import Storage
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MINUTES, MINUTES_PER_1000 = 5.2, 2.0
@@ -74,7 +68,6 @@ def main() -> None:
     def demo(settings: Settings) -> None:
         metrics = pretrain(settings)
         show_table(metrics)
-        show_examples(corpus, Storage.open(settings.storage) / settings.name, metrics)
         say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes. The adapted encoder: {folder / settings.name / 'model'}")
 
     try:
@@ -86,34 +79,16 @@ def main() -> None:
 
 def show_table(metrics: dict[str, Any]) -> None:
     """Recall and MRR of finding each held-out summary line, encoder by encoder."""
-    scores = [entry["test"] for entry in metrics["iterations"]]
+    scores = {"before": metrics["start"]["test"], "whitened, without training": metrics["whitened"]["test"]}
+    scores |= {f"after iteration {e['iteration']}": e["test"] for e in metrics["iterations"] if e["iteration"]}
+    asked = scores["before"]
     say(
-        f"\nFinding the summary line of each of {scores[0]['queries']:,} docstrings among {scores[0]['candidates']:,} "
-        "(± one standard error):\n"
+        f"\nFinding the summary line of each of {asked['queries']:,} docstrings among {asked['candidates']:,} "
+        "(95 % intervals):\n"
     )
     say("| encoder | R@5 | R@10 | R@20 | MRR |\n| --- | --- | --- | --- | --- |")
-    for entry, found in zip(metrics["iterations"], scores, strict=True):
-        name = "before" if entry["iteration"] == 0 else f"after iteration {entry['iteration']}"
+    for name, found in scores.items():
         say(f"| {name} | " + " | ".join(shown(found, k) for k in ("recall@5", "recall@10", "recall@20", "mrr")) + " |")
-
-
-def show_examples(corpus: Path, run: Storage, metrics: dict[str, Any], count: int = 3) -> None:
-    """Documents whose summary line is found now and wasn't before: those that climbed most, to the first place."""
-    rows = {row["id"]: row for row in map(json.loads, corpus.read_text(encoding="utf-8").splitlines())}
-    line_of = {stable_hash(row["counterpart"]): row["counterpart"] for row in rows.values()}
-    manifest, root = Manifest(run), Storage(run.root)
-    last = len(metrics["iterations"]) - 1
-    before, after = (ranks_of(read_stage(manifest.folder(root, f"iteration_{t}/test"))) for t in (0, last))
-    changed = [q for q in before if before[q][0] > 1 and after[q][0] == 1] or [
-        q for q in before if before[q] != after[q]
-    ]
-    say("\nWhat changed, for example:")
-    for question in sorted(changed, key=lambda q: (-before[q][0], q))[:count]:
-        (rank, found), (rank_now, found_now) = before[question], after[question]
-        doc_id, _ = question
-        say(f"\n  {doc_id}: {' '.join(rows[doc_id]['sentences'])[:160]} ...")
-        say(f"    before, rank {rank}; found first: {line_of.get(found, '?')[:110]}")
-        say(f"    now, rank {rank_now}; found first: {line_of.get(found_now, '?')[:110]}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A document's vector, the mean of its sentences' vectors, is trained to find its counterpart among those of the batch's
 other documents. Labels are the column that corpus.counterpart names, or the files that corpus.labels names; documents
 without are no trouble. At most finetune.epochs passes, until validation stops growing; the best encoder comes back,
-in <storage>/<name>/model, a folder for SentenceTransformer(...) and AutoModel; figures are in metrics.json beside it.
+in <storage>/<name>/model, a folder for SentenceTransformer(...); figures are in metrics.json beside it.
 
 encoder.model is any encoder, what pretrain.py made of one among them. Settings of training without labels (annotate,
 loop, train.strategy and its own) are not used; train.similarity is.

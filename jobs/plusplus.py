@@ -2,7 +2,7 @@
 
 A round trains without labels as pretrain.py does, then fine-tunes what came of it as finetune.py does; the next round
 starts from the fine-tuned encoder. Rounds end when the fine-tuned validation score doesn't grow. The result is the best
-fine-tuned encoder, <storage>/<name>/model, a folder for SentenceTransformer(...) and AutoModel; every round's zero-shot
+fine-tuned encoder, <storage>/<name>/model, a folder for SentenceTransformer(...); every round's zero-shot
 and fine-tuned scores are in metrics.json beside it.
 
 Each phase of each round is a stage: the same command goes on after a crash, takes over what pretrain.py did with the

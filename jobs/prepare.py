@@ -14,7 +14,9 @@ from pydantic import Field
 from infocse_ray.cluster import connect
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.source import find_source
+from infocse_ray.encoder.layout import read_prompts
 from infocse_ray.encoder.model import load_tokenizer, tokenizer_json
+from infocse_ray.encoder.prompts import prompt_tokens
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.job import run_job
 from infocse_ray.progress import say
@@ -36,10 +38,15 @@ class Prepare(Section):
 def main(settings: Prepare) -> None:
     """Prepare and report."""
     source = find_source(settings.corpus)
-    tokenizer = load_tokenizer(resolve_encoder(settings.model), settings.model)
+    folder = resolve_encoder(settings.model)
+    tokenizer = tokenizer_json(load_tokenizer(folder, settings.model))
+    try:
+        tokenizer = prompt_tokens(read_prompts(folder), tokenizer).tokenizer
+    except ValueError as error:
+        raise ValueError(f"model = {settings.model!r}: {error}") from error
     root = Storage.for_runs(settings.storage)
     connect()
-    store = prepare(root, settings.corpus, source, tokenizer_json(tokenizer))
+    store = prepare(root, settings.corpus, source, tokenizer)
     summary = store.summary
     say(f"token store: {store.folder}")
     say(f"{summary['sentences']:,} sentences, {summary['tokens']:,} tokens of type {summary['token_type']}")

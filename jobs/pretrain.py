@@ -2,7 +2,7 @@
 
 The encoder embeds every sentence of the corpus, clusters the sentences inside each document, trains on pairs of
 sentences of one cluster, and starts over with what it became, until validation stops growing. The result is
-<storage>/<name>/model, a folder for SentenceTransformer(...) and AutoModel; figures are in metrics.json beside it.
+<storage>/<name>/model, a folder for SentenceTransformer(...); figures are in metrics.json beside it.
 
 Runs on a Ray it starts itself, on one that `ray start` started, or under `ray job submit`. The same command goes
 on after a crash, and does nothing once the run is finished.

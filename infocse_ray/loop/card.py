@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from infocse_ray import __version__
@@ -12,15 +13,24 @@ from infocse_ray.settings import Settings
 
 
 def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
-    """Of an encoder adapted without labels: Markdown, its front matter as sentence-transformers and the hub read it."""
+    """Of an encoder adapted without labels: Markdown, its front matter as sentence-transformers and the hub read it.
+
+    Args:
+        settings: of the run.
+        metrics: of the run; `whitening` among them, if the encoder has one, is its `power` and the `dimension` of the
+            vectors.
+    """
     first = initialization_of(settings)
     began = "started from" if first == "none" else f"was initialised to with {title_of(first)}"
-    method = title_of(settings.train.strategy)
+    trained, whitened = settings.train.strategy != "none", metrics.get("whitening") is not None
+    method = " and ".join([title_of(settings.train.strategy)] * (trained or not whitened) + ["whitening"] * whitened)
     about = f"""A sentence encoder adapted without labels to {_corpus(metrics)} with {method} by
 infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
 {began}."""
-    rows = [_row(_name(entry["iteration"]), entry) for entry in metrics["iterations"]]
-    return _card(settings, metrics, about, rows, _training(settings))
+    shown_before = {0} if "start" in metrics and first == "none" else set()
+    entries = [entry for entry in metrics["iterations"] if entry["iteration"] not in shown_before]
+    rows = [_row(_name(entry["iteration"]), entry) for entry in entries]
+    return _card(settings, metrics, about, rows, _training(settings) if trained or first != "none" else "No training")
 
 
 def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
@@ -52,7 +62,21 @@ def _training(settings: Settings) -> str:
 
 
 def _card(settings: Settings, metrics: dict[str, Any], about: str, rows: list[str], how: str) -> str:
-    similarity = "cosine" if settings.train.similarity == "cosine" else "inner product"
+    whitening = metrics.get("whitening")
+    unit = settings.train.similarity == "cosine" or whitening is not None
+    similarity = "cosine" if unit else "inner product"
+    whitened = (
+        f"""
+- sentence vectors are whitened with power {whitening["power"]:g} and have {whitening["dimension"]} dimensions"""
+        if whitening is not None
+        else ""
+    )
+    judged = f"\n\nVerdict: {metrics['verdict']['line']}." if "verdict" in metrics else ""
+    if (sts := metrics.get("sts")) is not None:
+        judged += "\n\nGeneral ability, Spearman's rank correlation on pairs of sentences: "
+        judged += ", ".join(f"{name} {value:.4f}" for name, value in sts.items()) + "."
+    rows = [_row(_BEGAN[name], metrics[name]) for name in _BEGAN if name in metrics] + rows
+    mean = "mean / np.linalg.norm(mean)" + ("" if unit else ' if model.similarity_fn_name == "cosine" else mean')
     table = "\n".join(rows)
     return f"""---
 library_name: sentence-transformers
@@ -67,24 +91,43 @@ tags:
 
 {about}
 
-- sentences are cut to {settings.encoder.max_length} tokens; similarity: {similarity}
+- sentences were cut to {settings.encoder.max_length} tokens; similarity: {similarity}{whitened}
 - a document's vector is the mean of its sentences' vectors
 
 ```python
+import numpy as np
 from sentence_transformers import SentenceTransformer
-vectors = SentenceTransformer("path/to/this/folder").encode(["A sentence.", "Another one."])
+from sentencex import segment
+
+model = SentenceTransformer("path/to/this/folder")
+model.max_seq_length = {settings.encoder.max_length}  # as in training; without this line longer texts are read, too
+
+def document_vector(text):
+    sentences = [" ".join(s.split()) for s in segment({json.dumps(settings.corpus.language)}, text) if s.strip()]
+    mean = model.encode(sentences, prompt=model.prompts.get("document")).mean(0)
+    return {mean}
+
+document = document_vector("A document's text. Its sentences are encoded one by one.")
+query = model.encode("what is searched for", prompt=model.prompts.get("query"))
 ```
+
+Only sentence-transformers gives these vectors: `AutoModel` loads the backbone alone, and what the folder has besides
+(pooling, further layers, whitening, prompts) is missing then.
 
 ## Retrieval ({metrics["validate_on"]})
 
 | encoder | validation R@5 | R@10 | R@20 | MRR | test R@5 | R@10 | R@20 | MRR |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-{table}
+{table}{judged}
 
-Recalls are ± one standard error, which is that of the number of questions asked.
+In brackets: 95 % intervals, which are those of having asked so many questions and no more.
 
 {how}, seed {settings.seed}.
 """
+
+
+_BEGAN = {"start": "the encoder as it came", "whitened": "the same, whitened"}
+"""What a run began with, as `metrics.json` calls it, for people."""
 
 
 def _how(settings: Settings) -> str:

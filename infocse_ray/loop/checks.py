@@ -5,6 +5,7 @@ from __future__ import annotations
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.progress import say
+from infocse_ray.retrieval.intervals import wilson
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings
 
@@ -22,9 +23,9 @@ def validation_of(settings: Settings, store: TokenStore) -> On:
     if asked == "counterpart" and not labelled:
         raise ValueError(
             "validate.on = counterpart: no validation document has a counterpart; name the column with "
-            "corpus.counterpart, raise corpus.valid_fraction, or set validate.on to halves"
+            "corpus.counterpart, raise corpus.valid_fraction, or set validate.on to sentence"
         )
-    return asked if asked != "auto" else "counterpart" if labelled else "halves"
+    return asked if asked != "auto" else "counterpart" if labelled else "sentence"
 
 
 def training_splits(settings: Settings, on: On) -> list[str]:
@@ -65,4 +66,6 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
             "validate on; raise it or mark more documents valid in the split column"
         )
     if held_out < _FEW_DOCUMENTS:
-        say(f"warning: only {held_out} validation questions: recall is known to about {0.5 / held_out**0.5:.2f}")
+        low, high = wilson(0.5, held_out)
+        asking = "validation questions" if on == "counterpart" else "validation documents"
+        say(f"warning: only {held_out} {asking}: recall is known to about ± {(high - low) / 2:.2f}")

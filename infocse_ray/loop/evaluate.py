@@ -1,8 +1,9 @@
-"""Score encoders on a split of a corpus: one stage an encoder, one group of workers for all that are missing."""
+"""Score encoders on splits of a corpus: a stage for each thing asked, one group of workers for all that are missing."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from typing import Any, NamedTuple
 
@@ -17,19 +18,40 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, for_inference
 from infocse_ray.lease import Lease
 from infocse_ray.progress import Board
-from infocse_ray.retrieval.validation import On, questions_for, score
+from infocse_ray.retrieval.held_out import HeldOut
+from infocse_ray.retrieval.scores import Scores
+from infocse_ray.retrieval.validation import On, Questions, questions_for, score
 from infocse_ray.settings import fingerprint
 from infocse_ray.stage import Stage, find_stage, making, reopen, run_stage
 from infocse_ray.storage import Storage
 from infocse_ray.train.trainer import run_workers
 
+_FORMAT = 2
+"""Counted up when the same inputs begin to give another result; 1 had no intervals."""
+
+
+class Asked(NamedTuple):
+    """An encoder, and what it is asked."""
+
+    encoder: EncoderFolder
+    split: str
+    """Whose documents ask: train, valid or test."""
+    on: On
+    """What a document must find."""
+    max_documents: int | None = None
+    """About how many of them ask, as in `questions_for`; None: all."""
+
+    @property
+    def questions(self) -> tuple[str, On, int | None]:
+        """What is asked, whichever encoder is."""
+        return self.split, self.on, self.max_documents
+
 
 class _Evaluation(NamedTuple):
     store: TokenStore
-    split: str
-    on: On
     precision: Precision
-    todo: list[tuple[EncoderFolder, Storage]]
+    seed: int
+    todo: list[tuple[Asked, Storage]]
     board: Any
 
 
@@ -37,33 +59,33 @@ def evaluate(
     root: Storage,
     folder: Storage,
     store: TokenStore,
-    encoders: list[EncoderFolder],
-    split: str,
-    on: On,
+    asked: list[Asked],
     precision: Precision,
     placement: Placement,
+    seed: int,
 ) -> list[Stage]:
-    """Score every encoder on the documents of `split`.
+    """Score encoders: starting workers takes longer than most questions, so ask all that there is to ask at once.
 
     Args:
         root: the storage that runs share.
         folder: where this run's evaluations go.
         store: the corpus, tokenised with the encoders' tokenizer.
-        encoders: what to score.
-        split: train, valid or test.
-        on: what a document must find.
+        asked: which encoder is asked what; the same may be there twice.
         precision: of embedding.
         placement: of the workers.
+        seed: of the draw of sentences, where `on` is `sentence`; otherwise it changes nothing.
 
     Returns:
-        A finished stage for each encoder: its summary has the `metrics`, its `ranks/` a Parquet file a worker
-        with a row for each question: `doc_id`, `key` (of the true counterpart), `rank` and `top_key`, the key of the
-        counterpart found first.
+        A finished stage for each of `asked`: its summary has the `metrics`, its `ranks/` a Parquet file a worker
+        with a row for each question: `doc_id`, `key` (`Questions.question_keys`), `rank` and `top_key`, the key of the
+        candidate found first.
     """
-    places: list[tuple[EncoderFolder, Storage, str]] = []
-    for encoder in encoders:
-        identity = fingerprint("evaluate", store.fingerprint, encoder.fingerprint, split, on, precision)
-        places.append((encoder, folder / identity, identity))
+    places: list[tuple[Asked, Storage, str]] = []
+    for one in asked:
+        drawn = seed if one.on == "sentence" else None
+        parts = store.fingerprint, one.encoder.fingerprint, one.questions, precision, drawn
+        identity = fingerprint("evaluate", _FORMAT, *parts)
+        places.append((one, folder / identity, identity))
     with contextlib.ExitStack() as held:
         leases: dict[str, Lease] = {}
         # In an order of their own: two drivers that wait for each other's would wait for ever.
@@ -72,14 +94,14 @@ def evaluate(
                 lease = held.enter_context(making(root, place, "evaluate", identity))
                 if lease is not None:
                     leases[identity] = lease
-        missing = {i: (e, reopen(root, p, "evaluate", i)) for e, p, i in places if i in leases}
+        missing = {i: (one, reopen(root, p, "evaluate", i)) for one, p, i in places if i in leases}
         for _, place in missing.values():
             (place / "ranks").delete()  # another number of workers would leave some of another's parts
         todo = list(missing.values())
         if todo:
-            title = f"evaluating on {split}"
-            with Board(title, unit="encoders", total=len(todo)) as board:
-                argument = _Evaluation(store, split, on, precision, todo, board.handle)
+            title = f"evaluating on {' and '.join(dict.fromkeys(one.split for one, _ in todo))}"
+            with Board(title, unit="scores", total=len(todo)) as board:
+                argument = _Evaluation(store, precision, seed, todo, board.handle)
                 name = f"workers-{fingerprint([place.name for _, place in todo])}"
                 run_workers(_evaluate_worker, argument, placement, folder, name, max_failures=1, title=title)
                 (folder / name).delete()  # a finished Ray Train run of this name would not run again
@@ -99,34 +121,33 @@ def evaluate(
 def _evaluate_worker(evaluation: _Evaluation) -> None:
     torch.set_num_threads(assigned_cores())
     device = worker_device()
-    questions = questions_for(evaluation.store, evaluation.split, evaluation.on, device=device)
-    for number, (encoder, place) in enumerate(evaluation.todo):
-        begun = time.monotonic()
-        scores = score(for_inference(encoder.load(), evaluation.precision, device), questions)
-        table = pa.table(
-            {
-                "doc_id": pa.array(questions.doc_ids, pa.string()),
-                "key": questions.true_keys,
-                "rank": scores.ranks,
-                "top_key": scores.top_keys,
-            }
-        )
-        (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
-        if rank() == 0:
-            for name in (place / "ranks").files():  # of a group of more workers, that lost one
-                if name >= f"part-{workers():05d}":
-                    (place / "ranks" / name).delete()
-            seconds = round(time.monotonic() - begun, 2)
-            (place / "metrics.json").write_json(checked({"metrics": scores.metrics, "seconds": seconds}))
-            evaluation.board.set.remote(number + 1, "")
+    done = 0
+    todo = sorted(evaluation.todo, key=lambda one: repr(one[0].questions))
+    for asked, scored in itertools.groupby(todo, key=lambda one: one[0].questions):
+        questions = questions_for(evaluation.store, *asked, device=device, seed=evaluation.seed)
+        for (encoder, *_), place in scored:
+            begun = time.monotonic()
+            scores = score(for_inference(encoder.load(), evaluation.precision, device), questions)
+            _write(place, questions, scores, begun)
+            done += 1
+            if rank() == 0:
+                evaluation.board.set.remote(done, "")
 
 
-def ranks_of(stage: Stage) -> dict[tuple[str, int], tuple[int, int]]:
-    """Every question's rank and the key found first, by the document's id and the true counterpart's key."""
-    found: dict[tuple[str, int], tuple[int, int]] = {}
-    for name in (stage.folder / "ranks").files():
-        with (stage.folder / "ranks" / name).parquet() as file:
-            rows = file.read().to_pydict()
-        questions = zip(rows["doc_id"], rows["key"], strict=True)
-        found |= dict(zip(questions, zip(rows["rank"], rows["top_key"], strict=True), strict=True))
-    return found
+def _write(place: Storage, questions: Questions | HeldOut, scores: Scores, begun: float) -> None:
+    """This worker's ranks, and of worker 0 everybody's metrics."""
+    table = pa.table(
+        {
+            "doc_id": pa.array(questions.doc_ids, pa.string()),
+            "key": questions.question_keys,
+            "rank": scores.ranks,
+            "top_key": scores.top_keys,
+        }
+    )
+    (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
+    if rank() == 0:
+        for name in (place / "ranks").files():  # of a group of more workers, that lost one
+            if name >= f"part-{workers():05d}":
+                (place / "ranks" / name).delete()
+        seconds = round(time.monotonic() - begun, 2)
+        (place / "metrics.json").write_json(checked({"metrics": scores.metrics, "seconds": seconds}))

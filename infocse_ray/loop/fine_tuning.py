@@ -28,16 +28,12 @@ def train_size(settings: Settings, store: TokenStore) -> int:
     return there if settings.labels.train_size == "all" else settings.labels.train_size
 
 
-def check_labelled(settings: Settings, source: Source) -> None:
-    """Refuse, before Ray starts, a corpus without labels, and validation on something else.
+def check_labelled(source: Source) -> None:
+    """Refuse, before Ray starts, a corpus without labels.
 
     Raises:
         ValueError: one line that names the setting and the fix.
     """
-    if settings.validate.on == "halves":
-        raise ValueError(
-            "validate.on = halves: fine-tuning is stopped by how well counterparts are found; set it to auto"
-        )
     if "counterpart" not in source.columns:
         raise ValueError(
             "corpus.counterpart: fine-tuning needs labels and no such column is there; name the documents' column "
@@ -116,7 +112,8 @@ def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> t
     settings, section = run.settings, run.settings.finetune
     size = train_size(settings, run.store)
     epoch = -(-size // section.batch_size)
-    update = {"batch_size": section.batch_size, "learning_rate": section.learning_rate}
+    # No warm-up: one that suits training without labels may be longer than all of fine-tuning.
+    update = {"batch_size": section.batch_size, "learning_rate": section.learning_rate, "warmup_steps": 0}
     once_an_epoch = {"every": epoch, "every_tokens": None}
     own = settings.model_copy(
         update={
@@ -138,6 +135,6 @@ def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> t
     metric = settings.validate.metric
     before, after = report["history"][0], report["validation"]
     say(f"  fine-tuned {metric}: {shown(after, metric)}, before {shown(before, metric)}")
-    if after[metric] < before[metric]:
-        say("  warning: fine-tuning made it worse; lower finetune.learning_rate or give it more labels")
+    if report["validation"]["kind"] == "start":
+        say("  warning: fine-tuning never made it better; lower finetune.learning_rate or give it more labels")
     return report, tuned

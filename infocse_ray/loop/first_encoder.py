@@ -8,7 +8,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_json
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder, Settings, fingerprint
 from infocse_ray.stage import Stage, run_stage
@@ -70,6 +70,6 @@ def first_encoder(
         tokenizer: of the encoder that is trained, as `tokenizers` JSON; where the first encoder has the same, the
             run's own store serves.
     """
-    own = tokenizer_json(encoder.tokenizer)
+    own = encoder.corpus_tokenizer()
     store = None if own == tokenizer else prepare(root, settings.corpus, source, own)
     return FirstEncoder(EncoderFolder(saved.folder / "model", encoder.fingerprint(), encoder.max_length), store)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from infocse_ray.encoder.embed import Precision
 from infocse_ray.positives.registry import METHODS
 from infocse_ray.positives.strategy import Strategy
+from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, StrategyName, fingerprint
 from infocse_ray.train.loop import Budget
@@ -17,11 +19,14 @@ HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "check
 _OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"}
 """Training settings that a train stage's strategy and budget stand for."""
 
-_FORMATS = {"annotate": 1, "examples": 1, "train": 2}
+_FORMATS = {"annotate": 2, "examples": 2, "train": 3}
 """Counted up when the code of a stage begins to give another result for the same settings."""
 
 _LABELS_FORMAT = 1
 """As these, of the draw of labels, which runs without labels don't have."""
+
+_WHITENING_FORMAT = 1
+"""As these, of the start's whitening, which not every run has."""
 
 FEW_SHOT = ("labels", "finetune", "plusplus")
 """Sections that a run without labels doesn't read."""
@@ -35,17 +40,35 @@ def initialization_of(settings: Settings) -> StrategyName:
 
 
 def run_identity(
-    settings: Settings, source: str, encoder: str, tokenizer: str, first_encoder: str | None = None
+    settings: Settings,
+    source: str,
+    encoder: str,
+    tokenizer: str,
+    first_encoder: str | None = None,
+    sts: str | None = None,
+    strategies: Sequence[tuple[Any, ...]] = (),
 ) -> str:
-    """Of a whole run; the sources and encoders are the fingerprints of what the paths in the settings lead to."""
+    """Of a whole run; what the paths in its settings lead to is told by fingerprints.
+
+    Args:
+        settings: of the run.
+        source: the corpus.
+        encoder: what it starts from.
+        tokenizer: its tokenizer, as `tokenizers` JSON.
+        first_encoder: what annotates first, if not that.
+        sts: the pairs that show general ability.
+        strategies: identities of what initialises the encoder and what trains it.
+    """
     content = settings.model_dump(mode="json", exclude={"name", "storage", *FEW_SHOT})
-    del content["corpus"]["source"], content["corpus"]["labels"], content["encoder"]["model"]
+    del content["corpus"]["source"], content["corpus"]["labels"], content["validate"]["sts"]
+    for name in ("model", "document_prompt", "query_prompt"):  # the encoder's fingerprint has what they lead to
+        del content["encoder"][name]
     content["train"] = _training(settings, HOW_NOT_WHAT)
     used = {settings.train.strategy, initialization_of(settings)}
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
-    return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder)
+    return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, strategies)
 
 
 def few_shot_identity(settings: Settings, without_labels: str, rounds: int, fall_back: bool = True) -> str:
@@ -58,6 +81,11 @@ def few_shot_identity(settings: Settings, without_labels: str, rounds: int, fall
         fall_back: whether the first may fine-tune what training without labels made worse, as it was before.
     """
     return fingerprint("few-shot", without_labels, settings.labels, settings.finetune, rounds, fall_back)
+
+
+def with_plain(run: str, also_plain: bool) -> str:
+    """Of a run that, if asked, also tests encoders without their whitening."""
+    return fingerprint(run, "plain") if also_plain else run
 
 
 def labels_identity(settings: Settings, store: str) -> str:
@@ -85,24 +113,38 @@ def examples_identity(source: str, splits: Sequence[str], strategy: Strategy) ->
 
 
 def train_identity(
-    settings: Settings, strategy: Strategy, examples: str, encoder: str, on: On, t: int, budget: Budget
+    settings: Settings,
+    strategy: Strategy,
+    examples: str,
+    encoder: str,
+    on: On,
+    t: int,
+    budget: Budget,
+    whitening: WhiteningPlan | None,
 ) -> str:
     """Of the train stage of iteration t."""
-    validation = settings.validate.model_dump(mode="json", exclude={"patience"})  # pyright: ignore
+    validation = settings.validate.model_dump(mode="json", exclude={"patience", "sts"})  # pyright: ignore
+    unread = set() if strategy.head_is_new else {"head_learning_rate"}
     return fingerprint(
         "train",
         _FORMATS["train"],
         examples,
         encoder,
         strategy.identity(),
-        _training(settings, HOW_NOT_WHAT | _OF_STRATEGY),
+        _training(settings, HOW_NOT_WHAT | _OF_STRATEGY | unread),
         budget,
         validation,
         on,
         settings.seed,
         t,
         settings.encoder.precision,
+        whitening,
     )
+
+
+def whitening_identity(store: str, encoder: str, plan: WhiteningPlan, precision: Precision) -> str:
+    """Of the whitening of the encoder of this fingerprint, fitted on the token store of that."""
+    return fingerprint("whitening", _WHITENING_FORMAT, store, encoder, plan, precision)
 
 
 def _annotation(settings: Settings) -> dict[str, Any]:

@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.encoder.lexicon import Lexicon
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder, tokenizer_json
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.loop.identity import initialization_of, run_identity
-from infocse_ray.positives.registry import pooling_of, strategy_of
+from infocse_ray.loop.whitening import trained_dimension, whitening_plan
+from infocse_ray.positives.registry import Use, pooling_of, strategy_of
 from infocse_ray.positives.strategy import Strategy
+from infocse_ray.retrieval.sts import StsPairs, read_sts
 from infocse_ray.settings import Settings, fingerprint
 
 
@@ -29,6 +31,8 @@ class Inputs(NamedTuple):
     """What the encoder is initialised with."""
     strategy: Strategy | None
     """What it is trained with."""
+    sts: StsPairs | None
+    """What shows its general ability."""
 
     def named(self) -> dict[str, str | None]:
         """Fingerprints of what the paths in the settings lead to."""
@@ -37,12 +41,23 @@ class Inputs(NamedTuple):
             "encoder": self.fingerprint,
             "tokenizer": fingerprint(self.tokenizer),
             "first_encoder": self.annotator.fingerprint() if self.annotator else None,
+            "sts": self.sts.fingerprint if self.sts else None,
         }
 
     def identity(self, settings: Settings) -> str:
         """Of the run without labels that starts from these."""
-        named = self.annotator.fingerprint() if self.annotator else None
-        return run_identity(settings, self.source.fingerprint, self.fingerprint, self.tokenizer, named)
+        named = self.named()
+        # A head that came with the encoder is named by the strategy alone: the encoder's fingerprint has it not.
+        strategies = [one.identity() for one in (self.initialization, self.strategy) if one is not None]
+        return run_identity(
+            settings,
+            self.source.fingerprint,
+            self.fingerprint,
+            self.tokenizer,
+            named["first_encoder"],
+            named["sts"],
+            strategies,
+        )
 
 
 def check(settings: Settings) -> Inputs:
@@ -52,20 +67,23 @@ def check(settings: Settings) -> Inputs:
         ValueError: one line that names the setting, the value and the fix.
     """
     source = find_source(settings.corpus)
+    folder = resolve_encoder(settings.encoder.model)
     encoder = load_encoder(
-        resolve_encoder(settings.encoder.model),
+        folder,
         settings.encoder,
         cosine=settings.train.similarity == "cosine",
         pooling=pooling_of(settings.train.strategy),
     )
-    lexicon = Lexicon.of(encoder)
-    strategy = strategy_of(settings.train.strategy, settings, lexicon)
+    whitening_plan(settings, encoder, [])  # what it refuses, before Ray starts
+    lexicon = Lexicon.of(encoder)._replace(dimension=trained_dimension(settings, encoder))
+    strategy = strategy_of(settings.train.strategy, settings, lexicon, Use(folder=folder))
     return Inputs(
         source,
         encoder,
-        tokenizer_json(encoder.tokenizer),
+        encoder.corpus_tokenizer(),
         encoder.fingerprint(),
         load_first_encoder(settings) if strategy is not None and strategy.annotated else None,
-        strategy_of(initialization_of(settings), settings, lexicon),
+        strategy_of(initialization_of(settings), settings, lexicon, Use(True, folder)),
         strategy,
+        read_sts(settings.validate.sts) if settings.validate.sts is not None else None,
     )

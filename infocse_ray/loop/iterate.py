@@ -52,7 +52,8 @@ def iterate(
         may_stay: whether what the first iteration starts from may be the best.
         after_iteration: called with `iterations` so far, after each that another may follow.
     """
-    rounds, settings = run.rounds, run.settings
+    settings = run.settings
+    rounds = run.rounds if may_stay else run.rounds.from_anything()
     metric, train, loop, patience = settings.validate.metric, settings.train, settings.loop, settings.validate.patience
     encoders = [encoder]
     iterations: list[dict[str, Any]] = [{"iteration": before}]
@@ -117,8 +118,11 @@ def train_round(
     done("examples", counted)
     trained = done("train", rounds.train(examples, strategy, encoder, budget, t))
     summary = trained.summary or {}
+    kind = {"start": "it returns its start", "trained": "", "interpolated": ""}[summary["chosen"]["kind"]]
+    if summary["chosen"]["kind"] == "interpolated":
+        kind = f"{summary['chosen']['share']:g} of the way there is better"
     say(
-        f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, best at step {summary['best_step']:,} "
-        f"({trained.seconds:.0f} s)"
+        f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, best at step {summary['best_step']:,}"
+        f"{f'; {kind}' if kind else ''} ({trained.seconds:.0f} s)"
     )
-    return stages, rounds.trained_encoder(trained)
+    return stages, rounds.trained_encoder(trained, encoder)

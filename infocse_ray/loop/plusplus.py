@@ -14,27 +14,28 @@ from typing import Any
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.card import few_shot_card
 from infocse_ray.loop.fine_tuning import check_labelled, check_labels, draw_labels, fine_tune
-from infocse_ray.loop.identity import few_shot_identity
+from infocse_ray.loop.identity import few_shot_identity, with_plain
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import iterate
-from infocse_ray.loop.run import Run, finished, open_run
+from infocse_ray.loop.outcome import look_before, outcome
+from infocse_ray.loop.run import Look, Run, finished, open_run
 from infocse_ray.progress import say
 from infocse_ray.repair import repairing
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
 
 
-def finetune(settings: Settings) -> dict[str, Any]:
+def finetune(settings: Settings, also_plain: bool = False) -> dict[str, Any]:
     """Fine-tune `encoder.model` as it is; the result is in `<storage>/<name>/model`.
 
     Returns and raises what `plusplus` does; there is one round, whose zero-shot encoder is the one that came.
     """
     train = settings.train.model_copy(update={"strategy": "none"})
     loop = settings.loop.model_copy(update={"initialization": "none"})
-    return few_shot("finetune", settings.model_copy(update={"train": train, "loop": loop}), 1)
+    return few_shot("finetune", settings.model_copy(update={"train": train, "loop": loop}), 1, also_plain=also_plain)
 
 
-def plusplus(settings: Settings, fall_back: bool = True) -> dict[str, Any]:
+def plusplus(settings: Settings, fall_back: bool = True, also_plain: bool = False) -> dict[str, Any]:
     """Train without labels and fine-tune in turns; the result is in `<storage>/<name>/model`.
 
     Args:
@@ -42,6 +43,7 @@ def plusplus(settings: Settings, fall_back: bool = True) -> dict[str, Any]:
         fall_back: whether the first round may fine-tune the encoder as it is (or as it is initialised) where training
             without labels made that worse. A later round never does: such training takes from a fine-tuned encoder's
             score before another fine-tuning gives more back.
+        also_plain: also test encoders without their whitening.
 
     Returns:
         The content of `metrics.json`: of each round the `iterations` as `pretrain` reports them, `zero_shot`, which of
@@ -57,23 +59,26 @@ def plusplus(settings: Settings, fall_back: bool = True) -> dict[str, Any]:
             "train.strategy = none: there is no training without labels to take turns with; name a strategy, or use "
             "jobs/finetune.py"
         )
-    return few_shot("plusplus", settings, settings.plusplus.max_rounds, fall_back)
+    return few_shot("plusplus", settings, settings.plusplus.max_rounds, fall_back, also_plain)
 
 
 @repairing
-def few_shot(job: str, settings: Settings, most: int, fall_back: bool = True) -> dict[str, Any]:
+def few_shot(
+    job: str, settings: Settings, most: int, fall_back: bool = True, also_plain: bool = False
+) -> dict[str, Any]:
     """At most so many rounds; see `plusplus`."""
     inputs = check(settings)
-    check_labelled(settings, inputs.source)
-    identity = few_shot_identity(settings, inputs.identity(settings), most, fall_back)
+    check_labelled(inputs.source)
+    identity = with_plain(few_shot_identity(settings, inputs.identity(settings), most, fall_back), also_plain)
     if (metrics := finished(job, settings, identity)) is not None:
         return metrics
-    with open_run(job, settings, inputs, identity, functools.partial(check_labels, settings)) as run:
-        return _few_shot(run, most, fall_back)
+    with open_run(job, settings, inputs, identity, functools.partial(check_labels, settings), fine_tunes=True) as run:
+        return _few_shot(run, most, fall_back, also_plain)
 
 
-def _few_shot(run: Run, most: int, fall_back: bool) -> dict[str, Any]:
+def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[str, Any]:
     settings = run.settings
+    look_before(run)
     labels = draw_labels(run)
     rounds: list[dict[str, Any]] = []
     encoders: list[EncoderFolder] = []  # zero-shot and fine-tuned, by turns
@@ -86,25 +91,33 @@ def _few_shot(run: Run, most: int, fall_back: bool) -> dict[str, Any]:
         fine_tuned, encoder = fine_tune(run, labels, encoders[-1], number)
         encoders.append(encoder)
         chosen = found.iterations[found.best]
-        chosen.setdefault("validation", fine_tuned["history"][0])  # nothing was trained
-        zero_shot = {"iteration": chosen["iteration"], "validation": chosen["validation"]}
+        # Before its first step fine-tuning looked at what the iterations made, on counterparts as it does itself.
+        before = fine_tuned["history"][0]
+        chosen.setdefault("validation", before)  # nothing was trained
+        zero_shot = {"iteration": chosen["iteration"], "validation": before}
         new = found.iterations[1:] if iterations else found.iterations
         rounds.append({"round": number, "iterations": new, "zero_shot": zero_shot, "fine_tuned": fine_tuned})
         iterations = found.iterations[-1]["iteration"]
         if number > 1 and not _grows(run, rounds, best):
             break
         best = number - 1
+    looks: dict[str, Look] = {}
+    places = [(one, name) for one in rounds for name in ("zero_shot", "fine_tuned")]
     if run.store.summary["labelled"]["test"]:
-        places = [(one["round"], name) for one in rounds for name in ("zero_shot", "fine_tuned")]
-        for (number, name), stage in zip(places, run.evaluate(encoders, "test"), strict=True):
-            run.manifest.add(f"round_{number}/{name}/test", stage)
-            rounds[number - 1][name]["test"] = (stage.summary or {})["metrics"]
+        for (one, name), tested in zip(places, encoders, strict=True):
+            looks |= run.tests(f"round_{one['round']}/{name}", tested, also_plain)
+    came = outcome(run, encoders[2 * best + 1], looks)
+    for one, name in places:
+        one[name] |= came.tests(f"round_{one['round']}/{name}")
     summary = labels.summary or {}
     report = {
         "best_round": best + 1,
         "labels": {key: summary[key] for key in ("labelled", "leaks")} | {"train_size": settings.labels.train_size},
         "rounds": rounds,
+        **came.found,
     }
+    if "whitening" in rounds[best]["fine_tuned"]:
+        report["whitening"] = rounds[best]["fine_tuned"]["whitening"]
     metrics = run.finish(encoders[2 * best + 1], functools.partial(few_shot_card, settings), report)
     say(
         f"the best encoder is that of round {best + 1}, fine-tuned; it is in {run.folder / 'model'}, its figures in "

@@ -16,11 +16,12 @@ from infocse_ray.positives.document import mix
 from infocse_ray.positives.examples import Examples, Shards, count_examples
 from infocse_ray.positives.strategy import Strategy
 from infocse_ray.progress import say
+from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
-from infocse_ray.train.loop import Budget, Training
+from infocse_ray.train.loop import INTERPOLATED, Budget, Training, model_name
 from infocse_ray.train.trainer import train
 
 
@@ -40,11 +41,18 @@ class Rounds(NamedTuple):
     """Of `annotate` and `train`."""
     annotator: FirstEncoder | None
     """What annotates the first iteration, if not the encoder itself."""
+    whitening: WhiteningPlan | None
+    """How encoders are whitened; None: they aren't."""
     phase: Literal["iteration", "fine_tuning"] = "iteration"
 
     def fine_tuning(self, settings: Settings) -> Rounds:
-        """Rounds of fine-tuning, which train on labels of the train split alone."""
-        return self._replace(settings=settings, splits=["train"], phase="fine_tuning")
+        """Rounds of fine-tuning, which train on labels of the train split alone, and are validated on labels."""
+        return self._replace(settings=settings, splits=["train"], on="counterpart", phase="fine_tuning")
+
+    def from_anything(self) -> Rounds:
+        """Rounds whose training may give back what validates worse than its start."""
+        train = self.settings.train.model_copy(update={"never_worse": False})
+        return self._replace(settings=self.settings.model_copy(update={"train": train}))
 
     @property
     def documents(self) -> Shards:
@@ -136,32 +144,39 @@ class Rounds(NamedTuple):
     def train(self, examples: Examples, strategy: Strategy, encoder: EncoderFolder, budget: Budget, t: int) -> Stage:
         """Train the encoder on the examples (Eq. 5, or the strategy's own loss)."""
         settings, on = self.settings, self.on
-        identity = train_identity(settings, strategy, examples.fingerprint, encoder.fingerprint, on, t, budget)
+        identity = train_identity(
+            settings, strategy, examples.fingerprint, encoder.fingerprint, on, t, budget, self.whitening
+        )
 
         def work(stage: Stage) -> dict[str, Any]:
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, strategy, budget, encoder, seed, stage.folder, on)
-            training = training._replace(events=curve_folder(self.run, self.name(t)))
+            training = training._replace(whitening=self.whitening, events=curve_folder(self.run, self.name(t)))
             return train(training, self.where["train"], f"{self.title(t)}: training")
 
         return run_stage(self.root, self.folder(t) / "train", "train", identity, work)
 
-    def trained_encoder(self, trained: Stage) -> EncoderFolder:
-        """The best encoder of a train stage."""
-        assert trained.summary is not None
-        model = trained.folder / "models" / f"step-{trained.summary['best_step']:08d}"
+    def trained_encoder(self, trained: Stage, start: EncoderFolder) -> EncoderFolder:
+        """What a train stage gives back: the encoder it started from where nothing it made was better."""
+        summary = trained.summary or {}
+        kind = summary["chosen"]["kind"]
+        if kind == "start":
+            return start
+        name = INTERPOLATED if kind == "interpolated" else model_name(summary["best_step"])
+        model = trained.folder / "models" / name
         return EncoderFolder(model, fingerprint("encoder", trained.fingerprint), self.settings.encoder.max_length)
 
 
 def round_report(t: int, stages: dict[str, Stage]) -> dict[str, Any]:
     """What `metrics.json` says of a round: its validation, counts and seconds."""
     summary = stages["train"].summary or {}
-    history = {entry["step"]: entry for entry in summary["history"]}
+    chosen = summary["chosen"]
     return {
         "iteration": t,
-        "validation": history[summary["best_step"]],
-        "train": {k: v for k, v in summary.items() if k != "history"},
+        "validation": chosen,
+        **({"whitening": chosen["whitening"]} if "whitening" in chosen else {}),
+        "train": {k: v for k, v in summary.items() if k not in ("history", "chosen")},
         "history": summary["history"],
         "seconds": {name: stage.seconds for name, stage in stages.items()},
     } | {

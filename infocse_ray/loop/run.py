@@ -18,19 +18,28 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.lease import Lease
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
-from infocse_ray.loop.evaluate import evaluate
+from infocse_ray.loop.evaluate import Asked, evaluate
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.rounds import Rounds
 from infocse_ray.loop.stale import stale
+from infocse_ray.loop.whitening import whiten_start, whitening_plan
 from infocse_ray.progress import say
 from infocse_ray.redact import redacted
+from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stage import Stage, run_stage
 from infocse_ray.storage import Storage
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
+
+
+class Look(NamedTuple):
+    """An encoder to score on a split."""
+
+    encoder: EncoderFolder
+    split: str
 
 
 class Run(NamedTuple):
@@ -40,9 +49,25 @@ class Run(NamedTuple):
     inputs: Inputs
     manifest: Manifest
     rounds: Rounds
-    start: EncoderFolder
+    came: EncoderFolder
     """The encoder as it came."""
+    start: EncoderFolder
+    """What training starts from: the encoder as it came, whitened where there is whitening."""
+    whitening: dict[str, Any] | None
+    """The start's: `power`, `dimension`, the `sentences` it was fitted on, and the `scores` of powers; None: none."""
+    fine_tunes: bool
+    """Whether it trains on labels."""
     identity: str
+
+    @property
+    def trains(self) -> bool:
+        """Whether anything is trained."""
+        return self.fine_tunes or self.inputs.strategy is not None or self.inputs.initialization is not None
+
+    @property
+    def judged_on(self) -> On:
+        """What validation documents must find where encoders are held against each other."""
+        return "counterpart" if self.fine_tunes else self.rounds.on
 
     @property
     def folder(self) -> Storage:
@@ -54,12 +79,31 @@ class Run(NamedTuple):
         """The corpus."""
         return self.rounds.store
 
-    def evaluate(self, encoders: list[EncoderFolder], split: str) -> list[Stage]:
-        """Score encoders on a split, on what the run validates on; the test is of counterparts always."""
-        rounds = self.rounds
-        on = rounds.on if split == "valid" else "counterpart"
-        precision, where = self.settings.encoder.precision, rounds.where["train"]
-        return evaluate(rounds.root, self.folder / split, self.store, encoders, split, on, precision, where)
+    def evaluate(self, looks: dict[str, Look]) -> dict[str, Stage]:
+        """Score encoders, all by one group of workers, and commit what was found under the looks' names.
+
+        The test is of counterparts always.
+        """
+        rounds, settings = self.rounds, self.settings
+        asked = [
+            Asked(encoder, split, self.judged_on, settings.validate.max_documents)
+            if split == "valid"
+            else Asked(encoder, split, "counterpart")
+            for encoder, split in looks.values()
+        ]
+        precision, where, folder = settings.encoder.precision, rounds.where["train"], self.folder / "scores"
+        done = evaluate(rounds.root, folder, self.store, asked, precision, where, settings.seed)
+        found = dict(zip(looks, done, strict=True))
+        for name, stage in found.items():
+            self.manifest.add(name, stage)
+        return found
+
+    def tests(self, name: str, encoder: EncoderFolder, also_plain: bool) -> dict[str, Look]:
+        """Looks at the test of an encoder and, if wanted and it is whitened, of what it is without."""
+        looks = {f"{name}/test": Look(encoder, "test")}
+        if also_plain and self.rounds.whitening is not None:
+            looks[f"{name}/test_plain"] = Look(encoder.without_whitening(), "test")
+        return looks
 
     def finish(self, encoder: EncoderFolder, card: Callable[[dict[str, Any]], str], found: dict[str, Any]) -> dict:
         """Export an encoder with its card, write `metrics.json`, and commit the run.
@@ -118,6 +162,7 @@ def open_run(
     identity: str,
     check: Callable[[TokenStore], None] | None = None,
     at_once: int = 1,
+    fine_tunes: bool = False,
 ) -> Iterator[Run]:
     """Take the run's lease till the end; connect to Ray, prepare the corpus, check what can be checked.
 
@@ -128,6 +173,7 @@ def open_run(
         identity: of the run.
         check: more to refuse about the prepared corpus, before anything is trained.
         at_once: how many such runs share the cluster.
+        fine_tunes: whether it trains on labels.
 
     Raises:
         ValueError: a setting doesn't fit the corpus or the cluster.
@@ -139,7 +185,7 @@ def open_run(
     with Lease(folder / "driver.lease", f"name = {settings.name!r}") as lease:
         lease.take()
         manifest = Manifest(folder, lease)
-        yield _opened(job, settings, inputs, identity, check, at_once, root, manifest)
+        yield _opened(job, settings, inputs, identity, check, at_once, root, manifest, fine_tunes)
 
 
 def _opened(
@@ -151,6 +197,7 @@ def _opened(
     at_once: int,
     root: Storage,
     manifest: Manifest,
+    fine_tunes: bool,
 ) -> Run:
     folder = root / settings.name
     connect()
@@ -181,14 +228,28 @@ def _opened(
         lambda stage: {"max_length": EncoderFolder.save(inputs.encoder, stage.folder / "model").max_length},
     )
     manifest.add("iteration_0/encoder", saved)
-    start = EncoderFolder(saved.folder / "model", inputs.fingerprint, settings.encoder.max_length)
+    came = EncoderFolder(saved.folder / "model", inputs.fingerprint, settings.encoder.max_length)
+    plan, start, whitening = whitening_plan(settings, inputs.encoder, splits), came, None
+    if plan is not None:
+        whitened, start = whiten_start(
+            root,
+            folder / "iteration_0" / "whitening",
+            store,
+            inputs.encoder,
+            came,
+            plan,
+            settings.encoder.precision,
+            where["annotate"],
+        )
+        manifest.add("iteration_0/whitening", whitened)
+        whitening = {key: value for key, value in (whitened.summary or {}).items() if key != "seconds"}
     annotator: FirstEncoder | None = None
     if inputs.annotator is not None:
         other = save_first_encoder(root, folder, inputs.annotator)
         manifest.add("first_encoder", other)
         annotator = first_encoder(other, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
-    rounds = Rounds(root, folder, settings, store, splits, on, where, annotator)
-    return Run(settings, inputs, manifest, rounds, start, identity)
+    rounds = Rounds(root, folder, settings, store, splits, on, where, annotator, plan)
+    return Run(settings, inputs, manifest, rounds, came, start, whitening, fine_tunes, identity)
 
 
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:

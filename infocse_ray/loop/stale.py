@@ -26,20 +26,26 @@ _SILENT = {"name", "storage", "plusplus", "corpus.source", "corpus.labels", "enc
 _ENDS = {"loop.max_iterations", "loop.early_stop"}
 """Settings that say how many stages there are, not what comes of one."""
 
+_ENCODER = ("encoder.precision", "encoder.whiten", "encoder.dimensions")
+"""Settings of how the encoder is used, not of what it is."""
+
 _READ: dict[str, tuple[str, ...]] = {
     "corpus": ("corpus", "tokenizer"),
     "labels": ("labels", "seed"),
     "first_encoder": ("first_encoder",),
     "encoder": ("encoder",),
+    "whitening": ("encoder", "corpus.unlabelled", "seed"),
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
     "examples": ("train.strategy", "train.positive", "corpus.unlabelled", *METHODS),
-    "train": ("train", "validate", "seed", "encoder.precision", *METHODS),
-    "valid": ("encoder.precision", "validate.on"),
+    "train": ("train", "validate", "seed", *_ENCODER, *METHODS),
+    "valid": ("encoder.precision", "validate.on", "validate.max_documents", "seed"),
     "test": ("encoder.precision",),
+    "test_plain": ("encoder.precision",),
+    "sts": ("encoder.precision", "validate.sts"),
 }
 """What a stage reads, by the last part of its name in the run: inputs, settings and sections of these."""
 
-_NOT_READ = {"corpus": ("corpus.unlabelled",), "encoder": ("encoder.precision",)}
+_NOT_READ = {"corpus": ("corpus.unlabelled",), "encoder": _ENCODER, "train": ("validate.sts",)}
 
 _SHOWN = 6
 """Changes and stages that a line names at most."""

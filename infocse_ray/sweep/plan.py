@@ -31,7 +31,7 @@ _LONGEST_NAME = 60
 
 _FOUND_ALIKE = re.compile(
     r"seed|validate\..*|annotate\.(k|mutual|min_edge_quantile|kmeans_\w+)"
-    r"|train\.(batch_size|learning_rate|max_\w+|adam_\w+)"
+    r"|train\.(batch_size|(head_)?learning_rate|warmup_steps|weight_decay|max_\w+|adam_\w+)"
     r"|loop\.(max_iterations|early_stop|initialization_\w+)"
 )
 """Parameters that a run's corpus and encoders are found and loaded alike with, whatever their values."""

@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from infocse_ray.report.markdown import escape
-from infocse_ray.retrieval.ranks import standard_error
 from infocse_ray.settings import Settings
 from infocse_ray.storage import Storage
 from infocse_ray.sweep.config import Sweep
@@ -126,9 +125,9 @@ def _explained(results: dict[str, Any]) -> str:
         "iteration's encoder. Pairs are those of each annotation; seconds those that the trial's stages took, by "
         "whichever trial they were done: what trials share is done once and counted in each."
     )
-    if asked is not None and metric.startswith("recall@"):
-        error = standard_error(asked[metric], int(asked["queries"]))
-        text += f" Validation asks {int(asked['queries']):,} questions: a recall's standard error is about {error:.3f}."
+    if asked is not None and f"{metric}_low" in asked:
+        known = (asked[f"{metric}_high"] - asked[f"{metric}_low"]) / 2
+        text += f" Validation asks {int(asked['queries']):,} questions: a score is known to about ± {known:.3f} (95 %)."
     if results["best"] is not None:
         text += " `best.yaml` is the best finished trial, the row in bold, for `jobs/pretrain.py --config best.yaml`."
     return text

@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from infocse_ray.checksums import checked, differs, sizes, verified
 from infocse_ray.collective import workers
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.positives.stream import ExampleStream
 from infocse_ray.train.trainee import Trainee
 
@@ -33,9 +36,11 @@ def save_checkpoint(
     lanes = f"lanes-{rank:05d}.npz"
     np.savez(folder / lanes, allow_pickle=False, **stream_state)  # pyright: ignore
     if rank == 0:
-        for module, name in ((trainee.encoder.backbone, "encoder"), (trainee.head, "head")):
+        whitening = trainee.encoder.whitening
+        power = None if whitening is None else {"whitening": json.dumps(whitening.power)}
+        for module, name, said in ((trainee.encoder, "encoder", power), (trainee.head, "head", None)):
             weights = {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
-            save_file(weights, folder / f"{name}.safetensors")
+            save_file(weights, folder / f"{name}.safetensors", said)
         torch.save(trainee.optimizer.state_dict(), folder / "optimizer.pt")
         (folder / "progress.json").write_text(json.dumps(progress))
     # Last: a checkpoint is whole once every worker's list is there, with what it lists.
@@ -66,7 +71,7 @@ def checkpoint_bytes(trainee: Trainee) -> int:
 
 def load_checkpoint(folder: Path, trainee: Trainee, stream: ExampleStream) -> dict[str, Any]:
     """Restore everything from a whole checkpoint that any number of workers wrote; returns `progress`."""
-    trainee.encoder.backbone.load_state_dict(load_file(folder / "encoder.safetensors"))
+    _load_encoder(folder / "encoder.safetensors", trainee.encoder)
     trainee.head.load_state_dict(load_file(folder / "head.safetensors"))
     trainee.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
     state: dict[str, np.ndarray] = {}
@@ -75,3 +80,15 @@ def load_checkpoint(folder: Path, trainee: Trainee, stream: ExampleStream) -> di
             state |= {name: part[name] for name in part.files}
     stream.restore(state)
     return json.loads((folder / "progress.json").read_text())
+
+
+def _load_encoder(file: Path, encoder: SentenceEncoder) -> None:
+    """Restore the encoder's weights and its whitening, which may have another shape than the one it has, or be none."""
+    weights = load_file(file)
+    with safe_open(file, "pt") as opened:  # pyright: ignore[reportPrivateImportUsage]
+        said = (opened.metadata() or {}).get("whitening")
+    encoder.whitening = None
+    if said is not None:
+        whitening = Whitening(weights["whitening.mean"], weights["whitening.matrix"], json.loads(said))
+        encoder.whitening = whitening.to(encoder.device)
+    encoder.load_state_dict(weights)

@@ -35,6 +35,7 @@ from infocse_ray.positives.examples import Examples
 from infocse_ray.positives.strategy import Strategy
 from infocse_ray.positives.stream import Batch, ExampleStream
 from infocse_ray.retrieval.ranks import shown
+from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.retrieval.validation import On, questions_for, score
 from infocse_ray.settings import Settings
 from infocse_ray.stopping import Request
@@ -42,6 +43,7 @@ from infocse_ray.storage import Storage
 from infocse_ray.storage_errors import explained
 from infocse_ray.train.cached import Chunk, backward
 from infocse_ray.train.checkpoint import checkpoint_bytes, load_checkpoint, save_checkpoint
+from infocse_ray.train.choice import Choice, between
 from infocse_ray.train.early_stopping import EarlyStopping
 from infocse_ray.train.loss import contrastive_loss
 from infocse_ray.train.memory import OutOfMemoryEverywhere
@@ -50,6 +52,9 @@ from infocse_ray.train.trainee import Trainee
 
 COLLAPSE = 0.05
 """Embedding spread under which the run warns that all sentences are getting one vector."""
+
+INTERPOLATED = "interpolated"
+"""The folder of an encoder between the start and a step's, among a stage's `models`."""
 
 _CHECKPOINTS_BEHIND = 4
 """A checkpoint counts once Ray has recorded it, seconds after it was reported; until then a restart takes one before,
@@ -84,6 +89,8 @@ class Training(NamedTuple):
     folder: Storage
     """Of the stage: gets Ray Train's `checkpoints`, `models/step-...` and `result.json`."""
     validate_on: On
+    whitening: WhiteningPlan | None = None
+    """How the encoder is whitened anew when it is validated; None: it isn't."""
     board: Any = None
     """Handle of a progress board."""
     events: Storage | None = None
@@ -95,6 +102,7 @@ class StepReport(NamedTuple):
 
     loss: float
     gradient_norm: float
+    """Of the global batch, before clipping."""
     spread: float
     """1 - |mean of the normalised vectors|^2: about 1 when they point everywhere, 0 when they are all one."""
     tokens: int
@@ -130,19 +138,35 @@ def train_worker(training: Training) -> None:
         trainee.memory.resume(progress.get("chunk_tokens"))
         progress["resumed_at"].append(progress["step"])
     curve = Curve(training.events if rank() == 0 else None, progress)
-    questions = questions_for(training.store, "valid", training.validate_on, settings.validate.max_documents, device)
+    # The run's seed, not the stage's: all iterations are asked the same.
+    questions = questions_for(
+        training.store, "valid", training.validate_on, settings.validate.max_documents, device, settings.seed
+    )
+    plan = training.whitening
+    refit = None if plan is None else Refit.of(plan, training.store, encoder.base_dimension, device)
     begun, before = time.monotonic(), progress["seconds"]
 
-    def validate(step: int, report: StepReport | None) -> dict[str, float]:
-        scores = score(for_inference(encoder, settings.encoder.precision, device), questions).metrics
-        entry = {"step": step, "tokens_done": progress["tokens"], **scores} | (report._asdict() if report else {})
-        progress["history"].append(entry)
-        if rank() == 0:
-            count_scores(training.folder, scores)
+    def look(name: str, changed: bool, more: dict[str, Any], note: str = "") -> dict[str, Any]:
+        """Validate the encoder as it is, whitened anew where it has changed."""
+        ready = for_inference(encoder, settings.encoder.precision, device)
+        if refit is not None and changed:
+            encoder.whitening = refit(ready)
+            ready.whitening = encoder.whitening
+        scores = score(ready, questions).metrics
         names = ("recall@5", "recall@10", "recall@20", "mrr")
         found = ", ".join(f"{name} {shown(scores, name)}" for name in names)
-        _tell(training, f"    step {step}: validation {found}" + (f", loss {report.loss:.4f}" if report else ""))
-        return scores
+        _tell(training, f"    {name}: validation {found}{note}")
+        if encoder.whitening is not None:
+            more = more | {"whitening": {"power": encoder.whitening.power, "dimension": encoder.dimension}}
+        return scores | more
+
+    def validate(step: int, report: StepReport | None) -> dict[str, Any]:
+        more = {"step": step, "tokens_done": progress["tokens"]} | (report._asdict() if report else {})
+        entry = look(f"step {step}", step > 0, more, f", loss {report.loss:.4f}" if report else "")
+        progress["history"].append(entry)
+        if rank() == 0:
+            count_scores(training.folder, entry)
+        return entry
 
     def checkpoint_now() -> None:
         best_steps = [*progress["best_steps"], stopping.best_step][-_CHECKPOINTS_BEHIND:]
@@ -220,12 +244,23 @@ def train_worker(training: Training) -> None:
     if not progress["finished"]:
         _tell(training, f"    step {progress['step']}: stopped, at a checkpoint")
         return
-    _finish(training, progress | {"stopping": stopping.state()})
-    _drop_models(training, [stopping.best_step])
+    choice = Choice(settings.validate.metric, progress["history"], stopping.best_step, settings.train.never_worse)
+    if settings.train.interpolation:
+        start, best = (
+            training.encoder.load(),
+            EncoderFolder(_model_folder(training, stopping.best_step), "", encoder.max_length).load(),
+        )
+        for share in settings.train.interpolation:
+            between(encoder, start, best, share)
+            entry = look(f"{share:g} of the way to step {stopping.best_step}", True, {"share": share})
+            if choice.offer(entry) and rank() == 0:
+                EncoderFolder.save(encoder, training.folder / "models" / INTERPOLATED)
+    _finish(training, progress | {"stopping": stopping.state(), "chosen": choice.chosen, "between": choice.between})
+    _drop_models(training, [stopping.best_step] if choice.kind == "trained" else [], choice.kind == "interpolated")
 
 
 class NonFinite(RuntimeError):
-    """The loss is not a finite number; the message names the step and the batch's documents."""
+    """The loss, or its gradient, is not a finite number; the message names the step and the batch's documents."""
 
 
 def train_step(trainee: Trainee, batch: Batch, seed: int, step: int) -> StepReport:
@@ -273,16 +308,22 @@ def train_step(trainee: Trainee, batch: Batch, seed: int, step: int) -> StepRepo
 
     loss, vectors, padded = memory.until_it_fits(step, attempt)
     trainee.average_head()
+    norm = trainee.gradient_norm()
     unit = torch.nn.functional.normalize(vectors.float(), dim=-1)
-    real = int(trainee.tokens(batch.texts).sum())
-    head = torch.tensor([loss.item() / workers(), real, padded, len(unit)], dtype=torch.float64, device=device)
-    mean_loss, tokens, padded_tokens, everyones_texts = total(head).tolist()
+    real = int(trainee.tokens(batch).sum())
+    # Whether to step is settled here, by all: one that stepped alone would train another encoder.
+    here = [loss.item() / workers(), real, padded, len(unit), float(not torch.isfinite(norm))]
+    sums = total(torch.tensor(here, dtype=torch.float64, device=device)).tolist()
+    mean_loss, tokens, padded_tokens, everyones_texts, broken = sums
     if not math.isfinite(mean_loss):
-        raise NonFinite(_non_finite(step, batch, vectors))
+        raise NonFinite(_non_finite(step, "the loss is not finite", batch, vectors))
+    if broken:
+        raise NonFinite(
+            _non_finite(step, f"the loss is {mean_loss:.4g} but its gradient is not finite", batch, vectors)
+        )
     centre = total(unit.sum(0)) / everyones_texts
-    norm = torch.nn.utils.get_total_norm([p.grad for p in trainee.parameters() if p.grad is not None])
     with advised("the optimiser's moments", MORE):
-        trainee.optimizer.step()
+        trainee.update(step, norm)
     return StepReport(mean_loss, norm.item(), 1.0 - float(centre @ centre), int(tokens), int(padded_tokens))
 
 
@@ -301,14 +342,14 @@ def _loss_of_guesses(trainee: Trainee, chunks: list[Chunk]) -> Callable[[torch.T
     return loss
 
 
-def _non_finite(step: int, batch: Batch, vectors: torch.Tensor) -> str:
+def _non_finite(step: int, what: str, batch: Batch, vectors: torch.Tensor) -> str:
     broken = ~torch.isfinite(vectors).all(1).cpu().numpy()
     bad = everyones(list(dict.fromkeys(batch.doc_ids[example] for example in batch.owner[broken])))
     named = list(dict.fromkeys(bad or everyones(batch.doc_ids)))
     kind = "documents with non-finite vectors" if bad else "documents of the batch"
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return (
-        f"step {step}: the loss is not finite; {kind}: {', '.join(named[:_NAMED])}{more}. "
+        f"step {step}: {what}; {kind}: {', '.join(named[:_NAMED])}{more}. "
         "Lower train.learning_rate, raise train.temperature, or set encoder.precision to fp32"
     )
 
@@ -321,8 +362,13 @@ def autocast_for(settings: Settings, device: torch.device) -> Callable[[], Any]:
     return contextlib.nullcontext
 
 
+def model_name(step: int) -> str:
+    """The folder of the encoder of a step, among a stage's `models`."""
+    return f"step-{step:08d}"
+
+
 def _model_folder(training: Training, step: int) -> Storage:
-    return training.folder / "models" / f"step-{step:08d}"
+    return training.folder / "models" / model_name(step)
 
 
 def _save_best(training: Training, encoder: SentenceEncoder, step: int) -> None:
@@ -330,11 +376,12 @@ def _save_best(training: Training, encoder: SentenceEncoder, step: int) -> None:
         EncoderFolder.save(encoder, _model_folder(training, step))
 
 
-def _drop_models(training: Training, but: list[int]) -> None:
-    """Delete the models of all steps but these."""
+def _drop_models(training: Training, but: list[int], interpolated: bool = False) -> None:
+    """Delete the models of all steps but these, and the interpolated one unless it is to stay."""
     if rank() == 0:
         models = training.folder / "models"
-        for name in {file.split("/")[0] for file in models.files()} - {f"step-{step:08d}" for step in but}:
+        kept = {model_name(step) for step in but} | ({INTERPOLATED} if interpolated else set())
+        for name in {file.split("/")[0] for file in models.files()} - kept:
             (models / name).delete()
 
 

@@ -1,5 +1,8 @@
 """What is trained: the encoder as training calls it, the strategy's head, and the optimiser of both.
 
+A head that starts untrained learns at a rate of its own: at the encoder's, which is chosen not to harm what is trained
+already, it would stay what it was drawn as, and bend the encoder to that.
+
 The head sees vectors, after DDP's encoder, so that gradient caching serves heads that look at many texts at once; its
 gradients are averaged here, as DDP averages the encoder's.
 """
@@ -13,9 +16,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.collective import total, workers
-from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.embed import length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.prompts import Role
 from infocse_ray.positives.document import mix
 from infocse_ray.positives.strategy import Strategy
 from infocse_ray.positives.stream import Batch
@@ -38,9 +41,9 @@ class _Cut:
 class _InTraining(torch.nn.Module):
     """The encoder with what a strategy may change inside it."""
 
-    def __init__(self, encoder: SentenceEncoder) -> None:
+    def __init__(self, encoder: SentenceEncoder, whitened: bool) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self._whitened = encoder, whitened
         self._cut = _Cut()
         if (layer := getattr(encoder.backbone, "embeddings", None)) is not None:
             layer.register_forward_hook(self._cut)
@@ -52,14 +55,16 @@ class _InTraining(torch.nn.Module):
         position_ids: torch.Tensor | None = None,
         keep: torch.Tensor | None = None,
         guess: torch.Tensor | None = None,
+        pooled: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Vectors [b, d], and the states [m, d] of the tokens to guess; see `Strategy.inputs`."""
+        """Vectors [b, d], and the token vectors [m, hidden] of the tokens to guess; see `Strategy.inputs`."""
         self._cut.keep = keep
         try:
             hidden = self.encoder.hidden(input_ids, attention_mask, position_ids)
         finally:
             self._cut.keep = None
-        vectors = self.encoder.pool(hidden, attention_mask)
+        pooled = attention_mask if pooled is None else pooled
+        vectors = self.encoder.pool(hidden, pooled, whitened=self._whitened)
         return vectors, hidden[guess >= 0] if guess is not None else hidden[:0, 0]
 
 
@@ -83,49 +88,96 @@ class Trainee:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(seed, 4) >> 1)
             self.head: Any = strategy.head().to(encoder.device)
-        self.model: torch.nn.Module = _InTraining(encoder)
+        self.model: torch.nn.Module = _InTraining(encoder, settings.train.whitened)
         if workers() > 1:
             # Several chunks may go forward before one backward: buffers, which never change, must not be sent between.
             devices = [encoder.device] if encoder.device.type == "cuda" else None
             self.model = DistributedDataParallel(self.model, device_ids=devices, broadcast_buffers=False)
         train = settings.train
-        self.optimizer: torch.optim.Optimizer = torch.optim.Adam(
-            self.parameters(),
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(  # Adam, where there is no decay
+            self._groups(),
             lr=train.learning_rate,
             betas=(train.adam_beta1, train.adam_beta2),
             eps=train.adam_epsilon,
             fused=True,  # on CPUs an eighth of the default's time, which for small batches is a good part of a step
         )
 
+    def _groups(self) -> list[dict[str, Any]]:
+        """Parameters by learning rate (`full_lr`, after warm-up) and weight decay."""
+        train = self.settings.train
+        head_rate = train.head_learning_rate if self.strategy.head_is_new else train.learning_rate
+        groups = []
+        for module, rate in ((self.encoder, train.learning_rate), (self.head, head_rate)):
+            # What is no matrix is a bias or a layer norm's weight.
+            for matrices, decay in ((True, train.weight_decay), (False, 0.0)):
+                mine = [p for p in module.parameters() if p.requires_grad and (p.ndim > 1) == matrices]
+                groups.append({"params": mine, "full_lr": rate, "weight_decay": decay})
+        return [group for group in groups if group["params"]]
+
     def parameters(self) -> list[torch.nn.Parameter]:
         """All that is trained."""
         return [p for p in [*self.encoder.parameters(), *self.head.parameters()] if p.requires_grad]
 
+    def gradient_norm(self) -> torch.Tensor:
+        """The L2 norm of all gradients, a scalar: the same on all workers once they are averaged."""
+        return torch.nn.utils.get_total_norm([p.grad for p in self.parameters() if p.grad is not None])
+
+    def update(self, step: int, norm: torch.Tensor) -> None:
+        """Clip the gradients, if that is asked for, and change the weights.
+
+        Args:
+            step: from 1; the learning rates follow from it alone, so that a resumed run has those of a whole one.
+            norm: of the gradients.
+        """
+        train = self.settings.train
+        if train.max_gradient_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters(), train.max_gradient_norm, norm)
+        share = min(1.0, step / train.warmup_steps) if train.warmup_steps else 1.0
+        for group in self.optimizer.param_groups:
+            group["lr"] = share * group["full_lr"]
+        self.optimizer.step()
+
     def chunks(self, batch: Batch) -> list[Chunk]:
-        """A batch's texts, sorted by length, in chunks of at most `memory.tokens` tokens with padding."""
+        """A batch's texts, sorted by length, in chunks of at most `memory.tokens` tokens with padding.
+
+        The texts of a chunk have one prompt.
+        """
         encoder, device = self.encoder, self.encoder.device
-        longest = self.longest
         found = []
-        for rows in length_buckets(encoder.lengths(batch.texts, longest), self.memory.tokens):
-            input_ids, attention_mask = encoder.pad(batch.texts.take(rows), longest)
-            inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-            inputs |= self.strategy.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
-            on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
-            found.append(Chunk(torch.from_numpy(rows).to(device), on_device))
+        for role, texts in self._by_role(batch).items():
+            longest = self.longest(role)
+            for rows in length_buckets(encoder.lengths(batch.texts.take(texts), longest, role), self.memory.tokens):
+                rows = texts[rows]
+                input_ids, attention_mask = encoder.pad(batch.texts.take(rows), longest, role)
+                inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+                if (pooled := encoder.pooled(attention_mask, role)) is not None:
+                    inputs["pooled"] = pooled
+                inputs |= self.strategy.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
+                on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
+                found.append(Chunk(torch.from_numpy(rows).to(device), on_device))
         return found
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest text, special tokens included."""
-        return self.strategy.longest + len(self.encoder.prefix) + len(self.encoder.suffix)
+    def longest(self, role: Role = "document") -> int:
+        """Tokens of the longest text, special tokens and prompt included."""
+        return self.strategy.longest + self.encoder.extra(role)
 
-    def tokens(self, texts: Tokens) -> np.ndarray:
-        """int64 [n]: tokens of each text as encoded."""
-        return self.encoder.lengths(texts, self.longest)
+    def tokens(self, batch: Batch) -> np.ndarray:
+        """int64 [n]: tokens of each text of a batch as encoded."""
+        found = np.zeros(len(batch.texts), np.int64)
+        for role, texts in self._by_role(batch).items():
+            found[texts] = self.encoder.lengths(batch.texts.take(texts), self.longest(role), role)
+        return found
+
+    def _by_role(self, batch: Batch) -> dict[Role, np.ndarray]:
+        """Which texts (int64) have which prompt."""
+        if self.encoder.one_prompt:
+            return {"document": np.arange(len(batch.texts))}
+        queries = np.isin(batch.labels, sorted(self.strategy.query_labels))
+        return {"document": np.flatnonzero(~queries), "query": np.flatnonzero(queries)}
 
     def tokens_of_all(self, batch: Batch, stop: bool) -> tuple[int, bool]:
         """Tokens of the global batch, of all workers, padding not counted; and whether any worker said `stop`."""
-        here = [int(self.tokens(batch.texts).sum()), int(stop)]
+        here = [int(self.tokens(batch).sum()), int(stop)]
         tokens, stops = total(torch.tensor(here, device=self.encoder.device)).tolist()
         return tokens, stops > 0
 

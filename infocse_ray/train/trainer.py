@@ -86,9 +86,11 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
     """Train on a strategy's examples until validation stops growing.
 
     Returns:
-        The stage's summary: `best_step` (whose encoder is in `models/step-...`), `best` score, `steps`, `tokens`
-        encoded, `history`, one entry a validation, and `resumed_at`, the steps that training went on from after a
-        crash.
+        The stage's summary: `chosen`, the validation of what comes back, with `kind`: `start`, nothing trained was
+        better; `trained`, the encoder of `best_step`, in `models/step-...`; `interpolated`, one between these two, in
+        `models/interpolated`. Also `best` score and `best_step` of what was trained, `steps`, `tokens` encoded,
+        `history`, one entry a validation, `between`, those of interpolations, and `resumed_at`, the steps that
+        training went on from after a crash.
 
     Raises:
         TrainingStopped: the loss became non-finite, or workers failed too often.
@@ -121,6 +123,8 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
         "best": found["stopping"]["best"],
         "best_step": found["stopping"]["best_step"],
         "history": found["history"],
+        "chosen": found["chosen"],
+        "between": found["between"],
         "workers": placement.workers,
         "resumed_at": found["resumed_at"],
     }

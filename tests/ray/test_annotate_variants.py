@@ -94,7 +94,8 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
             {"step": step, "recall@5": step * better, "recall@10": 1, "recall@20": 1, "mrr": 1, "queries": 13}
             for step in (0, 1)
         ]
-        return {"best_step": 1, "best": better, "steps": 1, "tokens": 9, "history": history}
+        chosen = history[1] | {"kind": "trained"}
+        return {"best_step": 1, "best": better, "steps": 1, "tokens": 9, "history": history, "chosen": chosen}
 
     monkeypatch.setattr(rounds, "train", train)
     infocse.pretrain(Settings.model_validate(content))

@@ -43,15 +43,15 @@ def test_plusplus_alternates_and_shares_its_stages(
     folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = {"labels": str(folder / "labels.jsonl")}
-    evaluated: list[tuple[str, int]] = []
+    evaluated: list[set[str]] = []
     evaluate = run.evaluate
-    monkeypatch.setattr(run, "evaluate", lambda *a: evaluated.append((a[4], len(a[3]))) or evaluate(*a))
+    monkeypatch.setattr(run, "evaluate", lambda *a: evaluated.append({one.split for one in a[3]}) or evaluate(*a))
     settings = few_shot(folder, tiny_encoder, "plus", corpus=labels, plusplus={"max_rounds": 2})
     metrics = plusplus(settings)
     said = capsys.readouterr().out
     assert [one["round"] for one in metrics["rounds"]] == [1, 2]
     one, two = metrics["rounds"]
-    assert evaluated == [("test", 4)], "the test is looked at once, after the last round"
+    assert evaluated == [{"valid"}, {"valid", "test"}], "the test is looked at once, after the last round"
     assert [entry["iteration"] for entry in one["iterations"]] == [0, 1]
     assert [entry["iteration"] for entry in two["iterations"]] == [2]
     assert two["zero_shot"]["iteration"] == 2, "what was trained, whatever fine-tuning had scored before"
@@ -63,13 +63,15 @@ def test_plusplus_alternates_and_shares_its_stages(
     for tuned in (one["fine_tuned"], two["fine_tuned"]):
         assert [entry["step"] for entry in tuned["history"]] == [0, 3, 6, 9][: len(tuned["history"])]
         assert tuned["examples"]["examples"] == 40
-        assert {"recall@5", "recall@5_standard_error", "queries"} <= tuned["test"].keys()
+        assert {"recall@5", "recall@5_low", "queries"} <= tuned["test"].keys()
     scores = [entry["fine_tuned"]["validation"]["recall@5"] for entry in metrics["rounds"]]
     assert metrics["best_round"] == 1 + scores.index(max(scores))
-    assert " ± " in said
+    assert "verdict: " in said
+    assert metrics["verdict"]["label"] in ("WIN", "LEVEL", "LOSS", "START RETURNED")
+    assert metrics["verdict"]["over"] == "whitened"
     card = (folder / "runs" / "plus" / "model" / "README.md").read_text()
     assert "fine-tuned on 40 labelled examples" in card
-    assert card.count("± ") > 8
+    assert card.count(" to 0.") > 8
     stages = json.loads((folder / "runs" / "plus" / "manifest.json").read_text())["stages"]
     assert {"labels", "fine_tuning_1/train", "iteration_2/train", "fine_tuning_2/train"} <= stages.keys()
 
@@ -84,7 +86,8 @@ def test_plusplus_alternates_and_shares_its_stages(
 def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     corpus = {"labels": str(folder / "labels.jsonl")}
-    metrics = finetune(few_shot(folder, tiny_encoder, "tuned", corpus=corpus, labels={"train_size": "all"}))
+    more = {"labels": {"train_size": "all"}, "encoder": {"whiten": "off"}, "train": {"never_worse": False}}
+    metrics = finetune(few_shot(folder, tiny_encoder, "tuned", corpus=corpus, **more))
     [one] = metrics["rounds"]
     assert [entry["iteration"] for entry in one["iterations"]] == [0]
     assert one["zero_shot"]["validation"]["recall@5"] == one["fine_tuned"]["history"][0]["recall@5"]
@@ -99,7 +102,6 @@ def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, m
     [
         ({"labels": {"train_size": 5000}}, r"labels.train_size = 5000: the labelled examples are \d+ train, \d+ valid"),
         ({"finetune": {"batch_size": 64}}, r"finetune.batch_size = 64: there are 40 labelled examples"),
-        ({"validate": {"on": "halves"}}, r"validate.on = halves: "),
         ({"corpus": {"valid_fraction": 0.0}}, r"corpus.counterpart: fine-tuning needs labels to validate on"),
         ({"corpus": {"labels": None}}, r"corpus.counterpart: fine-tuning needs labels and no such column is there"),
     ],

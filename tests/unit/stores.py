@@ -19,8 +19,10 @@ from infocse_ray.storage import Storage
 
 LEXICON = Lexicon(
     sentence_tokens=14,
+    query_tokens=14,
     longest=62,
     dimension=32,
+    hidden=32,
     embedding=32,
     kind="bert",
     can_cut=True,

@@ -20,7 +20,8 @@ def loop(monkeypatch: pytest.MonkeyPatch, scores: list[float], after_iteration: 
 
     def train_round(run: Any, rounds: Any, strategy: Any, encoder: Any, budget: Any, t: int) -> Any:
         entries = [{"step": step, "recall@5": scores[t - 1 + step], "queries": 100} for step in (0, 1)]
-        return {"train": Stage("train", "f", Storage("x"), {"history": entries, "best_step": 1, "seconds": 1.0})}, None
+        summary = {"history": entries, "chosen": entries[1], "best_step": 1, "seconds": 1.0}
+        return {"train": Stage("train", "f", Storage("x"), summary)}, None
 
     monkeypatch.setattr(iterate_module, "train_round", train_round)
     inputs = SimpleNamespace(initialization=None, strategy=SimpleNamespace(annotated=True))

@@ -25,7 +25,9 @@ def small_trainee() -> Any:
     optimizer = torch.optim.AdamW(backbone.parameters())
     backbone(torch.ones(3)).sum().backward()
     optimizer.step()
-    return SimpleNamespace(encoder=SimpleNamespace(backbone=backbone), head=head, optimizer=optimizer)
+    encoder: Any = torch.nn.Module()
+    encoder.backbone, encoder.whitening = backbone, None
+    return SimpleNamespace(encoder=encoder, head=head, optimizer=optimizer)
 
 
 def write(folder: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> Path:

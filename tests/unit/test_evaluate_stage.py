@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -41,11 +41,16 @@ def worked(root, monkeypatch) -> list[list[str]]:
     return given
 
 
-def evaluate(root: Storage, run: str, encoders: tuple[str, ...] = ("e1",)) -> list[Stage]:
+def evaluate(
+    root: Storage, run: str, encoders: tuple[str, ...] = ("e1",), seed: int = 1, **question: Any
+) -> list[Stage]:
     look_again()
-    folders = [EncoderFolder(root / name, name, 16) for name in encoders]
+    asked = [
+        module.Asked(EncoderFolder(root / name, name, 16), **cast(Any, {"split": "test", "on": "halves"} | question))
+        for name in encoders
+    ]
     store = TokenStore(root / "store", "s", {})
-    return module.evaluate(root, root / run, store, folders, "test", "halves", "fp32", Placement(1, False, 1))
+    return module.evaluate(root, root / run, store, asked, "fp32", Placement(1, False, 1), seed)
 
 
 def test_each_encoder_is_scored_once_whichever_run_asks(root, worked):
@@ -54,6 +59,22 @@ def test_each_encoder_is_scored_once_whichever_run_asks(root, worked):
     assert [stage.folder.relative for stage in evaluate(root, "two", ("e1",))] == [first[1].folder.relative]
     assert len(worked) == 1
     assert not [name for name in (root / "stages").files() if name.endswith(".lease")]
+
+
+def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, worked):
+    def stage(**question: Any) -> str:
+        return evaluate(root, "one", **question)[0].fingerprint
+
+    different = [
+        {},
+        {"split": "valid"},
+        {"split": "valid", "max_documents": 100},
+        {"on": "counterpart"},
+        {"on": "sentence"},
+        {"on": "sentence", "seed": 2},
+    ]
+    assert len({stage(**question) for question in different}) == len(worked) == len(different)
+    assert stage(seed=2) == stage()
 
 
 def test_damaged_ranks_of_another_run_are_made_again_where_they_are(root, worked):

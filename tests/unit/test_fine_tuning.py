@@ -24,10 +24,15 @@ EPOCH = 3
 
 
 def train_on_script(
-    folder: Path, encoder: Path, scores: list[float], budget: Budget, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    encoder: Path,
+    scores: list[float],
+    budget: Budget,
+    monkeypatch: pytest.MonkeyPatch,
+    **train: Any,
 ) -> tuple[dict[str, Any], dict[int, dict[str, torch.Tensor]]]:
     """What comes of training with these validation scores, and the weights at each validation."""
-    settings = settings_for(LABELLED, encoder)
+    settings = settings_for(LABELLED, encoder, **{"never_worse": False, "interpolation": []} | train)
     settings = settings.model_copy(
         update={"validate": settings.validate.model_copy(update={"every": EPOCH})}  # pyright: ignore
     )
@@ -80,13 +85,59 @@ def test_two_epochs_without_growth_end_it_and_the_best_encoder_comes_back(
     assert any(not torch.equal(seen[EPOCH][name], seen[0][name]) for name in saved), "it trains"
 
 
+ALL = Budget(2 * EPOCH, None, 9 * EPOCH)
+
+
+def test_a_training_that_only_does_harm_gives_back_its_start(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, _ = train_on_script(tmp_path, tiny_encoder, [0.9, 0.2, 0.9], ALL, monkeypatch, never_worse=True)
+    assert (result["chosen"]["kind"], result["chosen"]["step"], result["chosen"]["recall@5"]) == ("start", 0, 0.9)
+    assert result["stopping"]["best_step"] == 2 * EPOCH
+    assert not (tmp_path / "stage" / "models").exists() or not list((tmp_path / "stage" / "models").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("scores", "kind", "share"),
+    [
+        ([0.1, 0.5, 0.6, 0.7, 0.8], "interpolated", 0.75),
+        ([0.1, 0.5, 0.6, 0.7, 0.7], "interpolated", 0.5),  # the first of equals
+        ([0.1, 0.5, 0.6, 0.6, 0.2], "trained", None),
+        ([0.7, 0.5, 0.6, 0.7, 0.2], "start", None),
+    ],
+)
+def test_weights_between_start_and_best_step_come_back_where_they_are_better_than_both(
+    tmp_path: Path, tiny_encoder: Path, scores: list[float], kind: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"never_worse": True, "interpolation": [0.5, 0.75]}
+    result, seen = train_on_script(tmp_path, tiny_encoder, scores, ALL, monkeypatch, **options)
+    assert (result["chosen"]["kind"], result["chosen"].get("share")) == (kind, share)
+    models = tmp_path / "stage" / "models"
+    names = {"interpolated": ["interpolated"], "trained": [f"step-{2 * EPOCH:08d}"], "start": []}[kind]
+    assert (
+        sorted(one.name for one in models.iterdir()) == names
+        if names
+        else not models.exists() or not any(models.iterdir())
+    )
+    start, end = seen[0], seen[2 * EPOCH]
+    for number, part in ((3, 0.5), (4, 0.75)):
+        for name, weight in seen[number * EPOCH].items():
+            if weight.is_floating_point():
+                torch.testing.assert_close(weight, torch.lerp(start[name], end[name], part))
+    if share is not None:
+        saved = EncoderFolder(Storage.open(str(models / "interpolated")), "y", 16).load().state_dict()
+        assert all(
+            torch.equal(saved[name], weight) for name, weight in seen[(3 if share == 0.5 else 4) * EPOCH].items()
+        )
+
+
 def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.model_validate(
         {
             "name": "x",
             "corpus": {"source": "x"},
             "encoder": {"model": "m"},
-            "train": {"temperature": 0.3, "batch_size": 9, "max_tokens": 7, "learning_rate": 0.5},
+            "train": {"temperature": 0.3, "batch_size": 9, "max_tokens": 7, "learning_rate": 0.5, "warmup_steps": 8},
             "validate": {"every_tokens": 3},
             "labels": {"train_size": 130},
             "finetune": {"batch_size": 64, "epochs": 20, "patience": 2, "learning_rate": 0.25},
@@ -97,11 +148,12 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
     def train_round(run: Any, rounds: Any, strategy: Any, encoder: Any, budget: Budget, number: int) -> Any:
         asked.append((rounds, strategy, encoder, budget, number))
         entry = {"step": 3, "recall@5": 0.5, "queries": 100}
-        summary = {"best_step": 3, "history": [entry | {"step": 0}, entry], "seconds": 1.0}
+        chosen = entry | {"kind": "trained"}
+        summary = {"best_step": 3, "history": [entry | {"step": 0}, entry], "chosen": chosen, "seconds": 1.0}
         return {"train": Stage("train", "f", Storage.open("."), summary)}, "tuned"
 
     monkeypatch.setattr(fine_tuning, "train_round", train_round)
-    monkeypatch.setattr(fine_tuning.Lexicon, "of", lambda encoder: SimpleNamespace(sentence_tokens=30))
+    monkeypatch.setattr(fine_tuning.Lexicon, "of", lambda encoder: SimpleNamespace(sentence_tokens=30, query_tokens=30))
     store = SimpleNamespace(summary={"labelled": {"train": 500}})
     run: Any = SimpleNamespace(
         settings=settings,
@@ -114,7 +166,7 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
     [(own, strategy, encoder, budget, number)] = asked
     assert budget == Budget(60, None, 6)  # 130 examples are 3 batches of 64
     assert (own.validate.every, own.validate.every_tokens) == (3, None)
-    assert (own.train.batch_size, own.train.learning_rate) == (64, 0.25)
+    assert (own.train.batch_size, own.train.learning_rate, own.train.warmup_steps) == (64, 0.25, 0)
     assert (strategy.drawn, strategy.temperature) == ((settings.seed, 77), 0.3)
     assert (encoder, tuned, number) == ("encoder", "tuned", 4)
     assert "iteration" not in report

@@ -98,17 +98,19 @@ def broken(folder: Path, what: str) -> None:
             (folder / "model.safetensors").unlink()
         case "tokenizer":
             (folder / "tokenizer.json").write_text("no JSON")
-        case "Dense" | "lasttoken":
+        case "LayerNorm" | "lasttoken":
             write_layout(folder, 32, "mean", False, 16)
             pooling = {"pooling_mode": what if what == "lasttoken" else "mean"}
             (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-            if what == "Dense":
+            if what == "LayerNorm":
                 modules = json.loads((folder / "modules.json").read_text())
-                (folder / "modules.json").write_text(json.dumps([*modules, {"type": "x.Dense", "path": "2_Dense"}]))
+                (folder / "modules.json").write_text(
+                    json.dumps([*modules, {"type": "x.LayerNorm", "path": "2_LayerNorm"}])
+                )
 
 
 @pytest.mark.parametrize(
-    "what", ["no such folder", "no Hugging Face model", "no encoder", "weights", "tokenizer", "Dense", "lasttoken"]
+    "what", ["no such folder", "no Hugging Face model", "no encoder", "weights", "tokenizer", "LayerNorm", "lasttoken"]
 )
 def test_what_is_wrong_with_it_is_said_by_its_own_name(tiny_encoder, tmp_path, what):
     folder = tmp_path / "first"

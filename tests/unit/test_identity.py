@@ -17,7 +17,8 @@ from infocse_ray.loop.identity import (
     run_identity,
     train_identity,
 )
-from infocse_ray.positives.registry import strategy_of
+from infocse_ray.positives.registry import Use, strategy_of
+from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.settings import Settings, StrategyName
 from infocse_ray.train.loop import Budget
 from tests.unit.stores import LEXICON
@@ -53,7 +54,11 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "encoder.model": ("n", NONE),
     "encoder.pooling": ("cls", RUN),
     "encoder.max_length": (16, RUN),
+    "encoder.document_prompt": ("text: ", NONE),
+    "encoder.query_prompt": ("text: ", NONE),
     "encoder.precision": ("fp32", ALL),
+    "encoder.whiten": (0.5, RUN),
+    "encoder.dimensions": (8, RUN),
     "annotate.method": ("kmeans", "run annotate"),
     "annotate.k": (2, "run annotate"),
     "annotate.mutual": (True, "run annotate"),
@@ -67,12 +72,19 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "train.positive": ("cluster", PAIRS),
     "train.batch_size": (64, TRAIN),
     "train.learning_rate": (1e-3, TRAIN),
+    "train.head_learning_rate": (1e-2, "run first"),  # the pairs' training has no head
+    "train.warmup_steps": (7, TRAIN),
+    "train.weight_decay": (0.1, TRAIN),
+    "train.max_gradient_norm": (1.0, TRAIN),
     "train.max_steps": (7, TRAIN),
     "train.max_tokens": (7, TRAIN),
     "train.temperature": (0.5, TRAIN),
     "train.similarity": ("cosine", TRAIN),
     "train.chunk_tokens": (128, NONE),
     "train.num_workers": (3, NONE),
+    "train.whitened": (True, TRAIN),
+    "train.never_worse": (False, TRAIN),
+    "train.interpolation": ([0.5], TRAIN),
     "train.use_gpu": (False, NONE),
     "train.adam_beta1": (0.8, TRAIN),
     "train.adam_beta2": (0.8, TRAIN),
@@ -85,6 +97,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "validate.metric": ("mrr", TRAIN),
     "validate.on": ("halves", TRAIN),
     "validate.max_documents": (999, TRAIN),
+    "validate.sts": ("pairs.tsv", NONE),
     "loop.max_iterations": (9, RUN),
     "loop.early_stop": (False, RUN),
     "loop.initialization": ("ict", FIRST),
@@ -98,7 +111,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "finetune.learning_rate": (1e-3, "few"),
     "finetune.temperature": (0.5, "few"),
     "plusplus.max_rounds": (9, "few"),
-    "conpono.context": (1, FIRST),
+    "conpono.context": (2, FIRST),
     "conpono.offsets": (1, "run first"),
     "conpono.targets": (1, "run first"),
     "conpono.form": ("margin", "run first"),
@@ -159,11 +172,11 @@ def identities(settings: Settings) -> dict[str, str]:
         ),
     ]
     for prefix, name, budget in trainings:
-        strategy = strategy_of(name, settings, LEXICON)
+        strategy = strategy_of(name, settings, LEXICON, Use(initializes=bool(prefix)))
         examples = train = ""
         if strategy is not None:
             examples = examples_identity("source", ["train"], strategy)
-            train = train_identity(settings, strategy, "examples", "encoder", "counterpart", 1, budget)
+            train = train_identity(settings, strategy, "examples", "encoder", "counterpart", 1, budget, None)
         found[f"{prefix}examples"] = examples
         found["first" if prefix else "train"] = train
     return found
@@ -219,8 +232,15 @@ def test_inputs_name_another_result():
     assert idc is not None
     assert none is None
 
-    def trained(examples="examples", encoder="encoder", on: Any = "counterpart", t=1, budget=Budget(9, None, 9)):  # noqa: B008
-        return train_identity(settings, idc, examples, encoder, on, t, budget)
+    def trained(
+        examples="examples",
+        encoder="encoder",
+        on: Any = "counterpart",
+        t=1,
+        budget=Budget(9, None, 9),  # noqa: B008
+        whitening=None,
+    ):
+        return train_identity(settings, idc, examples, encoder, on, t, budget, whitening)
 
     found = [
         run_identity(settings, "source", "encoder", "tokenizer"),
@@ -229,6 +249,8 @@ def test_inputs_name_another_result():
         run_identity(settings, "source", "encoder", "other"),
         run_identity(settings, "source", "encoder", "tokenizer", "first"),
         run_identity(settings, "source", "encoder", "tokenizer", "other"),
+        run_identity(settings, "source", "encoder", "tokenizer", None, "pairs"),
+        run_identity(settings, "source", "encoder", "tokenizer", "other", strategies=[("declutr", "its head")]),
         annotate_identity(settings, "store", "encoder", ["train"]),
         annotate_identity(settings, "other", "encoder", ["train"]),
         annotate_identity(settings, "store", "other", ["train"]),
@@ -240,6 +262,8 @@ def test_inputs_name_another_result():
         trained(examples="other"),
         trained(encoder="other"),
         trained(on="halves"),
+        trained(whitening=WhiteningPlan(0.5, None, ["train"], 1)),
+        trained(whitening=WhiteningPlan(None, None, ["train"], 1)),
         trained(t=2),
         trained(budget=Budget(8, None, 9)),
         trained(budget=Budget(9, 8, 9)),

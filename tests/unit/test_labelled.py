@@ -173,7 +173,7 @@ def test_the_document_vectors_gradient_is_that_of_a_plain_implementation(tiny_en
     train = {"chunk_tokens": chunk_tokens, "similarity": "cosine", "temperature": 0.1}
     run = Run(tiny_encoder, source, dropout=False, case=LABELLED, **train)
     batch = run.stream.next_batch()
-    assert (run.trainee.tokens(batch.texts).sum() > 10 * chunk_tokens) == (chunk_tokens == 64)
+    assert (run.trainee.tokens(batch).sum() > 10 * chunk_tokens) == (chunk_tokens == 64)
 
     plain = AutoModel.from_pretrained(tiny_encoder).eval()
     tokenizer = run.encoder.tokenizer

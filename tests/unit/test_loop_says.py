@@ -1,4 +1,4 @@
-"""What a run says of itself: a harmful initialisation, and how the exported encoder came about."""
+"""What a run says of itself: how the exported encoder came about, and of examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.loop import rounds
 from infocse_ray.loop.card import model_card
-from infocse_ray.loop.infocse import _warn_if_worse
 from infocse_ray.settings import Settings
 from infocse_ray.stage import Stage
 from infocse_ray.storage import Storage
@@ -18,20 +17,6 @@ from tests.unit.stores import idc
 
 def scores(recall: float) -> dict[str, float]:
     return {"recall@5": recall, "recall@10": recall, "recall@20": recall, "mrr": recall, "queries": 100}
-
-
-@pytest.mark.parametrize(("start", "best", "warned"), [(0.5, 0.4, True), (0.5, 0.5, False), (0.4, 0.5, False)])
-def test_an_initialisation_that_did_harm_is_spoken_of(start, best, warned, capsys):
-    initialised = {"iteration": 0, "validation": scores(0.3), "history": [{"step": 0, **scores(start)}]}
-    trained = {"iteration": 1, "validation": scores(best), "history": [{"step": 0, **scores(0.3)}]}
-    _warn_if_worse([initialised, trained], 1, "recall@5")
-    said = capsys.readouterr().out
-    assert ("loop.initialization" in said) == warned
-    if warned:
-        assert "0.4000" in said
-        assert "0.5000" in said
-    _warn_if_worse([{"iteration": 0, "validation": scores(0.9)}], 0, "recall@5")
-    assert "warning" not in capsys.readouterr().out
 
 
 def card(**sections: Any) -> str:
@@ -66,19 +51,21 @@ def counted(monkeypatch: pytest.MonkeyPatch, **counts: int) -> None:
     found = Stage("examples", "f", nowhere, {"examples_by_lane": [counts["examples"]], "short": 0} | counts)
     monkeypatch.setattr(rounds, "run_stage", lambda *_: found)
     store = TokenStore(nowhere, "f", {"shards": 1, "lanes": 1})
-    one = rounds.Rounds(nowhere, nowhere, settings, store, ["train"], "halves", {}, None)
+    one = rounds.Rounds(nowhere, nowhere, settings, store, ["train"], "halves", {}, None, None)
     one.count(one.documents, idc(), 1)
 
 
 def test_a_corpus_that_gives_no_example_is_refused_before_training(monkeypatch):
-    with pytest.raises(ValueError, match=r"corpus\.source: none of the 7 .* all have no two sentences in one cluster"):
+    with pytest.raises(
+        ValueError, match=r"corpus\.source: none of the 7 .* all have no two different sentences in one cluster"
+    ):
         counted(monkeypatch, examples=0, documents=0, none=7)
 
 
 def test_fewer_documents_with_examples_than_a_batch_are_spoken_of(monkeypatch, capsys):
     counted(monkeypatch, examples=90, documents=9, none=7)
     said = capsys.readouterr().out
-    assert "7 more have no two sentences in one cluster" in said
+    assert "7 more have no two different sentences in one cluster" in said
     assert "train.batch_size = 10 is more than the 9 documents that give examples" in said
     counted(monkeypatch, examples=90, documents=10, none=0)
     assert capsys.readouterr().out == "  examples: 90 of 10 documents\n"

@@ -23,21 +23,23 @@ class Script:
         self.scores = scores
         self.done: list[str] = []
         self.exported: Any = None
+        self.from_anything: dict[str, bool] = {}
+        """Whether a training was let off being better than its start, by what it trained."""
         run = SimpleNamespace(
             inputs=SimpleNamespace(strategy=None, initialization=None),
-            rounds=None,
+            rounds=SimpleNamespace(from_anything=lambda: "from anything"),
             manifest=SimpleNamespace(add=lambda *_: None),
             store=SimpleNamespace(summary={"labelled": {"test": 9}}),
             folder=HERE,
             start="start",
-            evaluate=self.evaluate,
+            tests=lambda name, encoder, also_plain: {name: encoder},
             finish=self.finish,
         )
         inputs = SimpleNamespace(identity=lambda _: "identity", source=None)
         labels = Stage("labels", "f", HERE, {"labelled": {}, "leaks": {}})
 
         @contextlib.contextmanager
-        def open_run(job: str, settings: Settings, *_: Any) -> Any:
+        def open_run(job: str, settings: Settings, *_: Any, **__: Any) -> Any:
             run.settings = settings
             run.inputs.initialization = None if settings.loop.initialization == "none" else "conpono"
             if settings.train.strategy != "none":
@@ -50,6 +52,8 @@ class Script:
         monkeypatch.setattr(plusplus, "open_run", open_run)
         monkeypatch.setattr(plusplus, "draw_labels", lambda _: labels)
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
+        monkeypatch.setattr(plusplus, "look_before", lambda _: None)
+        monkeypatch.setattr(plusplus, "outcome", self.outcome)
         monkeypatch.setattr(iterate, "train_round", self.train_round)
 
     def entry(self, encoder: str) -> dict[str, float]:
@@ -58,8 +62,9 @@ class Script:
     def train_round(self, run: Any, rounds: Any, strategy: Any, encoder: str, budget: Any, t: int) -> Any:
         trained = f"i{t}"
         self.done.append(f"{encoder} > {trained}")
+        self.from_anything[trained] = rounds == "from anything"
         history = [self.entry(encoder), self.entry(trained) | {"step": 1}]
-        summary = {"best_step": 1, "history": history, "seconds": 0.0}
+        summary = {"best_step": 1, "history": history, "chosen": history[1], "seconds": 0.0}
         return {"train": Stage("train", trained, HERE, summary)}, trained
 
     def fine_tune(self, run: Any, labels: Stage, encoder: str, number: int) -> Any:
@@ -67,9 +72,9 @@ class Script:
         self.done.append(f"{encoder} > {tuned}")
         return {"history": [self.entry(encoder)], "validation": self.entry(tuned)}, tuned
 
-    def evaluate(self, encoders: list[str], split: str) -> list[Stage]:
-        self.done.append(f"{split}: {' '.join(encoders)}")
-        return [Stage("evaluate", e, HERE, {"metrics": {"of": e}}) for e in encoders]
+    def outcome(self, run: Any, result: str, looks: dict[str, str]) -> Any:
+        self.done.append(f"test: {' '.join(looks.values())}")
+        return SimpleNamespace(found={}, tests=lambda name: {"test": {"of": looks[name]}})
 
     def finish(self, encoder: str, card: Any, report: dict[str, Any]) -> dict[str, Any]:
         self.exported = encoder
@@ -104,6 +109,8 @@ def test_rounds_end_when_the_fine_tuned_score_stops_growing(monkeypatch: pytest.
     assert [one["zero_shot"]["iteration"] for one in metrics["rounds"]] == [1, 4, 6]
     assert [one["zero_shot"]["test"]["of"] for one in metrics["rounds"]] == ["i1", "i4", "i6"]
     assert [one["fine_tuned"]["test"]["of"] for one in metrics["rounds"]] == ["f1", "f2", "f3"]
+    later = {"i3", "i4", "i5", "i6", "i7"}
+    assert {name for name, let_off in script.from_anything.items() if let_off} == later
 
 
 def test_rounds_are_as_many_as_asked_for_and_only_the_first_is_initialised(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def asked(folder, annotations, who):
     """What a worker knows of tokens and of being asked to stop, where one worker is asked."""
     run = Run(folder, annotations)
     batch = run.stream.next_batch()
-    here = int(run.trainee.tokens(batch.texts).sum())
+    here = int(run.trainee.tokens(batch).sum())
     return here, run.trainee.tokens_of_all(batch, collective.rank() == who)
 
 

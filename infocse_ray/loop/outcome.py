@@ -1,0 +1,122 @@
+"""What came of a run: its encoder held against what it began with, for people and in metrics.json.
+
+What it began with is the encoder as it came and, where there is whitening, that encoder whitened: what a user can have
+without training, so what training must beat. Validation chose the encoder; the test, where there are labels, did not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop.general_ability import sts_of
+from infocse_ray.loop.run import Look, Run
+from infocse_ray.progress import say
+from infocse_ray.retrieval.doubts import doubts
+from infocse_ray.retrieval.examples import Texts, examples
+from infocse_ray.retrieval.questions import compare
+from infocse_ray.retrieval.ranks import shown
+from infocse_ray.retrieval.verdict import Verdict, difference, verdict
+from infocse_ray.settings import Metric
+from infocse_ray.stage import Stage
+
+_START, _WHITENED, _RESULT = "start", "whitened", "result"
+_NAMES = {_START: "the encoder as it came", _WHITENED: "the encoder as it came, whitened"}
+
+
+def look_before(run: Run) -> None:
+    """Score what training starts from, and say what is doubtful about being judged so."""
+    looks = _looks(run, _began(run), "valid")
+    metric = run.settings.validate.metric
+    stages = run.evaluate(looks)
+    for name, stage in stages.items():
+        say(f"{_NAMES[name.split('/')[0]]}: validation {metric} {shown(_metrics(stage), metric)}")
+    for line in doubts(_metrics(list(stages.values())[-1]), metric, run.judged_on):
+        say(f"warning: {line}")
+
+
+class Outcome(NamedTuple):
+    """What `metrics.json` and the card say of the result."""
+
+    found: dict[str, Any]
+    """`start` and `whitened` (where there is whitening): their `validation` and `test` scores; `result`: the same of
+    the run's; `verdict`; `sts` where a file of pairs is named."""
+    stages: dict[str, Stage]
+    """All that was looked at, by name."""
+
+    def tests(self, name: str) -> dict[str, Any]:
+        """What `metrics.json` says of the tests of an encoder: `test`, and `plain`, the same without its whitening."""
+        found: dict[str, Any] = {}
+        if (exported := self.stages.get(f"{name}/test")) is not None:
+            found["test"] = _metrics(exported)
+        if (plain := self.stages.get(f"{name}/test_plain")) is not None:
+            found["plain"] = {"test": _metrics(plain)}
+        return found
+
+
+def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
+    """Score the result beside what the run began with, and say which is better.
+
+    Args:
+        run: whose training is done.
+        result: what it exports.
+        more: other looks to take, by name; workers are started once for all.
+    """
+    encoders = {**_began(run), _RESULT: result}
+    looks = _looks(run, encoders, "valid")
+    if run.store.summary["labelled"]["test"]:
+        looks |= _looks(run, encoders, "test")
+    stages = run.evaluate(looks | more)
+    found: dict[str, Any] = {}
+    for name in encoders:
+        scored = {"validation": "valid", "test": "test"}
+        found[name] = {key: _metrics(stages[f"{name}/{s}"]) for key, s in scored.items() if f"{name}/{s}" in stages}
+    over = _WHITENED if run.trains and _WHITENED in encoders else _START
+    returned = run.trains and result.fingerprint == run.start.fingerprint
+    found["verdict"] = _verdicts(stages, over, returned, run.settings.validate.metric)
+    say(f"verdict: {found['verdict']['line']}")
+    judged = found["verdict"]["judged_on"]
+    split, on = ("test", "counterpart") if judged == "test" else ("valid", run.judged_on)
+    texts = Texts(run.store, run.inputs.tokenizer, split, on)
+    changed = examples(stages[f"{_START}/{split}"].folder, stages[f"{_RESULT}/{split}"].folder, texts)
+    if any(one.ranks[0] != one.ranks[1] for one in changed):
+        say("what changed most, since the encoder as it came:")
+        for one in changed:
+            say("\n".join(f"  {line}" for line in one.lines()))
+    if run.inputs.sts is not None:
+        found["sts"] = sts_of(run, encoders)
+        shown_sts = ", ".join(f"{name} {value:.4f}" for name, value in found["sts"].items())
+        say(f"general ability (Spearman's rank correlation on {run.settings.validate.sts}): {shown_sts}")
+    return Outcome(found, stages)
+
+
+def _began(run: Run) -> dict[str, EncoderFolder]:
+    """What a run begins with, by name; the last is what training must beat."""
+    whitened = {_WHITENED: run.start} if run.start != run.came else {}
+    return {_START: run.came, **whitened}
+
+
+def _looks(run: Run, encoders: dict[str, EncoderFolder], split: str) -> dict[str, Look]:
+    return {f"{name}/{split}": Look(encoder, split) for name, encoder in encoders.items()}
+
+
+def _metrics(stage: Stage) -> dict[str, Any]:
+    return (stage.summary or {})["metrics"]
+
+
+def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:
+    """What `metrics.json` says: the verdict on the test, where there is one, that on validation, and a line of both."""
+    found: dict[str, Verdict] = {}
+    for split, said in (("test", "test"), ("valid", "validation")):
+        if (theirs := stages.get(f"{over}/{split}")) is not None:
+            ours = stages[f"{_RESULT}/{split}"]
+            lead = compare(ours.folder, theirs.folder, metric)
+            found[said] = verdict(lead, returned, metric, _metrics(theirs)[metric], _metrics(ours)[metric])
+    judged = next(iter(found))
+    parts = [
+        f"{said} {metric} {one.before:.4f} to {one.after:.4f}, {difference(one.lead)}" for said, one in found.items()
+    ]
+    parts = parts if not returned else [f"{said} {metric} {one.before:.4f}" for said, one in found.items()]
+    line = f"{found[judged].label}, against {_NAMES[over]}: {'; '.join(parts)}"
+    of_each = {said: one.content() for said, one in found.items()}
+    return {"line": line, "over": over, "judged_on": judged, "label": found[judged].label, **of_each}

@@ -1,0 +1,197 @@
+"""The whitening of the encoder that a run starts from, fitted in one pass over a sample of the corpus.
+
+1. Actors with the encoder write the moments of the sampled sentences of each group of shards, and the vectors of the
+   validation sentences that a power is chosen by.
+2. One task merges the moments, whose sum depends neither on the actors nor on their order, and fits the map.
+3. The driver saves the encoder with it. Later encoders are whitened by the workers that train them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from infocse_ray.annotate.actor import Annotator, in_actors, in_one_task
+from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.annotate.kmeans import load_array, save_array
+from infocse_ray.checksums import checked, read_checked, read_sealed, sealed
+from infocse_ray.cluster import Placement, quiet_data
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.tokens import concatenate
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.embed import Precision
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.moments import Moments
+from infocse_ray.encoder.whitening import Whitening
+from infocse_ray.loop.identity import whitening_identity
+from infocse_ray.progress import Bar, say
+from infocse_ray.retrieval.held_out import held_out_for, key_limit
+from infocse_ray.retrieval.refit import (
+    CHOOSING_DOCUMENTS,
+    WhiteningPlan,
+    best_whitening,
+    moments_of,
+    sample_limit,
+    sampled,
+)
+from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.stage import Stage, run_stage
+from infocse_ray.storage import Storage
+
+
+def whitening_plan(settings: Settings, encoder: SentenceEncoder, splits: list[str]) -> WhiteningPlan | None:
+    """How encoders are whitened in a run; None: they aren't.
+
+    Args:
+        settings: of the run.
+        encoder: that it starts from.
+        splits: whose sentences are trained on.
+
+    Raises:
+        ValueError: the encoder's vectors are not of length 1, or have fewer dimensions than asked for.
+    """
+    section = settings.encoder
+    if settings.train.whitened and encoder.whitening is None and (section.whiten == "off" or not encoder.normalize):
+        raise ValueError(
+            "train.whitened = true: there is no whitening; set encoder.whiten to auto and train.similarity to cosine"
+        )
+    if section.dimensions is not None and section.dimensions > encoder.base_dimension:
+        raise ValueError(
+            f"encoder.dimensions = {section.dimensions}: the encoder's vectors have {encoder.base_dimension}; set it "
+            "to that or less"
+        )
+    if section.whiten == "off":
+        return None
+    if not encoder.normalize:
+        asked = {"whiten": section.whiten if section.whiten != "auto" else None, "dimensions": section.dimensions}
+        for name, value in asked.items():
+            if value is None:
+                continue
+            raise ValueError(
+                f"encoder.{name} = {value:g}: whitened vectors are compared by cosine; set train.similarity to cosine, "
+                "or leave it out"
+            )
+        return None
+    power = None if section.whiten == "auto" else float(section.whiten)
+    return WhiteningPlan(power, section.dimensions, splits, settings.seed)
+
+
+def trained_dimension(settings: Settings, encoder: SentenceEncoder) -> int:
+    """Of the vectors that the loss compares."""
+    if not settings.train.whitened:
+        return encoder.base_dimension
+    refitted = settings.encoder.whiten != "off"
+    return settings.encoder.dimensions or (encoder.base_dimension if refitted else encoder.dimension)
+
+
+class _FitPieces(NamedTuple):
+    """Writes what the fit needs of a group of shards."""
+
+    plan: WhiteningPlan
+    store: TokenStore
+    folder: Storage
+
+    def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
+        """Write the group's pieces unless they are there; return how many shards and sentences it is of."""
+        moments, vectors = (self.folder / "parts" / f"{kind}-{shards[0]:06d}" for kind in ("moments", "vectors"))
+        encoder = annotator.encoder
+        if self.plan.power is None and not vectors.exists():
+            asking = held_out_for(self.store, "valid", self.plan.seed, CHOOSING_DOCUMENTS, shards=shards)
+            save_array(vectors, asking.embed(encoder).cpu().numpy())
+        if not moments.exists():
+            limit = sample_limit(self.store, self.plan.splits, encoder.dimension)
+            sentences = concatenate([sampled(self.store, self.plan.splits, limit, shard) for shard in shards])
+            moments.write_bytes(sealed(moments_of(encoder, sentences).to_bytes()))
+        return [{"shards": len(shards)}]
+
+
+def _fit(plan: WhiteningPlan, store: TokenStore, folder: Storage) -> None:
+    """Fit the map on the pieces and write it: `mean.npy`, `matrix.npy`, and `whitening.json` with the rest."""
+    parts = folder / "parts"
+    names = sorted(parts.files())
+    moments = None
+    for name in names:
+        if name.startswith("moments"):
+            one = Moments.from_bytes(read_sealed(parts / name))
+            moments = one if moments is None else moments.merged(one)
+    assert moments is not None
+    held_out = vectors = None
+    if plan.power is None:
+        held_out = held_out_for(store, "valid", plan.seed, CHOOSING_DOCUMENTS)
+        found = [load_array(parts / name) for name in names if name.startswith("vectors")]
+        vectors = torch.from_numpy(np.concatenate(found))
+    whitening, scores = best_whitening(moments, plan, vectors, held_out)
+    save_array(folder / "mean.npy", whitening.mean.numpy())
+    save_array(folder / "matrix.npy", whitening.matrix.numpy())
+    found = {"power": whitening.power, "scores": scores, "sentences": moments.count}
+    (folder / "whitening.json").write_json(checked(found))
+
+
+def whiten_start(
+    root: Storage,
+    folder: Storage,
+    store: TokenStore,
+    encoder: SentenceEncoder,
+    saved: EncoderFolder,
+    plan: WhiteningPlan,
+    precision: Precision,
+    placement: Placement,
+) -> tuple[Stage, EncoderFolder]:
+    """The encoder that a run starts from, whitened.
+
+    Args:
+        root: the storage that runs share.
+        folder: where the stage goes.
+        store: the corpus.
+        encoder: what is whitened, on this machine.
+        saved: the same, where actors find it.
+        plan: of the run.
+        precision: of embedding.
+        placement: of the actors.
+
+    Returns:
+        The stage, whose summary has `power`, the `sentences` it was fitted on, the vectors' `dimension`, and where the
+        power was chosen the `scores` (MRR) of all; and the whitened encoder.
+
+    Raises:
+        ValueError: there is nothing to fit it on.
+    """
+    plain = saved.without_whitening()
+    identity = whitening_identity(store.fingerprint, plain.fingerprint, plan, precision)
+
+    def work(stage: Stage) -> dict[str, Any]:
+        quiet_data()
+        groups = _groups(store, plan, encoder.base_dimension)
+        bar = Bar("whitening", sum(map(len, groups)), "shards")
+        for row in in_actors(groups, plain, precision, placement, _FitPieces(plan, store, stage.folder)):
+            bar.add(row["shards"])
+        bar.close()
+        in_one_task(_fit, plan, store, stage.folder)
+        found = read_checked(stage.folder / "whitening.json")
+        mean, matrix = (torch.from_numpy(load_array(stage.folder / f"{name}.npy")) for name in ("mean", "matrix"))
+        had, encoder.whitening = encoder.whitening, Whitening(mean, matrix, found["power"])
+        EncoderFolder.save(encoder, stage.folder / "model")
+        encoder.whitening = had
+        (stage.folder / "parts").delete()
+        return {name: found[name] for name in ("power", "scores", "sentences")} | {"dimension": matrix.shape[1]}
+
+    stage = run_stage(root, folder, "whitening", identity, work)
+    found = stage.summary or {}
+    say(f"whitened: power {found['power']:g}, fitted on {found['sentences']:,} sentences ({stage.seconds:.0f} s)")
+    if plan.power is None and not found["scores"]:
+        say(
+            "  warning: no validation document has a sentence that could be taken out and found again, to choose a "
+            "power by; name one with encoder.whiten"
+        )
+    return stage, EncoderFolder(stage.folder / "model", fingerprint("encoder", identity), saved.max_length)
+
+
+def _groups(store: TokenStore, plan: WhiteningPlan, dimension: int) -> list[list[int]]:
+    """The groups of shards that have sentences of the sample, or to choose a power by: the first, as both go by key."""
+    limit = sample_limit(store, plan.splits, dimension)
+    if plan.power is None:
+        limit = max(limit, key_limit(store.summary["documents"]["valid"], CHOOSING_DOCUMENTS))
+    groups = TrainingDocuments(store, plan.splits).groups()
+    return [group for group in groups if 2**63 * group[0] // store.shards < limit]

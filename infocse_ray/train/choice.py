@@ -1,0 +1,67 @@
+"""Which weights a training gives back: its start's, its best step's, or weights between them, by validation.
+
+Robust fine-tuning of zero-shot models, Wortsman et al. 2022 (WiSE-FT); LM-Cocktail, Xiao et al. 2023.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+
+from infocse_ray.encoder.model import SentenceEncoder
+
+
+class Choice:
+    """The best of what a training can give back, as it is offered.
+
+    Attributes:
+        chosen: what `metrics.json` says of it: its validation, and `kind`.
+        between: every interpolation that was offered.
+    """
+
+    def __init__(self, metric: str, history: list[dict[str, Any]], best_step: int, start_counts: bool) -> None:
+        """Begin with the start and the best step.
+
+        Args:
+            metric: the higher the better.
+            history: of validations, that of step 0 first.
+            best_step: of those after it.
+            start_counts: whether the start can be chosen; it is unless something is better.
+        """
+        self._metric = metric
+        trained = next(entry for entry in history if entry["step"] == best_step)
+        best, kind = trained, "trained"
+        if start_counts and history[0][metric] >= trained[metric]:
+            best, kind = history[0], "start"
+        self.chosen: dict[str, Any] = {**best, "kind": kind}
+        self.between: list[dict[str, Any]] = []
+
+    @property
+    def kind(self) -> Literal["start", "trained", "interpolated"]:
+        """What was chosen."""
+        return self.chosen["kind"]
+
+    def offer(self, entry: dict[str, Any]) -> bool:
+        """Offer an interpolation by its validation; whether it is better than all so far."""
+        self.between.append(entry)
+        if entry[self._metric] <= self.chosen[self._metric]:
+            return False
+        self.chosen = {**entry, "kind": "interpolated"}
+        return True
+
+
+def between(encoder: SentenceEncoder, start: SentenceEncoder, end: SentenceEncoder, share: float) -> None:
+    """Give an encoder the weights start + share (end - start).
+
+    Args:
+        encoder: gets them; it may be on another device.
+        start: of the same architecture.
+        end: likewise.
+        share: 0 is the start, 1 the end.
+    """
+    there = dict(start.named_parameters())
+    to = dict(end.named_parameters())
+    with torch.no_grad():
+        for name, weight in encoder.named_parameters():
+            weight.copy_(torch.lerp(there[name], to[name].to(there[name].dtype), share))

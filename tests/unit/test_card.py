@@ -1,0 +1,103 @@
+"""The card's own lines of Python, run on an exported folder, against the document vectors that validation compares."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.layout import write_layout
+from infocse_ray.encoder.prompts import Prompts
+from infocse_ray.loop.card import model_card
+from infocse_ray.retrieval.documents import mean_vectors
+from infocse_ray.settings import Settings
+from tests.unit.test_encoder import SENTENCES, copy_of, load, ragged
+from tests.unit.test_encoder_modules import some_whitening
+
+RUN_ON = " ".join(SENTENCES[12:30]).replace(".", "")
+DOCUMENTS = [" ".join(SENTENCES[:9]), "  ".join(SENTENCES[9:12]) + "\n\n" + RUN_ON]
+
+
+def card(whitening: dict[str, Any] | None = None, more: dict[str, Any] | None = None, **sections: Any) -> str:
+    content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m", "max_length": 16}} | sections
+    metrics = {
+        "corpus": {"documents": 5, "sentences": 9},
+        "best_iteration": 0,
+        "validate_on": "counterpart",
+        "iterations": [{"iteration": 0}],
+    }
+    metrics |= more or {}
+    metrics |= {} if whitening is None else {"whitening": whitening}
+    return model_card(Settings.model_validate(content), metrics)
+
+
+def snippet_of(text: str) -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    return code
+
+
+@pytest.mark.parametrize("whitened", [False, True])
+@pytest.mark.parametrize("prompts", [{}, {"query": "a ", "passage": "the ship, "}])
+@pytest.mark.parametrize(("similarity", "normalized"), [("cosine", True), ("dot", False), ("dot", True)])
+def test_the_snippet_gives_the_document_vectors_of_validation(
+    tiny_encoder, tmp_path, whitened, prompts, similarity, normalized
+):
+    pytest.importorskip("sentence_transformers")
+    source = copy_of(tiny_encoder, tmp_path)
+    write_layout(source, 32, "mean", normalized, 60, prompts=Prompts(prompts))
+    encoder = load(source, similarity == "cosine")
+    encoder.whitening = some_whitening(out=8) if whitened else None
+    encoder.save(tmp_path / "model")
+    text = card({"power": 0.5, "dimension": 8} if whitened else None, train={"similarity": similarity})
+    names: dict[str, Any] = {}
+    exec(snippet_of(text).replace("path/to/this/folder", str(tmp_path / "model")), names)
+    sentences = [split_sentences(document) for document in DOCUMENTS]
+    assert [len(s) for s in sentences] == [9, 4]
+    tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
+    tokens = ragged([tokenizer.encode(s, add_special_tokens=False).ids for document in sentences for s in document])
+    assert tokens.lengths.max() > 16  # one that is cut
+    ours = mean_vectors(embed(encoder, tokens).vectors, np.array([0, 9, 13]), encoder.normalize)
+    theirs = torch.from_numpy(np.stack([names["document_vector"](document) for document in DOCUMENTS]))
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
+    query = ragged([tokenizer.encode("what is searched for", add_special_tokens=False).ids])
+    asked = embed(encoder, query, role="query").vectors[0]
+    torch.testing.assert_close(torch.from_numpy(names["query"]), asked, rtol=0, atol=1e-5)
+
+
+def test_the_card_says_what_whitening_there_is():
+    assert "whiten" not in card().replace("(pooling, further layers, whitening, prompts)", "")
+    whitened = card({"power": 0.5, "dimension": 128})
+    assert "whitened with power 0.5 and have 128 dimensions" in whitened
+    assert "similarity: cosine" in whitened
+    assert "with InfoCSE (Yang et al., arXiv 2202.13802) and whitening by" in whitened
+    alone = card({"power": 0.5, "dimension": 128}, train={"strategy": "none"})
+    assert "with whitening by" in alone
+    assert "No training, seed 42" in alone
+    assert "with no training by" in card(train={"strategy": "none"})
+    assert "batch 3200" in card(train={"strategy": "none"}, loop={"initialization": "conpono"})
+    for text in (whitened, alone):
+        assert "`AutoModel` loads the backbone alone" in text
+
+
+def test_the_snippet_splits_by_the_corpus_language():
+    assert 'segment("de", text)' in snippet_of(card(corpus={"source": "a", "language": "de"}))
+
+
+def test_the_card_says_what_it_is_held_against_and_what_it_costs() -> None:
+    assert "Verdict" not in card()
+    scores = dict.fromkeys(("recall@5", "recall@10", "recall@20", "mrr"), 0.25)
+    more = {
+        "start": {"validation": scores},
+        "whitened": {"validation": {**scores, "mrr": 0.75}},
+        "verdict": {"line": "WIN, against the encoder as it came, whitened"},
+        "sts": {"start": 0.9, "result": 0.8},
+    }
+    said = card(more=more)
+    assert "Verdict: WIN, against the encoder as it came, whitened." in said
+    assert "start 0.9000, result 0.8000" in said
+    before, whitened = said.index("| the encoder as it came | 0.2500"), said.index("| the same, whitened | 0.2500")
+    assert before < whitened < said.index("0.7500")
