@@ -1,7 +1,7 @@
 """Adapt all-MiniLM-L6-v2 to the documentation of the Python packages on this machine, and see what it learns.
 
 Each document is one docstring; what it must find is its own summary line, which was taken out of it. The encoder
-never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations; a few minutes on 2 CPU cores.
+never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations; some ten minutes on 2 CPU cores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from infocse_ray.settings import Settings
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MINUTES, MINUTES_PER_1000 = 9.0, 4.0
-"""What the demo takes at most on 2 cores with native bf16: whatever the corpus, and for each thousand documents of it."""
+"""What the demo takes at most on 2 cores with native bf16: for any corpus, and for each thousand documents of it."""
 
 
 def bundled_encoder() -> Path:
