@@ -118,11 +118,11 @@ def train_round(
     done("examples", counted)
     trained = done("train", rounds.train(examples, strategy, encoder, budget, t))
     summary = trained.summary or {}
-    kind = {"start": "it returns its start", "trained": "", "interpolated": ""}[summary["chosen"]["kind"]]
-    if summary["chosen"]["kind"] == "interpolated":
-        kind = f"{summary['chosen']['share']:g} of the way there is better"
+    chosen = summary["chosen"]
+    share = f"; {chosen.get('share', 0):g} of the way there is better"
+    came = {"start": "; it returns its start", "trained": "", "interpolated": share}[chosen["kind"]]
     say(
         f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, best at step {summary['best_step']:,}"
-        f"{f'; {kind}' if kind else ''} ({trained.seconds:.0f} s)"
+        f"{came} ({trained.seconds:.0f} s)"
     )
     return stages, rounds.trained_encoder(trained, encoder)

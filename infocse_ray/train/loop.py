@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import ray.train
 import torch
 
-from infocse_ray.checksums import checked
+from infocse_ray.checksums import FOLDER, checked, digest
 from infocse_ray.cluster import assigned_cores, worker_device
 from infocse_ray.collective import everyones, rank, total, workers
 from infocse_ray.corpus.store import TokenStore
@@ -246,10 +246,10 @@ def train_worker(training: Training) -> None:
         return
     choice = Choice(settings.validate.metric, progress["history"], stopping.best_step, settings.train.never_worse)
     if settings.train.interpolation:
-        start, best = (
-            training.encoder.load(),
-            EncoderFolder(_model_folder(training, stopping.best_step), "", encoder.max_length).load(),
-        )
+        folder = _model_folder(training, stopping.best_step)
+        # Named by its content: a training begun anew in this place may have saved another encoder of the same step.
+        named = digest((folder / FOLDER).read_bytes()).hex()
+        start, best = training.encoder.load(), EncoderFolder(folder, named, encoder.max_length).load()
         for share in settings.train.interpolation:
             between(encoder, start, best, share)
             entry = look(f"{share:g} of the way to step {stopping.best_step}", True, {"share": share})
