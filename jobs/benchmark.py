@@ -85,7 +85,7 @@ def main() -> None:
     try:
         if "model" in arguments and not arguments.model:
             arguments.model = _packaged_model()
-        importlib.import_module(f"benchmarks.{arguments.command}").run(arguments)
+        importlib.import_module(f"infocse_ray.benchmarks.{arguments.command}").run(arguments)
     except (ImportError, OSError, ValueError) as error:
         if os.environ.get("INFOCSE_TRACEBACK"):
             raise

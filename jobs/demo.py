@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infocse_ray.corpus.docstrings import write_docstrings
-from infocse_ray.job import run_job
+from infocse_ray.demo.docstrings import write_docstrings
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.progress import say
 from infocse_ray.retrieval.ranks import shown
+from infocse_ray.runtime.job import run_job
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

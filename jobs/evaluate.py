@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple
 import torch
 from pydantic import Field
 
-from infocse_ray.cluster import Placement, connect, placement
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import find_source
@@ -27,20 +26,21 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.job import run_job
 from infocse_ray.loop.evaluate import Asked, evaluate
-from infocse_ray.progress import say
-from infocse_ray.redact import redacted
-from infocse_ray.repair import repairing
 from infocse_ray.retrieval.examples import Texts, examples
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.sts import StsPairs, read_sts, sts_spearman
 from infocse_ray.retrieval.validation import On
 from infocse_ray.retrieval.verdict import versus
+from infocse_ray.runtime.cluster import Placement, connect, placement
+from infocse_ray.runtime.job import run_job
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus, Encoder, Metric, OnGpu, Section, Train, Workers, fingerprint
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.repair import repairing
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 
 
 class Evaluate(Section):

@@ -17,8 +17,8 @@ Example:
 
 from __future__ import annotations
 
-from infocse_ray.job import run_job
 from infocse_ray.loop.plusplus import finetune
+from infocse_ray.runtime.job import run_job
 from infocse_ray.settings import Settings
 
 if __name__ == "__main__":

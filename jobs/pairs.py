@@ -19,7 +19,6 @@ from pydantic import Field
 
 from infocse_ray.annotate.documents import joined
 from infocse_ray.annotate.pairs import KINDS, QUANTILES, Pairs, look_at_pairs
-from infocse_ray.cluster import connect
 from infocse_ray.corpus.copies import without_copies
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.schema import SPLITS
@@ -28,11 +27,12 @@ from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.job import run_job
-from infocse_ray.progress import say
-from infocse_ray.repair import repairing
+from infocse_ray.runtime.cluster import connect
+from infocse_ray.runtime.job import run_job
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus, Encoder, Fraction, Section
-from infocse_ray.storage import Storage
+from infocse_ray.stages.repair import repairing
+from infocse_ray.storage.folder import Storage
 
 
 class LookAtPairs(Section):

@@ -9,14 +9,14 @@ Each phase of each round is a stage: the same command goes on after a crash, tak
 same settings in the same storage, and does nothing once the run is finished.
 
 Example:
-  python jobs/plusplus.py --config jobs/configs/adapt.yaml --name news-plusplus --encoder.model path/to/encoder
+  python jobs/plusplus.py --config adapt --name news-plusplus --encoder.model path/to/encoder
       --corpus.source 'news/*.parquet' --corpus.text body --corpus.counterpart headline --labels.train_size 1000
 """
 
 from __future__ import annotations
 
-from infocse_ray.job import run_job
 from infocse_ray.loop.plusplus import plusplus
+from infocse_ray.runtime.job import run_job
 from infocse_ray.settings import Settings
 
 if __name__ == "__main__":

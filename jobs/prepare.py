@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from infocse_ray.cluster import connect
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.source import find_source
 from infocse_ray.encoder.layout import read_prompts
 from infocse_ray.encoder.model import load_tokenizer, tokenizer_json
 from infocse_ray.encoder.prompts import prompt_tokens
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.job import run_job
-from infocse_ray.progress import say
-from infocse_ray.repair import repairing
+from infocse_ray.runtime.cluster import connect
+from infocse_ray.runtime.job import run_job
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus, Section
-from infocse_ray.storage import Storage
+from infocse_ray.stages.repair import repairing
+from infocse_ray.storage.folder import Storage
 
 
 class Prepare(Section):

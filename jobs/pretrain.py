@@ -8,14 +8,14 @@ Runs on a Ray it starts itself, on one that `ray start` started, or under `ray j
 on after a crash, and does nothing once the run is finished.
 
 Example:
-  python jobs/pretrain.py --config jobs/configs/adapt.yaml --name news --encoder.model path/to/encoder
+  python jobs/pretrain.py --config adapt --name news --encoder.model path/to/encoder
       --corpus.source 'news/*.parquet' --corpus.text body
 """
 
 from __future__ import annotations
 
-from infocse_ray.job import run_job
 from infocse_ray.loop.infocse import pretrain
+from infocse_ray.runtime.job import run_job
 from infocse_ray.settings import Settings
 
 if __name__ == "__main__":

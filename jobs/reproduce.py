@@ -6,7 +6,7 @@ whitened, by a paired bootstrap over the test documents. The learning rate of a 
 that validation likes best with the first seed. All are in <storage>/<name>/: tables.md, which begins with the answer,
 tables.json and the plots, written anew after each cell. Needs the `report` extra.
 
---config is a file like jobs/configs/tables.yaml: what is nested there (settings, corpora, methods) is best given
+--config is a file like infocse_ray/configs/tables.yaml: what is nested there (settings, corpora, methods) is best given
 there; --name, --storage, --seeds, --tokens, --encoder and the like override it on the command line. Settings inside
 are those of pretrain.py, and all cells' are checked before the first runs.
 
@@ -16,17 +16,17 @@ A cell that fails leaves its reason in the tables and doesn't stop the others. T
 or a crash, tries failed cells again, and leaves finished ones alone; status 1 says that some failed.
 
 Examples:
-  python jobs/reproduce.py --config jobs/configs/tables.yaml --encoder path/to/encoder --only plan
-  python jobs/reproduce.py --config jobs/configs/tables.yaml --encoder path/to/encoder --tables '[zero_shot]'
+  python jobs/reproduce.py --config tables --encoder path/to/encoder --only plan
+  python jobs/reproduce.py --config tables --encoder path/to/encoder --tables '[zero_shot]'
 """
 
 from __future__ import annotations
 
 import sys
 
-from infocse_ray.job import run_job
 from infocse_ray.report.config import Tables
 from infocse_ray.report.runner import reproduce
+from infocse_ray.runtime.job import run_job
 
 if __name__ == "__main__":
     sys.exit(1 if run_job(Tables, None, "reproduce.py", __doc__ or "", reproduce) else 0)

@@ -5,7 +5,7 @@ tokenised corpus, one first annotation for each K whatever the batch size. <stor
 each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml, which
 pretrain.py runs as it is; all are written anew whenever a trial has news. Needs the `report` extra.
 
---config is a file like jobs/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets what all
+--config is a file like infocse_ray/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets what all
 trials have, and --parameters.train.batch_size '{grid: [32, 64]}' what is tried. All trials' settings are checked before
 the first runs.
 
@@ -16,15 +16,15 @@ A trial that fails leaves its reason in the table and doesn't stop the others. T
 or a crash, tries failed trials again, and leaves finished ones alone; status 1 says that some failed.
 
 Examples:
-  python jobs/sweep.py --config jobs/configs/sweep.yaml --settings.encoder.model path/to/encoder --only plan
-  python jobs/sweep.py --config jobs/configs/sweep.yaml --settings.encoder.model path/to/encoder --max_concurrent 2
+  python jobs/sweep.py --config sweep --settings.encoder.model path/to/encoder --only plan
+  python jobs/sweep.py --config sweep --settings.encoder.model path/to/encoder --max_concurrent 2
 """
 
 from __future__ import annotations
 
 import sys
 
-from infocse_ray.job import run_job
+from infocse_ray.runtime.job import run_job
 from infocse_ray.sweep.config import Sweep
 from infocse_ray.sweep.run import sweep
 

@@ -123,7 +123,7 @@ def ray_cluster() -> Iterator[None]:
     """One local Ray for the whole session: starting it costs seconds."""
     import ray
 
-    from infocse_ray.cluster import connect
+    from infocse_ray.runtime.cluster import connect
 
     os.environ["RAY_ADDRESS"] = "local"
     connect()

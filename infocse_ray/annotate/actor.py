@@ -17,14 +17,14 @@ import torch
 
 from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
 from infocse_ray.annotate.documents import TrainingDocuments, joined
-from infocse_ray.cluster import Placement, assigned_cores, worker_device
 from infocse_ray.corpus.copies import Distinct, without_copies
 from infocse_ray.corpus.store import Documents, shard_name
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, Precision, embed, for_inference
-from infocse_ray.places import await_places, watched
-from infocse_ray.storage import Storage
+from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
+from infocse_ray.runtime.placement import await_places, watched
+from infocse_ray.storage.folder import Storage
 
 Clustering = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """Vectors float32 [n, d] and offsets int64 [documents + 1] -> int32 [n], clusters from 0 in every document."""

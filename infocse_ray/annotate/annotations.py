@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from infocse_ray.annotate.idc import cluster_sizes, count_pairs
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 COLUMNS = ["doc_id", "key", "split", "sentences", "cluster"]
 

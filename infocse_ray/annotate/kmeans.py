@@ -18,11 +18,11 @@ from scipy.cluster.vq import kmeans2, vq
 from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import number_clusters
-from infocse_ray.checksums import read_sealed, sealed
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
-from infocse_ray.storage import Storage
+from infocse_ray.storage.checksums import read_sealed, sealed
+from infocse_ray.storage.folder import Storage
 
 _ROUNDS = 30
 

@@ -20,7 +20,7 @@ from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import Edges, connected_clusters, mutual_edges, top_k_edges, undirected_edges
 from infocse_ray.corpus.store import Documents, documents_of, shard_name
 from infocse_ray.corpus.tokens import flat, offsets_of, sample_hashes
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 SAMPLE = 16_384
 """Edges that a quantile is taken of where there are more: at the quantile 0.75 its rank is off by 0.003 (one sigma)."""

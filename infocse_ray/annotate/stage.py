@@ -14,16 +14,16 @@ from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sample, share_of
 from infocse_ray.annotate.quantile import DropEdges, EdgeSample, FindEdges, unpack
-from infocse_ray.checksums import checked, read_checked
-from infocse_ray.cluster import Placement, quiet_data
 from infocse_ray.corpus.store import TokenStore, shard_name
-from infocse_ray.counters import count_annotated
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
-from infocse_ray.progress import Bar
+from infocse_ray.runtime.cluster import Placement, quiet_data
+from infocse_ray.runtime.progress import Bar
 from infocse_ray.settings import Annotate
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.counters import count_annotated
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.folder import Storage
 
 Embedding = Callable[[Work], Iterable[dict[str, Any]]]
 """Gives a work all groups of shards, in actors with the encoder, and returns what it counts."""

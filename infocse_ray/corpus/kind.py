@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 from infocse_ray.corpus.labels import Labels
 from infocse_ray.corpus.read import Piece, Row, naming, open_lines
-from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus
+from infocse_ray.storage.redact import redacted
 
 _FILES_SAMPLED, _ROWS_SAMPLED = 16, 100
 ROLES = ("id", "text", "sentences", "counterpart", "split")

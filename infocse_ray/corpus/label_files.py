@@ -11,7 +11,7 @@ from infocse_ray.corpus.kind import first_lines, place_and_columns, some_of
 from infocse_ray.corpus.labels import Labels, LabelWriter
 from infocse_ray.corpus.read import READERS, Piece, Row, naming, parse_json_line, read_rows, reader_of
 from infocse_ray.settings import Corpus
-from infocse_ray.storage import open_filesystem
+from infocse_ray.storage.folder import open_filesystem
 
 _OF = " of labels"
 FILES = f".parquet or one of {', '.join(READERS['jsonl'])} (these also .gz, .xz, .zst)"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.corpus.schema import stable_hash
-from infocse_ray.redact import redacted
+from infocse_ray.storage.redact import redacted
 
 
 class Label(NamedTuple):

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from infocse_ray.corpus.kind import Plan, refuse_columns
 from infocse_ray.corpus.labels import Labels, LabelWriter
 from infocse_ray.corpus.read import Piece, Row, naming, open_lines, parse_json_line, parse_tab_line, plain_name
-from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus
+from infocse_ray.storage.redact import redacted
 
 _BODIES = (".json", ".jsonl", ".jl")
 FILES = f"the crawler's bodies ({', '.join(_BODIES)}) and news.tsv (all also .gz, .xz, .zst)"

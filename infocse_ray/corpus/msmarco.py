@@ -17,9 +17,9 @@ from infocse_ray.corpus.kind import Plan, refuse_columns
 from infocse_ray.corpus.labels import Labels, LabelWriter
 from infocse_ray.corpus.read import Piece, Row, naming, open_lines, parse_tab_line, plain_name
 from infocse_ray.corpus.schema import draw_split
-from infocse_ray.progress import say
-from infocse_ray.redact import redacted
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus
+from infocse_ray.storage.redact import redacted
 
 _NAMES = {"tsv": "msmarco-docs.tsv", "queries": "msmarco-doc*-queries.tsv", "qrels": "msmarco-doc*-qrels.tsv"}
 FILES = f"{', '.join(_NAMES.values())} (also .gz, .xz, .zst)"

@@ -22,7 +22,6 @@ from ray.data import DataContext
 from ray.exceptions import RayError
 from tokenizers import Tokenizer
 
-from infocse_ray.cluster import quiet_data
 from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
 from infocse_ray.corpus.labels import Labels
 from infocse_ray.corpus.read import Piece, UnreadableFile
@@ -30,14 +29,15 @@ from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
 from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
-from infocse_ray.counters import count_prepared
-from infocse_ray.failures import caused_by
-from infocse_ray.places import Placement, await_places
-from infocse_ray.progress import Board
-from infocse_ray.redact import redacted
+from infocse_ray.runtime.cluster import quiet_data
+from infocse_ray.runtime.failures import caused_by
+from infocse_ray.runtime.placement import Placement, await_places
+from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.counters import count_prepared
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 
 _FORMAT = 2
 _LABEL_LINES = "label lines"

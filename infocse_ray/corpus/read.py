@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infocse_ray.redact import redacted
-from infocse_ray.storage import open_filesystem, without_query
-from infocse_ray.storage_errors import explanation
+from infocse_ray.storage.errors import explanation
+from infocse_ray.storage.folder import open_filesystem, without_query
+from infocse_ray.storage.redact import redacted
 
 READERS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".json", ".ndjson"), "text": (".txt",)}
 DOCUMENTS = frozenset({*READERS, "tsv"})

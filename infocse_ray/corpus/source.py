@@ -13,10 +13,10 @@ from infocse_ray.corpus import label_files
 from infocse_ray.corpus.kind import Files
 from infocse_ray.corpus.read import DOCUMENTS, Piece, compression_of
 from infocse_ray.corpus.registry import KINDS
-from infocse_ray.redact import redacted, without_credentials
 from infocse_ray.settings import Corpus, fingerprint
-from infocse_ray.storage import is_remote, open_filesystem, without_query
-from infocse_ray.storage_errors import explanation
+from infocse_ray.storage.errors import explanation
+from infocse_ray.storage.folder import is_remote, open_filesystem, without_query
+from infocse_ray.storage.redact import redacted, without_credentials
 
 _CUT_AT_LINES = ("jsonl", "tsv")
 _PIECE_BYTES = 32 * 2**20

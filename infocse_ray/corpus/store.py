@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus.tokens import Tokens, flat, tokens_of
-from infocse_ray.stage import Stage, read_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage, read_stage
+from infocse_ray.storage.folder import Storage
 
 
 class Counterparts(NamedTuple):

@@ -22,10 +22,10 @@ from infocse_ray.corpus.read import (
     read_rows,
     reader_of,
 )
-from infocse_ray.redact import redacted
 from infocse_ray.settings import Corpus
-from infocse_ray.storage import open_filesystem
-from infocse_ray.storage_errors import explanation
+from infocse_ray.storage.errors import explanation
+from infocse_ray.storage.folder import open_filesystem
+from infocse_ray.storage.redact import redacted
 
 _LOOKS_AT_ONCE = 16
 FILES = f".parquet or one of {', '.join(READERS['jsonl'] + READERS['text'])} (these also .gz, .xz, .zst)"

@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from infocse_ray.checksums import FOLDER, damaged, differs, sign_folder, verified
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.settings import Encoder, fingerprint
-from infocse_ray.storage import Storage
-from infocse_ray.storage_errors import explained
+from infocse_ray.storage.checksums import FOLDER, damaged, differs, sign_folder, verified
+from infocse_ray.storage.errors import explained
+from infocse_ray.storage.folder import Storage
 
 
 class EncoderFolder(NamedTuple):

@@ -25,8 +25,8 @@ from infocse_ray.encoder.layout import Layout, Pooling, read_layout, read_whiten
 from infocse_ray.encoder.modules import Dense, Normalize
 from infocse_ray.encoder.prompts import Prompts, PromptTokens, Role, prompt_tokens
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.redact import redacted
 from infocse_ray.settings import Encoder
+from infocse_ray.storage.redact import redacted
 
 
 class SentenceEncoder(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from infocse_ray.redact import redacted
-from infocse_ray.storage import Storage, is_remote, open_filesystem
+from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
+from infocse_ray.storage.redact import redacted
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*/config.json"]
 

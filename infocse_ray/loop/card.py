@@ -7,7 +7,7 @@ from typing import Any
 
 from infocse_ray import __version__
 from infocse_ray.loop.identity import initialization_of
-from infocse_ray.positives.registry import title_of
+from infocse_ray.methods.registry import title_of
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
 

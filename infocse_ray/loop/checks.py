@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.progress import say
 from infocse_ray.retrieval.intervals import wilson
 from infocse_ray.retrieval.validation import On
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 
 _FEW_DOCUMENTS = 100

@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import torch
 
-from infocse_ray.checksums import checked, read_checked
-from infocse_ray.cluster import Placement, assigned_cores, worker_device
-from infocse_ray.collective import rank, workers
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.distributed.collectives import rank, workers
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, for_inference
-from infocse_ray.lease import Lease
-from infocse_ray.progress import Board
 from infocse_ray.retrieval.held_out import HeldOut
 from infocse_ray.retrieval.scores import Scores
 from infocse_ray.retrieval.validation import On, Questions, questions_for, score
+from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
+from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import fingerprint
-from infocse_ray.stage import Stage, find_stage, making, reopen, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.lease import Lease
+from infocse_ray.stages.stage import Stage, find_stage, making, reopen, run_stage
+from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.trainer import run_workers
 
 _FORMAT = 2

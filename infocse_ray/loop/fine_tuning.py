@@ -8,17 +8,17 @@ from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.loop.identity import labels_identity
 from infocse_ray.loop.iterate import train_round
 from infocse_ray.loop.rounds import round_report
 from infocse_ray.loop.run import Run
-from infocse_ray.positives.drawn import Drawn, draw
-from infocse_ray.positives.labelled import Labelled
-from infocse_ray.progress import say
+from infocse_ray.methods.labelled import Labelled
 from infocse_ray.retrieval.ranks import shown
+from infocse_ray.runtime.progress import say
+from infocse_ray.sampling.label_sample import Drawn, draw
 from infocse_ray.settings import Settings
-from infocse_ray.stage import Stage, run_stage
+from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.train.loop import Budget
 
 

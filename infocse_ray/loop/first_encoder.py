@@ -11,8 +11,8 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder, Settings, fingerprint
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.folder import Storage
 
 _SETTING = "annotate.first_encoder"
 

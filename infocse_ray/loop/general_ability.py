@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from infocse_ray.annotate.actor import in_one_task
-from infocse_ray.checksums import checked, read_checked
-from infocse_ray.cluster import worker_device
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, for_inference
 from infocse_ray.loop.run import Run
 from infocse_ray.retrieval.sts import StsPairs, sts_spearman
+from infocse_ray.runtime.cluster import worker_device
 from infocse_ray.settings import fingerprint
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.folder import Storage
 
 
 def sts_of(run: Run, encoders: dict[str, EncoderFolder]) -> dict[str, float]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from infocse_ray.encoder.embed import Precision
-from infocse_ray.positives.registry import METHODS
-from infocse_ray.positives.strategy import Strategy
+from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, StrategyName, fingerprint

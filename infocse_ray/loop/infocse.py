@@ -14,9 +14,9 @@ from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import AfterIteration, iterate
 from infocse_ray.loop.outcome import look_before, outcome
 from infocse_ray.loop.run import Look, Run, finished, open_run
-from infocse_ray.progress import say
-from infocse_ray.repair import repairing
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
+from infocse_ray.stages.repair import repairing
 
 _JOB = "pretrain"
 

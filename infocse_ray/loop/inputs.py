@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from infocse_ray.corpus.source import Source, find_source
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.loop.identity import initialization_of, run_identity
 from infocse_ray.loop.whitening import trained_dimension, whitening_plan
-from infocse_ray.positives.registry import Use, pooling_of, strategy_of
-from infocse_ray.positives.strategy import Strategy
+from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.registry import Use, pooling_of, strategy_of
 from infocse_ray.retrieval.sts import StsPairs, read_sts
 from infocse_ray.settings import Settings, fingerprint
 

@@ -15,10 +15,10 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.identity import initialization_of
 from infocse_ray.loop.rounds import Rounds, round_report
 from infocse_ray.loop.run import Run
-from infocse_ray.positives.strategy import Strategy
-from infocse_ray.progress import say
+from infocse_ray.methods.method import Strategy
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.stage import Stage
+from infocse_ray.runtime.progress import say
+from infocse_ray.stages.stage import Stage
 from infocse_ray.train.loop import Budget
 
 AfterIteration = Callable[[list[dict[str, Any]]], None]

@@ -10,13 +10,13 @@ import contextlib
 import json
 from typing import Any
 
-from infocse_ray.checksums import checked, digest, verified
-from infocse_ray.counters import count_stage
-from infocse_ray.events import show_stage
-from infocse_ray.lease import Lease
-from infocse_ray.progress import say
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage, is_remote
+from infocse_ray.runtime.progress import say
+from infocse_ray.stages.counters import count_stage
+from infocse_ray.stages.events import show_stage
+from infocse_ray.stages.lease import Lease
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.checksums import checked, digest, verified
+from infocse_ray.storage.folder import Storage, is_remote
 
 _FORMAT = 2
 """1 had no checksum, and folders that began with the storage's."""

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.general_ability import sts_of
 from infocse_ray.loop.run import Look, Run
-from infocse_ray.progress import say
 from infocse_ray.retrieval.doubts import doubts
 from infocse_ray.retrieval.examples import Texts, examples
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.verdict import Verdict, difference, verdict
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric
-from infocse_ray.stage import Stage
+from infocse_ray.stages.stage import Stage
 
 _START, _WHITENED, _RESULT = "start", "whitened", "result"
 _NAMES = {_START: "the encoder as it came", _WHITENED: "the encoder as it came, whitened"}

@@ -6,21 +6,21 @@ import functools
 from typing import Any, Literal, NamedTuple
 
 from infocse_ray.annotate.stage import annotate
-from infocse_ray.cluster import Placement
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.events import curve_folder
 from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, train_identity
-from infocse_ray.positives.document import mix
-from infocse_ray.positives.examples import Examples, Shards, count_examples
-from infocse_ray.positives.strategy import Strategy
-from infocse_ray.progress import say
+from infocse_ray.methods.method import Strategy
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
+from infocse_ray.runtime.cluster import Placement
+from infocse_ray.runtime.progress import say
+from infocse_ray.sampling.document import mix
+from infocse_ray.sampling.examples import Examples, Shards, count_examples
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.events import curve_folder
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import INTERPOLATED, Budget, Training, model_name
 from infocse_ray.train.trainer import train
 

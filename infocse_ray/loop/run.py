@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray import __version__
-from infocse_ray.checksums import FOLDER
-from infocse_ray.cluster import connect, placement
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.lease import Lease
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.evaluate import Asked, evaluate
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
@@ -25,12 +22,15 @@ from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.rounds import Rounds
 from infocse_ray.loop.stale import stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
-from infocse_ray.progress import say
-from infocse_ray.redact import redacted
 from infocse_ray.retrieval.validation import On
+from infocse_ray.runtime.cluster import connect, placement
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.lease import Lease
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.checksums import FOLDER
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from infocse_ray.loop.identity import HOW_NOT_WHAT
-from infocse_ray.positives.registry import METHODS
-from infocse_ray.redact import redacted_json
+from infocse_ray.methods.registry import METHODS
 from infocse_ray.settings import Settings
+from infocse_ray.storage.redact import redacted_json
 
 _INPUTS = {
     "corpus": "the corpus' files",

@@ -16,8 +16,6 @@ import torch
 from infocse_ray.annotate.actor import Annotator, in_actors, in_one_task
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.kmeans import load_array, save_array
-from infocse_ray.checksums import checked, read_checked, read_sealed, sealed
-from infocse_ray.cluster import Placement, quiet_data
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -26,7 +24,6 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.loop.identity import whitening_identity
-from infocse_ray.progress import Bar, say
 from infocse_ray.retrieval.held_out import held_out_for, key_limit
 from infocse_ray.retrieval.refit import (
     CHOOSING_DOCUMENTS,
@@ -36,9 +33,12 @@ from infocse_ray.retrieval.refit import (
     sample_limit,
     sampled,
 )
+from infocse_ray.runtime.cluster import Placement, quiet_data
+from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.checksums import checked, read_checked, read_sealed, sealed
+from infocse_ray.storage.folder import Storage
 
 
 def whitening_plan(settings: Settings, encoder: SentenceEncoder, splits: list[str]) -> WhiteningPlan | None:

@@ -1,4 +1,4 @@
-"""The row of a configuration for `pretrain.py`, such as jobs/configs/adapt.yaml: its file is read, not copied.
+"""The row of a configuration for `pretrain.py`, such as infocse_ray/configs/adapt.yaml: its file is read, not copied.
 
 What the file says of pairs, their loss and what is kept of a training holds. What the tables settle for all rows is
 theirs: corpus, encoder, validation, budget, learning rates; and so is, of the rest, what their own settings name.
@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from infocse_ray.nested import nested
 from infocse_ray.report.studies import ADAPT, METHODS, Method
+from infocse_ray.settings.nested import nested
 
 _OF_ALL_ROWS = ("name", "storage", "seed", "corpus", "encoder", "validate", "labels", "finetune", "plusplus")
 """Sections that are the same in all rows."""
@@ -73,4 +73,4 @@ def _read(file: str) -> dict[Any, Any]:
         values = {name: section for name, section in nested(values).items() if name not in _OF_ALL_ROWS and section}
         if all(isinstance(section, Mapping) for section in values.values()):
             return values
-    raise ValueError(f"adapt = {file!r}: is no YAML mapping of settings; jobs/configs/adapt.yaml shows one")
+    raise ValueError(f"adapt = {file!r}: is no YAML mapping of settings; infocse_ray/configs/adapt.yaml shows one")

@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infocse_ray.command_line import as_settings, explain
-from infocse_ray.nested import merged, nested
 from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, Method
 from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import as_settings, explain
+from infocse_ray.settings.nested import merged, nested
 
 _RATE = "train.learning_rate"
 

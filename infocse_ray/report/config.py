@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from infocse_ray.command_line import not_a
 from infocse_ray.report.studies import METHODS, STUDY_NAMES, LabelSize, methods_with, row_keys
 from infocse_ray.settings import Section, plain_name
+from infocse_ray.settings.command_line import not_a
 
 Like = Literal["news", "web_document", "web_browsing"]
 
@@ -74,7 +74,7 @@ class Tables(Section):
     )
     adapt: str | None = Field(
         default=None,
-        description="A configuration of pretrain.py, such as jobs/configs/adapt.yaml, that makes a row of its own: its "
+        description="A configuration of pretrain.py, such as infocse_ray/configs/adapt.yaml, that makes a row of its own: its "
         "pairs, loss and what is kept of a training, where `settings` don't say; corpus, encoder, budget and learning "
         "rates are the tables'. Without it that row is skipped.",
     )

@@ -14,7 +14,7 @@ import pyarrow as pa
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 from infocse_ray.retrieval.questions import documents_of, recall_by_question
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 METRIC, _CUTOFF = "recall@5", 5
 

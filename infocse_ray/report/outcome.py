@@ -6,7 +6,7 @@ from typing import Any
 
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.report.cells import Cell
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 METRICS = ("recall@5", "recall@10", "recall@20", "mrr")
 

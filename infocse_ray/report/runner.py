@@ -14,21 +14,21 @@ from typing import Any
 
 import ray
 
-from infocse_ray.failures import one_line
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
-from infocse_ray.progress import say
-from infocse_ray.records import keep, kept
-from infocse_ray.redact import redacted
 from infocse_ray.report.cells import Cell, Plan, Slot, plan_cells
 from infocse_ray.report.choice import Records, choice_of, to_run
 from infocse_ray.report.config import Tables
 from infocse_ray.report.outcome import outcome
 from infocse_ray.report.plots import require_matplotlib
 from infocse_ray.report.writer import Writer
+from infocse_ray.runtime.failures import one_line
+from infocse_ray.runtime.interrupts import check
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
-from infocse_ray.stopping import check
-from infocse_ray.storage import Storage
+from infocse_ray.stages.records import keep, kept
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 
 
 def run_without_labels(settings: Settings) -> dict[str, Any]:

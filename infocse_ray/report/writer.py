@@ -10,7 +10,7 @@ from infocse_ray.report.markdown import render
 from infocse_ray.report.plots import plot
 from infocse_ray.report.tables import summarise
 from infocse_ray.settings import fingerprint
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 
 class Writer:

@@ -19,7 +19,7 @@ from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, 
 from infocse_ray.corpus.tokens import Tokens, flat
 from infocse_ray.retrieval.questions import paired_ranks
 from infocse_ray.retrieval.validation import On
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 _SHOWN_DOCUMENT, _SHOWN_TEXT = 160, 110
 """Characters of a document, and of what is found."""

@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from infocse_ray.collective import each_worker, rank, row_counts, workers
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of, sample_hashes
+from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
+from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.memory import MORE, advised
 from infocse_ray.retrieval.ranks import LeftOut
 from infocse_ray.retrieval.scores import Scores, score_among_all
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 from infocse_ray.settings import Metric
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 
 def read_ranks(stage: Storage, top: bool = False) -> pa.Table:

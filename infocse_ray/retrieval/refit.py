@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import torch
 
-from infocse_ray.collective import of_first, rank, total, workers
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, concatenate
+from infocse_ray.distributed.collectives import of_first, rank, total, workers
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.collective import each_worker, gather_rows, rank, row_counts, workers
+from infocse_ray.distributed.collectives import each_worker, gather_rows, rank, row_counts, workers
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 

@@ -21,10 +21,10 @@ from infocse_ray.corpus.read import READ_ERRORS, Piece, open_lines, parse_json_l
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder, tokenizer_json
-from infocse_ray.redact import redacted
 from infocse_ray.settings import fingerprint
-from infocse_ray.storage import open_filesystem
-from infocse_ray.storage_errors import explanation
+from infocse_ray.storage.errors import explanation
+from infocse_ray.storage.folder import open_filesystem
+from infocse_ray.storage.redact import redacted
 
 FEWEST = 10
 """Pairs without which a correlation is chance."""

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from infocse_ray.collective import each_worker, rank, row_counts, workers
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
+from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
+from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
-from infocse_ray.memory import MORE, advised
 from infocse_ray.retrieval.documents import halves, mean_vectors
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_by_pieces
 from infocse_ray.retrieval.ranks import LeftOut

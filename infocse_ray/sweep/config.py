@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from infocse_ray.command_line import dotted_names, not_a
-from infocse_ray.nested import nested
 from infocse_ray.settings import Section, Settings, plain_name
+from infocse_ray.settings.command_line import dotted_names, not_a
+from infocse_ray.settings.nested import nested
 
 LISTED, DRAWN = ("grid",), ("choice", "uniform", "loguniform")
 """Ways to give a parameter values: each once, or one a sample."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from infocse_ray.progress import say
-from infocse_ray.records import keep, kept
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.storage import Storage
+from infocse_ray.runtime.progress import say
+from infocse_ray.stages.records import keep, kept
+from infocse_ray.storage.folder import Storage
 from infocse_ray.sweep.config import Sweep
 from infocse_ray.sweep.plan import Plan, Trial
 from infocse_ray.sweep.results import summarise, write_results

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from infocse_ray.command_line import as_settings, explain
 from infocse_ray.corpus.source import Source
 from infocse_ray.loop.identity import initialization_of
 from infocse_ray.loop.inputs import Inputs, check
-from infocse_ray.nested import merged, nested
 from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.settings.command_line import as_settings, explain
+from infocse_ray.settings.nested import merged, nested
 from infocse_ray.sweep.config import Sweep, is_whole
 
 _DIGITS = 4

@@ -8,7 +8,7 @@ import yaml
 
 from infocse_ray.report.markdown import escape
 from infocse_ray.settings import Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.sweep.config import Sweep
 from infocse_ray.sweep.plan import Plan, Trial, shown_value
 from infocse_ray.sweep.plots import plot

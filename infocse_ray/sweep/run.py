@@ -20,18 +20,18 @@ import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 
-from infocse_ray.cluster import connect, placement
 from infocse_ray.corpus.prepare import prepare
-from infocse_ray.job import quiet_libraries
-from infocse_ray.lease import Lease
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.identity import initialization_of
 from infocse_ray.loop.inputs import Inputs, check
-from infocse_ray.places import possible_nodes
-from infocse_ray.progress import Board, say
 from infocse_ray.report.plots import require_matplotlib
+from infocse_ray.runtime.cluster import connect, placement
+from infocse_ray.runtime.job import quiet_libraries
+from infocse_ray.runtime.placement import possible_nodes
+from infocse_ray.runtime.progress import Board, say
 from infocse_ray.settings import Settings
-from infocse_ray.storage import Storage
+from infocse_ray.stages.lease import Lease
+from infocse_ray.storage.folder import Storage
 from infocse_ray.sweep.config import Sweep
 from infocse_ray.sweep.ledger import Ledger
 from infocse_ray.sweep.plan import Plan, Trial, plan_trials

@@ -10,9 +10,9 @@ from typing import Any
 
 from ray.exceptions import RayActorError
 
-from infocse_ray.failures import one_line
 from infocse_ray.loop.infocse import pretrain as run_pretrain
-from infocse_ray.redact import redacted
+from infocse_ray.runtime.failures import one_line
+from infocse_ray.storage.redact import redacted
 from infocse_ray.sweep.plan import Trial
 
 Report = Callable[[dict[str, Any]], None]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from infocse_ray.collective import largest
+from infocse_ray.distributed.collectives import largest
 
 
 class Chunk(NamedTuple):

@@ -15,11 +15,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from infocse_ray.checksums import checked, differs, sizes, verified
-from infocse_ray.collective import workers
+from infocse_ray.distributed.collectives import workers
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.positives.stream import ExampleStream
+from infocse_ray.sampling.stream import ExampleStream
+from infocse_ray.storage.checksums import checked, differs, sizes, verified
 from infocse_ray.train.trainee import Trainee
 
 _LIST = "files-{:05d}.json"

@@ -18,29 +18,29 @@ from typing import Any, NamedTuple
 import ray.train
 import torch
 
-from infocse_ray.checksums import FOLDER, checked, digest
-from infocse_ray.cluster import assigned_cores, worker_device
-from infocse_ray.collective import everyones, rank, total, workers
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.counters import count_scores, count_step
+from infocse_ray.distributed.collectives import everyones, rank, total, workers
+from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference, native_bf16
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.events import Curve
-from infocse_ray.memory import MORE, advised
-from infocse_ray.positives.ahead import Ahead
-from infocse_ray.positives.contrast import Encoded
-from infocse_ray.positives.document import mix
-from infocse_ray.positives.examples import Examples
-from infocse_ray.positives.strategy import Strategy
-from infocse_ray.positives.stream import Batch, ExampleStream
+from infocse_ray.methods.contrast import Encoded
+from infocse_ray.methods.method import Strategy
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.retrieval.validation import On, questions_for, score
+from infocse_ray.runtime.cluster import assigned_cores, worker_device
+from infocse_ray.runtime.interrupts import Request
+from infocse_ray.sampling.document import mix
+from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.prefetch import Ahead
+from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
-from infocse_ray.stopping import Request
-from infocse_ray.storage import Storage
-from infocse_ray.storage_errors import explained
+from infocse_ray.stages.counters import count_scores, count_step
+from infocse_ray.stages.events import Curve
+from infocse_ray.storage.checksums import FOLDER, checked, digest
+from infocse_ray.storage.errors import explained
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.cached import Chunk, backward
 from infocse_ray.train.checkpoint import checkpoint_bytes, load_checkpoint, save_checkpoint
 from infocse_ray.train.choice import Choice, between

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from infocse_ray.collective import gather, gather_rows, rank, row_counts, total, workers
-from infocse_ray.positives.contrast import Contrast
+from infocse_ray.distributed.collectives import gather, gather_rows, rank, row_counts, total, workers
+from infocse_ray.methods.contrast import Contrast
 
 _BLOCK_ELEMENTS = 2**24
 

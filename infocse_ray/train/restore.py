@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow.fs as pafs
 from ray.train import Checkpoint
 
-from infocse_ray.collective import everyones, rank
-from infocse_ray.progress import say
-from infocse_ray.storage import Storage
+from infocse_ray.distributed.collectives import everyones, rank
+from infocse_ray.runtime.progress import say
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import damage
 
 

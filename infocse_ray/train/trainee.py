@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from infocse_ray.collective import total, workers
+from infocse_ray.distributed.collectives import total, workers
 from infocse_ray.encoder.embed import length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
-from infocse_ray.positives.document import mix
-from infocse_ray.positives.strategy import Strategy
-from infocse_ray.positives.stream import Batch
+from infocse_ray.methods.method import Strategy
+from infocse_ray.sampling.document import mix
+from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk
 from infocse_ray.train.memory import ChunkMemory

@@ -10,12 +10,12 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError
 
-from infocse_ray.checksums import read_checked
-from infocse_ray.failures import one_line, storage_failure
-from infocse_ray.places import Placement, await_places, watched
-from infocse_ray.progress import Board
-from infocse_ray.stopping import patiently
-from infocse_ray.storage import Storage
+from infocse_ray.runtime.failures import one_line, storage_failure
+from infocse_ray.runtime.interrupts import patiently
+from infocse_ray.runtime.placement import Placement, await_places, watched
+from infocse_ray.runtime.progress import Board
+from infocse_ray.storage.checksums import read_checked
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import Training, train_worker
 from infocse_ray.train.restore import drop_unreadable
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 KEY, SECRET = "AKIAIOSFODNN7LOOPBACK", "wJalrXUtnFEMI-K7MDENG-bPxRfiCYLOOPBACKKEY"
 """What the URIs carry; moto takes any."""

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 import ray
 
-from infocse_ray import s3
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.source import find_source
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.s3 import open_s3, retries_within
 from infocse_ray.settings import Corpus, Settings
-from infocse_ray.stage import Stage, find_stage, run_stage
-from infocse_ray.storage import Storage, open_filesystem
-from infocse_ray.storage_errors import StorageUnavailable
+from infocse_ray.stages.stage import Stage, find_stage, run_stage
+from infocse_ray.storage import s3
+from infocse_ray.storage.errors import StorageUnavailable
+from infocse_ray.storage.folder import Storage, open_filesystem
+from infocse_ray.storage.s3 import open_s3, retries_within
 from tests.conftest import make_documents
 from tests.faults.s3_server import ERROR, KEY, SECRET, SILENCE, SLOW_DOWN, S3Server, s3_server
 
@@ -123,7 +123,7 @@ def test_a_large_object_that_could_not_be_finished_is_not_there(server: S3Server
 
 def test_a_writer_killed_in_the_middle_leaves_nothing(server: S3Server, uri: str) -> None:
     script = (
-        "import os, sys; from infocse_ray.storage import open_filesystem\n"
+        "import os, sys; from infocse_ray.storage.folder import open_filesystem\n"
         "filesystem, path = open_filesystem(sys.argv[1])\n"
         "stream = filesystem.open_output_stream(path, compression=None)\n"
         "stream.write(os.urandom(2**20) * 25); stream.flush(); os.kill(os.getpid(), 9)"

@@ -13,10 +13,10 @@ import torch
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
-from infocse_ray.positives.registry import strategy_of
-from infocse_ray.positives.stream import Batch
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.registry import strategy_of
+from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import backward
 from infocse_ray.train.loop import StepReport, train_step

@@ -15,7 +15,6 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from infocse_ray.annotate import documents
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
-from infocse_ray.cluster import Placement
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
@@ -26,9 +25,10 @@ from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop import infocse, rounds
 from infocse_ray.loop import run as run_module
+from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Annotate, Corpus, Settings
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import Training
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.passes import SPLITS, Passes, encoder_in, pieces

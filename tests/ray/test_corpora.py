@@ -18,7 +18,7 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of
 from infocse_ray.retrieval.validation import questions_for
 from infocse_ray.settings import Corpus
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import ray
 
-from infocse_ray import places
-from infocse_ray.places import Placement, await_places
+from infocse_ray.runtime import placement as places
+from infocse_ray.runtime.placement import Placement, await_places
 
 
 class _Holder:

@@ -17,8 +17,8 @@ from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
 from infocse_ray.settings import Corpus
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")

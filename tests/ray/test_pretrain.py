@@ -16,8 +16,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
-from infocse_ray.checksums import checked
-from infocse_ray.cluster import Placement, placement
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.schema import SPLITS, stable_hash
 from infocse_ray.corpus.source import find_source
@@ -25,20 +23,22 @@ from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.loop import evaluate as evaluate_module
 from infocse_ray.loop import rounds
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.positives.document import mix
-from infocse_ray.positives.examples import Examples, Shards
-from infocse_ray.positives.registry import strategy_of
+from infocse_ray.methods.registry import strategy_of
 from infocse_ray.retrieval.questions import read_ranks
 from infocse_ray.retrieval.refit import WhiteningPlan
+from infocse_ray.runtime.cluster import Placement, placement
+from infocse_ray.sampling.document import mix
+from infocse_ray.sampling.examples import Examples, Shards
 from infocse_ray.settings import Annotate, Corpus, Settings
-from infocse_ray.stage import Stage, read_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage, read_stage
+from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import Budget, Training
 from infocse_ray.train.trainer import train
 from tests.conftest import make_documents, write_jsonl
@@ -338,7 +338,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
 def test_actors_use_the_cores_they_were_given(ray_cluster: None) -> None:
     import ray
 
-    from infocse_ray.cluster import assigned_cores
+    from infocse_ray.runtime.cluster import assigned_cores
 
     @ray.remote(num_cpus=2)
     def threads() -> tuple[int, int]:

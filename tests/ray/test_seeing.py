@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 from tests.ray.tiny_job import settings_for
 from tests.unit.test_events import read_all

@@ -19,10 +19,10 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from infocse_ray.annotate.actor import in_one_task
-from infocse_ray.command_line import parse
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.nested import nested
 from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import parse
+from infocse_ray.settings.nested import nested
 from infocse_ray.sweep.config import Sweep
 from infocse_ray.sweep.run import sweep
 from tests.conftest import make_documents, write_jsonl

@@ -15,13 +15,13 @@ import torch
 
 from infocse_ray.annotate import documents, stage
 from infocse_ray.annotate.actor import Annotator, Work
-from infocse_ray.cluster import Placement
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, embed
+from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Annotate
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 from tests.unit.stores import Written, write_store
 
 SPLITS = ["train", "test"]

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.store import TokenStore, shard_name
-from infocse_ray.encoder.lexicon import Lexicon
-from infocse_ray.positives.examples import Examples, Shards
-from infocse_ray.positives.idc import Idc
-from infocse_ray.positives.strategy import Strategy
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.idc import Idc
+from infocse_ray.methods.method import Strategy
+from infocse_ray.sampling.examples import Examples, Shards
 from infocse_ray.settings import Train
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 LEXICON = Lexicon(
     sentence_tokens=14,

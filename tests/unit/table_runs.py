@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from infocse_ray.report.config import Tables
 from infocse_ray.settings import Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 
 

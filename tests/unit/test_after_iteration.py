@@ -10,8 +10,8 @@ import pytest
 from infocse_ray.loop import iterate as iterate_module
 from infocse_ray.loop.iterate import Iterated, iterate
 from infocse_ray.settings import Settings
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 
 
 def loop(monkeypatch: pytest.MonkeyPatch, scores: list[float], after_iteration: Any = None, **section: Any) -> Iterated:

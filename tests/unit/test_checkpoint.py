@@ -10,8 +10,8 @@ import pytest
 import torch
 from ray.train import Checkpoint
 
-from infocse_ray.collective import rank
-from infocse_ray.storage import Storage
+from infocse_ray.distributed.collectives import rank
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train import checkpoint as checkpoint_module
 from infocse_ray.train.checkpoint import damage, save_checkpoint
 from infocse_ray.train.restore import drop_unreadable, newest_whole

@@ -9,7 +9,7 @@ import pytest
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.settings import Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 
 def settings(on: str = "auto", **corpus: Any) -> Settings:

@@ -17,15 +17,15 @@ from ray.exceptions import RayTaskError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 from ray.train.v2.api.exceptions import WorkerGroupError
 
-from infocse_ray import checksums
 from infocse_ray.annotate.kmeans import load_array, save_array
-from infocse_ray.checksums import Damaged, checked, mark_of, read_checked
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.failures import caused_by
-from infocse_ray.repair import repairing
+from infocse_ray.runtime.failures import caused_by
 from infocse_ray.settings import Encoder
-from infocse_ray.storage import Storage
+from infocse_ray.stages.repair import repairing
+from infocse_ray.storage import checksums
+from infocse_ray.storage.checksums import Damaged, checked, mark_of, read_checked
+from infocse_ray.storage.folder import Storage
 
 TABLE = pa.table({"doc_id": ["a", "b", "c"], "sentences": [[[1, 2], [3]], [[4]], []], "n": pa.array([1, 2, 3])})
 VALUE = {"steps": 3, "history": [{"recall@5": 0.1 + 0.2, "key": "ü"}], "none": None, "by": {"1": 2}}
@@ -158,7 +158,7 @@ def test_damage_that_a_worker_found_is_found_in_what_the_driver_gets():
     group = RuntimeError("the workers failed: they did")
     group.__cause__ = WorkerGroupError("of 2", {1: UserExceptionWithTraceback(Damaged(line), trace)})
     assert str(caused_by(group, Damaged)) == line
-    text = f"RayTaskError(UserCodeException):\n  infocse_ray.checksums.Damaged: {line}\n\nThe above exception"
+    text = f"RayTaskError(UserCodeException):\n  infocse_ray.storage.checksums.Damaged: {line}\n\nThe above exception"
     assert str(caused_by(RuntimeError(text), Damaged)) == line
     assert caused_by(ValueError("train.k = 0: is damaged goods"), Damaged) is None
 

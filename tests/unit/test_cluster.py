@@ -4,9 +4,10 @@ import socket
 
 import pytest
 
-from infocse_ray import cluster, places
-from infocse_ray.cluster import placement
-from infocse_ray.places import Nodes, Placement, possible_nodes, room
+from infocse_ray.runtime import cluster
+from infocse_ray.runtime import placement as places
+from infocse_ray.runtime.cluster import placement
+from infocse_ray.runtime.placement import Nodes, Placement, possible_nodes, room
 from infocse_ray.settings import Annotate, Train
 
 

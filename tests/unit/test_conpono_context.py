@@ -12,8 +12,8 @@ import pytest
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.loop.inputs import check
-from infocse_ray.positives.conpono import CONPONO
-from infocse_ray.positives.registry import Use, strategy_of
+from infocse_ray.methods.conpono import CONPONO
+from infocse_ray.methods.registry import Use, strategy_of
 from infocse_ray.settings import CONPONO as Section
 from infocse_ray.settings import Settings, Train
 from tests.conftest import make_documents, write_jsonl

@@ -14,9 +14,9 @@ from infocse_ray.annotate.idc import cluster_sizes, count_pairs, count_together
 from infocse_ray.corpus.copies import distinct, without_copies
 from infocse_ray.corpus.store import Documents, documents_of
 from infocse_ray.corpus.tokens import offsets_of
-from infocse_ray.positives.strategy import Document
+from infocse_ray.methods.method import Document
 from infocse_ray.settings import Annotate
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.passes import SPLITS, document_vectors, numbered, written_clusters
 from tests.unit.stores import Written, counted, idc, write_annotations, write_store
 from tests.unit.trainees import ragged

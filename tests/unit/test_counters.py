@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import ray
 
-from infocse_ray import counters
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages import counters
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import StepReport
 
 RUN = Storage("s3://bucket/runs", "news")

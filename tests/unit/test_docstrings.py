@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from infocse_ray.corpus.docstrings import docstring_documents, write_docstrings
-from infocse_ray.corpus.prose import docstring_prose, is_prose, plain_text
+from infocse_ray.demo.docstrings import docstring_documents, write_docstrings
+from infocse_ray.demo.prose import docstring_prose, is_prose, plain_text
 
 NUMPY_STYLE = '''
 def solve(a, b):
@@ -363,7 +363,7 @@ def test_a_failed_write_leaves_the_old_file_alone(package, tmp_path, monkeypatch
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("infocse_ray.corpus.docstrings.os.replace", fail)
+    monkeypatch.setattr("infocse_ray.demo.docstrings.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_docstrings(folder / "rows", packages=[name])
     assert [path.name for path in folder.iterdir()] == ["rows"]

@@ -9,10 +9,10 @@ import pytest
 
 from infocse_ray.annotate import actor, documents, kmeans, stage
 from infocse_ray.annotate.quantile import EdgeSample, pack, unpack
-from infocse_ray.checksums import Damaged
 from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.settings import Annotate
-from infocse_ray.storage import Storage
+from infocse_ray.storage.checksums import Damaged
+from infocse_ray.storage.folder import Storage
 from tests.unit.passes import (
     Crash,
     document_vectors,

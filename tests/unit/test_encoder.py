@@ -29,7 +29,7 @@ from infocse_ray.encoder.layout import Layout, read_layout
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents
 
 SENTENCES = [s for d in make_documents(30, seed=3) for s in d["sentences"]]

@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.layout import read_layout
-from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from infocse_ray.train.trainee import freeze_unused
 from tests.unit.test_encoder import SENTENCES, copy_of, load, refused, tokenised

@@ -13,12 +13,12 @@ from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.prompts import Prompts, Role
+from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.stores import Written, write_store
 from tests.unit.test_encoder import SENTENCES, copy_of, load, ragged, refused
 from tests.unit.trainees import Run, annotated

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from infocse_ray.checksums import checked
-from infocse_ray.cluster import Placement
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop import evaluate as module
-from infocse_ray.stage import Stage, look_again
-from infocse_ray.storage import Storage
+from infocse_ray.runtime.cluster import Placement
+from infocse_ray.stages.stage import Stage, look_again
+from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.folder import Storage
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from infocse_ray.loop import evaluate
 from infocse_ray.loop.evaluate import Asked
 from infocse_ray.retrieval.questions import read_ranks
 from infocse_ray.settings import fingerprint
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 
 class Worker:

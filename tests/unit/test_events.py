@@ -10,12 +10,12 @@ import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
-from infocse_ray import events
-from infocse_ray.checksums import checked
-from infocse_ray.events import Curve, curve_folder, event_file, show_stage, stage_values, write_curve
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages import events
+from infocse_ray.stages.events import Curve, curve_folder, event_file, show_stage, stage_values, write_curve
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import StepReport
 
 Points = dict[str, list[tuple[int, float]]]

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.retrieval.examples import Example, Texts, _decoded, examples, plain
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.stores import Written, write_store
 from tests.unit.test_questions import stage
 

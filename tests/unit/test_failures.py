@@ -12,10 +12,10 @@ from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 from ray.train.v2.api.exceptions import ControllerError
 
 from infocse_ray.corpus.read import UnreadableFile
-from infocse_ray.failures import cause_of, caused_by, one_line, storage_failure
-from infocse_ray.job import run_job
+from infocse_ray.runtime.failures import cause_of, caused_by, one_line, storage_failure
+from infocse_ray.runtime.job import run_job
 from infocse_ray.settings import Section
-from infocse_ray.storage_errors import NoSpace, StorageUnavailable
+from infocse_ray.storage.errors import NoSpace, StorageUnavailable
 
 TRACEBACK = """Traceback (most recent call last):
   File "a.py", line 1, in f
@@ -112,7 +112,7 @@ def test_an_error_that_causes_itself_is_looked_at_once() -> None:
     ("error", "kind"),
     [
         (task_error(NoSpace("/a: no space left")), NoSpace),
-        (only_text("infocse_ray.storage_errors.NoSpace", "/a: no space left"), NoSpace),
+        (only_text("infocse_ray.storage.errors.NoSpace", "/a: no space left"), NoSpace),
         (ControllerError(OSError(errno.ENOSPC, "No space left on device", "/a")), NoSpace),
         (only_text("OSError", "[Errno 122] Error writing bytes to file. Disk quota exceeded"), NoSpace),
         (task_error(OSError("When ...: AWS Error SLOW_DOWN during PutObject operation: wait")), StorageUnavailable),

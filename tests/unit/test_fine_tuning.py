@@ -13,8 +13,8 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop import fine_tuning
 from infocse_ray.loop.fine_tuning import fine_tune
 from infocse_ray.settings import Settings
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 from infocse_ray.train.loop import Budget, Training, train_worker
 from tests.unit.stores import counted

@@ -15,7 +15,7 @@ from infocse_ray.annotate.idc import cluster
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.settings import Annotate, Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.passes import (
     document_vectors,
     small_store,

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.positives.contrast import Encoded
-from infocse_ray.positives.registry import strategy_of
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.contrast import Encoded
+from infocse_ray.methods.registry import strategy_of
 from infocse_ray.settings import Settings, Train
 from infocse_ray.train.loss import contrastive_loss
 from infocse_ray.train.trainee import Trainee

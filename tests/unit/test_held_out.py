@@ -12,7 +12,7 @@ from infocse_ray.retrieval import scores as all_scores
 from infocse_ray.retrieval.held_out import MOST, HeldOut, held_out_for, score_held_out
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Encoder
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
 from tests.unit.stores import Written, write_store
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.command_line import dotted_names
 from infocse_ray.loop import identity
 from infocse_ray.loop.identity import (
     annotate_identity,
@@ -17,9 +16,10 @@ from infocse_ray.loop.identity import (
     run_identity,
     train_identity,
 )
-from infocse_ray.positives.registry import Use, strategy_of
+from infocse_ray.methods.registry import Use, strategy_of
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.settings import Settings, StrategyName
+from infocse_ray.settings.command_line import dotted_names
 from infocse_ray.train.loop import Budget
 from tests.unit.stores import LEXICON
 

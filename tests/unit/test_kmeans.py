@@ -16,7 +16,7 @@ from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.kmeans import GlobalClusters, drawn, fit_centroids, load_array, save_array, share_of
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.settings import Annotate
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.passes import (
     SPLITS,
     Crash,

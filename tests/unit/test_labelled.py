@@ -7,11 +7,11 @@ from torch.nn.functional import normalize
 from transformers import AutoModel
 
 from infocse_ray.corpus.store import Counterparts, Documents
-from infocse_ray.positives import drawn as drawn_module
-from infocse_ray.positives.drawn import Drawn, draw, leaking
-from infocse_ray.positives.examples import Shards
-from infocse_ray.positives.labelled import Labelled
-from infocse_ray.storage import Storage
+from infocse_ray.methods.labelled import Labelled
+from infocse_ray.sampling import label_sample as drawn_module
+from infocse_ray.sampling.examples import Shards
+from infocse_ray.sampling.label_sample import Drawn, draw, leaking
+from infocse_ray.storage.folder import Storage
 from tests.unit.stores import LEXICON, Written, write_store
 from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, texts_of
 

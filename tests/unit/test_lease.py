@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray.lease import Held, Holder, Lease, Lost
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.lease import Held, Holder, Lease, Lost
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.folder import Storage
 
 HOLDS = """
 import sys, time
-from infocse_ray.lease import Lease
-from infocse_ray.storage import Storage
+from infocse_ray.stages.lease import Lease
+from infocse_ray.storage.folder import Storage
 lease = Lease(Storage.open(sys.argv[1]) / "driver.lease", "run", expiry=30.0, every=0.05)
 lease.take()
 print("taken", flush=True)
@@ -32,8 +32,8 @@ time.sleep(60)
 
 MAKES = """
 import sys, time
-from infocse_ray.stage import run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import run_stage
+from infocse_ray.storage.folder import Storage
 root = Storage.open(sys.argv[1])
 def work(stage):
     print("taken", flush=True)

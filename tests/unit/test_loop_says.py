@@ -10,8 +10,8 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.loop import rounds
 from infocse_ray.loop.card import model_card
 from infocse_ray.settings import Settings
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 from tests.unit.stores import idc
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from infocse_ray import collective
-from infocse_ray.positives.contrast import Contrast, Side, own
+from infocse_ray.distributed import collectives as collective
+from infocse_ray.methods.contrast import Contrast, Side, own
 from infocse_ray.train import loss as loss_module
 from infocse_ray.train.loss import contrastive_loss
 from tests.unit.group import on_workers

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.lease import Lease, Lost
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.stale import stale
 from infocse_ray.settings import Settings
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.lease import Lease, Lost
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 
 INPUTS = {"corpus": "c1", "encoder": "e1", "tokenizer": "t1", "first_encoder": None}
 STAGES = ("corpus", "iteration_0/encoder", "iteration_1/annotations", "iteration_1/examples", "iteration_1/train")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from infocse_ray import collective
+from infocse_ray.distributed import collectives as collective
+from infocse_ray.distributed.memory import OutOfMemory, advised
 from infocse_ray.encoder import embed as embed_module
 from infocse_ray.encoder.embed import embed
-from infocse_ray.memory import OutOfMemory, advised
 from infocse_ray.settings import Settings
 from infocse_ray.train import loop
 from infocse_ray.train.memory import FIRST_ON_CPU, FIRST_ON_GPU, ChunkMemory, OutOfMemoryEverywhere

@@ -25,11 +25,11 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.loop.inputs import check
-from infocse_ray.positives.mlm_head import MaskedLanguageModel, trained_head
-from infocse_ray.positives.registry import Use, strategy_of
+from infocse_ray.methods.mlm_head import MaskedLanguageModel, trained_head
+from infocse_ray.methods.registry import Use, strategy_of
 from infocse_ray.settings import Settings
 from infocse_ray.train.trainee import Trainee
 from tests.conftest import make_documents, write_jsonl

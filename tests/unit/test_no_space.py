@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.stage import Stage, run_stage
-from infocse_ray.storage import Storage
-from infocse_ray.storage_errors import NoSpace, StorageUnavailable, explained
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.errors import NoSpace, StorageUnavailable, explained
+from infocse_ray.storage.folder import Storage
 from tests.unit.passes import encoder_in
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -93,7 +93,7 @@ def test_an_explained_error_is_not_explained_again(tmp_path: Path) -> None:
 
 def test_an_object_store_that_gave_up_is_named_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 223.4])
-    monkeypatch.setattr("infocse_ray.storage_errors.monotonic", lambda: next(clock))
+    monkeypatch.setattr("infocse_ray.storage.errors.monotonic", lambda: next(clock))
     with pytest.raises(StorageUnavailable) as raised, explained("s3://bucket/a"):
         raise OSError("When reading: AWS Error SLOW_DOWN during GetObject operation: slow")
     assert str(raised.value).startswith("s3://bucket/a: the object store failed for 123 s, retries and all (AWS Error ")

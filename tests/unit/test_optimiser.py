@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from infocse_ray import collective
+from infocse_ray.distributed import collectives as collective
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from infocse_ray.train.loop import NonFinite
 from tests.unit.group import on_workers

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.positives import lane
-from infocse_ray.positives.document import Dealt, mix
-from infocse_ray.positives.examples import Examples, Shards
-from infocse_ray.positives.idc import PairedDocument
-from infocse_ray.positives.strategy import Document
-from infocse_ray.positives.stream import ExampleStream, apportion
-from infocse_ray.storage import Storage
+from infocse_ray.methods.idc import PairedDocument
+from infocse_ray.methods.method import Document
+from infocse_ray.sampling import lane
+from infocse_ray.sampling.document import Dealt, mix
+from infocse_ray.sampling.examples import Examples, Shards
+from infocse_ray.sampling.stream import ExampleStream, apportion
+from infocse_ray.storage.folder import Storage
 from tests.unit.stores import Written, counted, idc, numbered, write_annotations
 
 LANES, SHARDS = 5, 10

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from infocse_ray import places
-from infocse_ray.places import Nodes, Placement, autoscaler_config, await_places, watched
+from infocse_ray.runtime import placement as places
+from infocse_ray.runtime.placement import Nodes, Placement, autoscaler_config, await_places, watched
 
 
 class Group:

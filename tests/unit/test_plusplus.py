@@ -10,8 +10,8 @@ import pytest
 
 from infocse_ray.loop import iterate, plusplus
 from infocse_ray.settings import Settings
-from infocse_ray.stage import Stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 
 HERE = Storage("here")
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from infocse_ray import progress
-from infocse_ray.progress import Bar, say
+from infocse_ray.runtime import progress
+from infocse_ray.runtime.progress import Bar, say
 
 
 def work(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.retrieval.questions import compare, reciprocal_rank_by_question
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 
 def stage(folder: Storage, ranks: dict[tuple[str, int], int], parts: int = 2) -> Storage:

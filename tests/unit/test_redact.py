@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray import redact
 from infocse_ray.corpus.labels import LabelWriter
 from infocse_ray.corpus.source import find_source
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.job import run_job
-from infocse_ray.progress import say
-from infocse_ray.redact import learn, redacted, redacted_json, without_credentials
+from infocse_ray.runtime.job import run_job
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus, Section
-from infocse_ray.storage import Storage, open_filesystem
+from infocse_ray.storage import redact
+from infocse_ray.storage.folder import Storage, open_filesystem
+from infocse_ray.storage.redact import learn, redacted, redacted_json, without_credentials
 from tests.conftest import make_documents, write_jsonl
 
 KEY, SECRET = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"

@@ -13,7 +13,6 @@ import torch
 
 from infocse_ray.annotate import documents
 from infocse_ray.annotate.actor import Annotator
-from infocse_ray.cluster import Placement
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.embed import embed
@@ -25,8 +24,9 @@ from infocse_ray.loop.whitening import trained_dimension, whiten_start, whitenin
 from infocse_ray.retrieval import refit
 from infocse_ray.retrieval.held_out import held_out_for, score_held_out
 from infocse_ray.retrieval.refit import Refit, WhiteningPlan
+from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Encoder, Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
 from tests.unit.passes import SPLITS, encoder_in, small_store
 

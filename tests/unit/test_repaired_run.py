@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 import torch
 
-from infocse_ray.cluster import Placement
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.lease import Held
 from infocse_ray.loop import rounds
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.positives import examples
+from infocse_ray.runtime.cluster import Placement
+from infocse_ray.sampling import examples
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stage import Stage, look_again, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.lease import Held
+from infocse_ray.stages.stage import Stage, look_again, run_stage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop, trainer
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.passes import Passes, small_store

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 import yaml
 
-from infocse_ray.command_line import parse
 from infocse_ray.report import leads, runner, writer
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
 from infocse_ray.report.runner import reproduce, run_few_shot, run_without_labels
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
+from infocse_ray.runtime.interrupts import Stopped, listening
 from infocse_ray.settings import Settings
-from infocse_ray.stopping import Stopped, listening
+from infocse_ray.settings.command_line import parse
 from infocse_ray.train.trainer import TrainingStopped
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
 
 JOBS = Path(__file__).parents[2] / "jobs"
-NO_ADAPT = "skipped: adapt isn't set; name a configuration of pretrain.py, such as jobs/configs/adapt.yaml"
+NO_ADAPT = "skipped: adapt isn't set; name a configuration of pretrain.py, such as infocse_ray/configs/adapt.yaml"
 THREE = {"only_rows": ["start", "simcse", "infocse"]}
 
 
@@ -194,7 +194,7 @@ def test_a_mistake_is_refused_before_any_cell(tmp_path: Path, runs: Runs):
 def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "jobs").symlink_to(JOBS)
-    file = JOBS / "configs" / "tables.yaml"
+    file = JOBS.parent / "infocse_ray" / "configs" / "tables.yaml"
     argv = ["--config", str(file), "--encoder", "model", "--settings.train.batch_size", "64", "--seeds=[7]"]
     argv += ["--settings.train.chunk_tokens=99", "--methods.ict.train.learning_rate", "1e-3"]
     config = parse(Tables, argv, "reproduce.py", "")
@@ -239,7 +239,12 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
 )
 def test_an_option_without_its_value_is_refused(option: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as stopped:
-        parse(Tables, ["--config", str(JOBS / "configs" / "tables.yaml"), *option], "reproduce.py", "")
+        parse(
+            Tables,
+            ["--config", str(JOBS.parent / "infocse_ray" / "configs" / "tables.yaml"), *option],
+            "reproduce.py",
+            "",
+        )
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
 

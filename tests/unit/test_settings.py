@@ -3,14 +3,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infocse_ray.command_line import named_here, parse
 from infocse_ray.settings import Corpus, Section, Settings, fingerprint
+from infocse_ray.settings.command_line import named_here, parse
 
 NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
 # tables.yaml is of another job: tests/unit/test_reproduce.py has it.
 _OF_OTHERS = ("sweep.yaml", "tables.yaml")
 CONFIGS = sorted(
-    file for file in (Path(__file__).parents[2] / "jobs" / "configs").glob("*.yaml") if file.name not in _OF_OTHERS
+    file
+    for file in (Path(__file__).parents[2] / "infocse_ray" / "configs").glob("*.yaml")
+    if file.name not in _OF_OTHERS
 )
 
 

@@ -17,7 +17,7 @@ from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.read import Piece, Row, UnreadableFile, read_rows
 from infocse_ray.corpus.source import find_source, packs_of
 from infocse_ray.settings import Corpus
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 
 LINE = b'{"id": "a", "text": "One. Two."}\n'
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infocse_ray.checksums import Damaged
-from infocse_ray.stage import Stage, claim, find_stage, look_again, read_stage, run_stage
-from infocse_ray.storage import Storage
+from infocse_ray.stages.stage import Stage, claim, find_stage, look_again, read_stage, run_stage
+from infocse_ray.storage.checksums import Damaged
+from infocse_ray.storage.folder import Storage
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_crash_leaves_pieces_for_the_next_call(root):
 
 def test_seconds_of_a_crashed_call_are_counted(root, monkeypatch):
     clock = iter([0.0, 40.0, 100.0, 102.0])
-    monkeypatch.setattr("infocse_ray.stage.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("infocse_ray.stages.stage.time.monotonic", lambda: next(clock))
 
     def crash(_: Stage) -> dict:
         raise Crash

@@ -17,10 +17,10 @@ import pytest
 from pydantic import BaseModel
 from ray.exceptions import RayActorError
 
-from infocse_ray import stopping
-from infocse_ray.job import run_job
-from infocse_ray.progress import _BoardActor
-from infocse_ray.stopping import Request, Stopped, check, listen_again, listening, patiently, ray_starting
+from infocse_ray.runtime import interrupts as stopping
+from infocse_ray.runtime.interrupts import Request, Stopped, check, listen_again, listening, patiently, ray_starting
+from infocse_ray.runtime.job import run_job
+from infocse_ray.runtime.progress import _BoardActor
 
 
 @pytest.fixture(autouse=True)
@@ -206,8 +206,8 @@ class Nothing:
 def test_an_end_waits_for_no_thread_that_hangs():
     script = """
 import atexit, signal, os, threading, sys
-from infocse_ray import stopping
-from infocse_ray.job import run_job
+from infocse_ray.runtime import interrupts as stopping
+from infocse_ray.runtime.job import run_job
 from pydantic import BaseModel
 class Settings(BaseModel): pass
 stopping._END_RAY_SECONDS = 0.1
@@ -226,7 +226,7 @@ run_job(Settings, [], "x.py", "", lambda _: stopping.patiently(fit))
 def test_a_signal_while_it_already_ends_ends_it_at_once():
     script = """
 import os, signal
-from infocse_ray import stopping
+from infocse_ray.runtime import interrupts as stopping
 stopping._ONE_REQUEST_SECONDS = 0.0
 with stopping.listening():
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infocse_ray.storage import Storage, is_remote, open_filesystem
+from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
 
 
 @pytest.fixture(params=["local", "memory"])

@@ -9,9 +9,9 @@ import torch
 from transformers import ModernBertConfig, ModernBertModel
 
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.positives.consert import ConSERT
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.consert import ConSERT
 from infocse_ray.settings import ConSERT as Section
 from infocse_ray.train.trainee import Trainee
 from tests.unit.stores import LEXICON

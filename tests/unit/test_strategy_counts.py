@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.positives.examples import _count
-from infocse_ray.positives.registry import pooling_of, strategy_of
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.registry import pooling_of, strategy_of
+from infocse_ray.sampling.examples import _count
 from infocse_ray.settings import Settings, StrategyName, fingerprint
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.unit.stores import LEXICON, Written, write_annotations
 from tests.unit.trainees import settings_for, strategy_for
 

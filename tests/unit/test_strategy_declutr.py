@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
-from infocse_ray.encoder.lexicon import Lexicon
-from infocse_ray.positives.declutr import DeCLUTR, Lengths
-from infocse_ray.positives.mlm_head import MaskedLanguageModel
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.declutr import DeCLUTR, Lengths
+from infocse_ray.methods.mlm_head import MaskedLanguageModel
 from infocse_ray.settings import DeCLUTR as Section
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import Run, annotated, document

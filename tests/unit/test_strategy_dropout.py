@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import BertModel
 
-from infocse_ray.encoder.lexicon import Lexicon
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.train.trainee import Trainee
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import CASES, Run, annotated, ragged, settings_for, strategy_for

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from infocse_ray.positives.contrast import Encoded
-from infocse_ray.positives.stream import ExampleStream
-from infocse_ray.storage import Storage
+from infocse_ray.methods.contrast import Encoded
+from infocse_ray.sampling.stream import ExampleStream
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loss import contrastive_loss
 from tests.unit.stores import Written, counted, write_annotations
 from tests.unit.trainees import LABELLED, TRAINED, strategy_for

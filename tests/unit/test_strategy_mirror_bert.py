@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from infocse_ray.encoder.lexicon import _characters
-from infocse_ray.positives.mirror_bert import MirrorBERT
-from infocse_ray.positives.stream import ExampleStream
+from infocse_ray.encoder.spec import _characters
+from infocse_ray.methods.mirror_bert import MirrorBERT
+from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import MirrorBERT as Section
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents
 from tests.unit.stores import LEXICON, Written, counted, write_annotations
 from tests.unit.trainees import ragged

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.command_line import parse
 from infocse_ray.report import plots
 from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import parse
 from infocse_ray.sweep.plan import plan_trials
 from infocse_ray.sweep.plots import plot
 from infocse_ray.sweep.run import sweep

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from infocse_ray.cluster import placement
+from infocse_ray.runtime.cluster import placement
 from infocse_ray.settings import Settings
 from infocse_ray.sweep.run import concurrent_trials
 from tests.unit.sweep_runs import sweep_of

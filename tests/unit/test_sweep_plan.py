@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.command_line import parse
 from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import parse
 from infocse_ray.sweep.config import Sweep
 from infocse_ray.sweep.plan import Plan, plan_trials
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.sweep_runs import Finder, sweep_of
 
-CONFIG = Path(__file__).parents[2] / "jobs" / "configs" / "sweep.yaml"
+CONFIG = Path(__file__).parents[2] / "infocse_ray" / "configs" / "sweep.yaml"
 
 
 def plan(folder: Path, **changes: Any) -> Plan:

@@ -12,12 +12,12 @@ from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.lexicon import Lexicon
-from infocse_ray.positives.registry import strategy_of
-from infocse_ray.positives.stream import ExampleStream
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.registry import strategy_of
 from infocse_ray.retrieval.validation import questions_for, score
+from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Baseline, Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import train_step
 from infocse_ray.train.trainee import Trainee
 from tests.unit.stores import Written, counted, write_annotations, write_store

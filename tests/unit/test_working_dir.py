@@ -23,7 +23,7 @@ LEFT_BEHIND = [
     "infocse_ray/__pycache__/x.cpython-311.pyc",
     "infocse_ray/model.safetensors",
     "infocse_ray.egg-info/PKG-INFO",
-    "jobs/configs/labels.tsv",
+    "infocse_ray/configs/labels.tsv",
     "jobs/news.jsonl.zst",
     "my venv/lib/python3.11/site-packages/torch/__init__.py",
     "runs/news/manifest.json",
@@ -63,7 +63,7 @@ def test_code_and_configurations_are_uploaded_and_nothing_else(tree: Path, tmp_p
         for file in (tree / part).rglob("*")
         if file.is_file()
     }
-    assert {"infocse_ray/settings.py", "jobs/pretrain.py", "jobs/configs/adapt.yaml"} <= wanted
+    assert {"infocse_ray/settings/__init__.py", "jobs/pretrain.py", "infocse_ray/configs/adapt.yaml"} <= wanted
     litter(tree)
 
     found = uploaded(tree, tmp_path / "package.zip")
@@ -83,7 +83,7 @@ def test_a_run_beside_the_code_does_not_change_the_upload(tree: Path) -> None:
     before = get_uri_for_directory(str(tree), include_gitignore=True)
     litter(tree)
     after_litter = get_uri_for_directory(str(tree), include_gitignore=True)
-    (tree / "jobs" / "configs" / "mine.yaml").write_text("name: mine\n")
+    (tree / "infocse_ray" / "configs" / "mine.yaml").write_text("name: mine\n")
 
     assert after_litter == before
     assert get_uri_for_directory(str(tree), include_gitignore=True) != before

@@ -10,18 +10,18 @@ import torch
 from transformers import AutoTokenizer
 from transformers.utils import logging
 
-from infocse_ray import collective
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder.lexicon import Lexicon
+from infocse_ray.distributed import collectives as collective
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.positives.drawn import Drawn
-from infocse_ray.positives.examples import Shards
-from infocse_ray.positives.labelled import Labelled
-from infocse_ray.positives.registry import strategy_of
-from infocse_ray.positives.strategy import Document
-from infocse_ray.positives.stream import Batch, ExampleStream
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.labelled import Labelled
+from infocse_ray.methods.method import Document
+from infocse_ray.methods.registry import strategy_of
+from infocse_ray.sampling.examples import Shards
+from infocse_ray.sampling.label_sample import Drawn
+from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
-from infocse_ray.storage import Storage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import StepReport, train_step
 from infocse_ray.train.trainee import Trainee, set_dropout
 from tests.conftest import make_documents

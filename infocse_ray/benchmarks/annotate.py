@@ -1,0 +1,183 @@
+"""The annotate stage against SentenceTransformer.encode."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from infocse_ray.annotate.annotations import COLUMNS
+from infocse_ray.annotate.documents import TrainingDocuments, joined
+from infocse_ray.annotate.idc import cluster
+from infocse_ray.annotate.stage import annotate
+from infocse_ray.benchmarks.material import LANES, MAX_LENGTH, encoder_in, load_baseline, make_store, read_documents
+from infocse_ray.benchmarks.measure import default_device, in_fresh_process, local_ray, now
+from infocse_ray.benchmarks.report import notes, spread, table
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
+from infocse_ray.corpus.tokens import bounded_ranges
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed, for_inference
+from infocse_ray.runtime.cluster import Placement, placement
+from infocse_ray.settings import Annotate
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+
+DEFAULT = ("fp32", 32)
+CANDIDATES = [(dtype, batch) for dtype in ("fp32", "bf16") for batch in (32, 128, 512)]
+SAMPLE = 1_000
+"""Sentences on which the best of CANDIDATES is found."""
+
+
+def prepare_once(work: str, model: str, documents: list[list[str]]) -> TokenStore:
+    """The prepare stage in a Ray of its own."""
+    with local_ray():
+        return make_store(work, model, documents)
+
+
+def annotate_once(work: str, model: str, store: TokenStore, where: Placement | None = None) -> dict[str, float]:
+    """The whole annotate stage, timed from outside and by when each shard's file was finished."""
+    with local_ray(), tempfile.TemporaryDirectory(dir=work) as out:
+        where = where or placement(Annotate())
+        stage = Stage("annotate", "benchmark", Storage.open(out))
+        begun = time.time()
+        summary = annotate(stage, store, list(SPLITS), encoder_in(model), Annotate(), 0, "auto", where, "annotating")
+        seconds = time.time() - begun
+        first, steady, sentences = pace(store, out, where.workers)
+    return {
+        "whole": sentences / seconds,
+        "steady": steady,
+        "start": first - begun,
+        "workers": where.workers,
+        "padding": 1 - summary["tokens"] / summary["padded_tokens"],
+    }
+
+
+def pace(store: TokenStore, out: str, workers: int) -> tuple[float, float, int]:
+    """When each worker had finished a group of shards, sentences a second from then on, and sentences in all."""
+    sizes = [sum(len(documents_of(t).sentences) for t in store.read(i, SPLITS)) for i in range(store.shards)]
+    ended = [(Path(out) / shard_name(i)).stat().st_mtime for i in range(store.shards)]
+    # The shards of a group are finished together.
+    ends = sorted(
+        (max(ended[i] for i in group), sum(sizes[i] for i in group))
+        for group in TrainingDocuments(store, list(SPLITS)).groups()
+    )
+    if len(ends) <= workers:
+        raise ValueError(f"--sentences: too few for {workers} workers to go on after their first 2,000; take more")
+    first, last = ends[workers - 1][0], ends[-1][0]
+    return first, sum(size for _, size in ends[workers:]) / (last - first), sum(sizes)
+
+
+def encode_once(model: str, sentences: list[str], dtype: str, batch: int) -> float:
+    """Sentences a second of SentenceTransformer.encode, loading and a first small call left out."""
+    baseline = load_baseline(model, dtype)
+    baseline.encode(sentences[:64], batch_size=batch)
+    begun = time.perf_counter()
+    baseline.encode(sentences, batch_size=batch)
+    return len(sentences) / (time.perf_counter() - begun)
+
+
+def best_of(model: str, sentences: list[str]) -> tuple[str, int]:
+    """The type of weights and the batch size that SentenceTransformer.encode is fastest with."""
+    return max(CANDIDATES, key=lambda candidate: encode_once(model, sentences, *candidate))
+
+
+def tokenise_once(model: str, sentences: list[str]) -> float:
+    """Seconds of SentenceTransformer.encode that are tokenising."""
+    baseline = load_baseline(model, "fp32")
+    ordered = sorted(sentences, key=len)
+    begun = time.perf_counter()
+    for start in range(0, len(ordered), 128):
+        baseline.preprocess(ordered[start : start + 128])
+    return time.perf_counter() - begun
+
+
+def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
+    """Seconds of each part of what an actor does with its shards, in this process on one thread."""
+    torch.set_num_threads(1)
+    encoder = for_inference(encoder_in(model).load(), "auto", default_device())
+    spent: defaultdict[str, float] = defaultdict(float)
+    began = 0.0
+
+    def before(*_: object) -> None:
+        nonlocal began
+        began = now()
+
+    def after(*_: object) -> None:
+        spent["encoder"] += now() - began
+
+    encoder.register_forward_pre_hook(before)
+    encoder.register_forward_hook(after)
+    for shards in TrainingDocuments(store, list(SPLITS)).groups():
+        t0 = now()
+        groups = [group for shard in shards for group in store.read(shard, SPLITS, COLUMNS[:-1])]
+        parts = [joined([documents_of(group) for group in groups])] if groups else []
+        spent["reading"] += now() - t0
+        for documents in parts:
+            for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
+                begin, end = documents.offsets[first], documents.offsets[last]
+                t0, forward = now(), spent["encoder"]
+                vectors = embed(encoder, documents.sentences.take(np.arange(begin, end))).vectors
+                t1 = now()
+                cluster(vectors, documents.offsets[first : last + 1] - begin, 1)
+                spent["IDC"] += now() - t1
+                spent["tokens: cutting, equal ones, sorting, padding"] += t1 - t0 - (spent["encoder"] - forward)
+        t0 = now()
+        for i, group in enumerate(groups):
+            (Storage.open(work) / f"split/{shards[0]}-{i}.parquet").write_parquet(group, [len(group)])
+        spent["writing"] += now() - t0
+    return dict(spent)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure and print."""
+    documents = read_documents(arguments, arguments.sentences)
+    if len(documents) < LANES:
+        raise ValueError(f"--sentences {arguments.sentences}: {len(documents)} documents; take at least {LANES}")
+    sentences = [sentence for document in documents for sentence in document]
+    with tempfile.TemporaryDirectory() as work:
+        store = in_fresh_process(prepare_once, work, arguments.model, documents)
+        best = in_fresh_process(best_of, arguments.model, sentences[:SAMPLE])
+        tokenising = in_fresh_process(tokenise_once, arguments.model, sentences)
+        rates: dict[tuple[str, int], list[float]] = {candidate: [] for candidate in (DEFAULT, best)}
+        ours: list[dict[str, float]] = []
+        for _ in range(arguments.repeats):
+            for candidate, found in rates.items():
+                found.append(in_fresh_process(encode_once, arguments.model, sentences, *candidate))
+            ours.append(in_fresh_process(annotate_once, work, arguments.model, store))
+        split = in_fresh_process(split_once, work, arguments.model, store)
+    rows = [
+        ("SentenceTransformer.encode, default (fp32, batch 32)", rates[DEFAULT]),
+        (f"SentenceTransformer.encode, best ({best[0]}, batch {best[1]})", rates[best]),
+        ("annotate, whole stage with the start of its actors", [run["whole"] for run in ours]),
+        ("annotate, steady state", [run["steady"] for run in ours]),
+    ]
+    reference = [statistics.median(rates[candidate]) for candidate in (DEFAULT, best)]
+    table(
+        ("", "sentences/s, median", "runs", "x default", "x best"),
+        [
+            (name, f"{(m := statistics.median(found)):,.0f}", spread(found), *(f"{m / r:.2f}" for r in reference))
+            for name, found in rows
+        ],
+    )
+    parts = sorted(split.items(), key=lambda part: -part[1])
+    share = [(name, f"{s:.2f}", f"{100 * s / sum(split.values()):.1f} %") for name, s in parts]
+    table(("part of annotate, on one thread", "seconds", "share"), share)
+    distinct = len(set(sentences)) / len(sentences)
+    start = statistics.median(run["start"] for run in ours)
+    notes(
+        f"{len(sentences):,} sentences ({100 * distinct:.1f} % distinct) of {len(documents):,} documents, cut at "
+        f"{MAX_LENGTH} tokens, K = 1, {store.shards} shards; {ours[0]['workers']:.0f} annotate workers, "
+        f"padding {100 * ours[0]['padding']:.1f} %.",
+        "The whole stage is the call of `annotate` on a running Ray, with its actors' imports and loading; each actor "
+        f"had finished its first group of shards after {start:.1f} s (median). The steady state is what came after.",
+        f"encode has all cores in one process, after loading and one small call; the best of "
+        f"{len(CANDIDATES)} settings was found on {SAMPLE:,} sentences. It tokenises, which takes {tokenising:.1f} s "
+        f"of it; here that was done once by the prepare stage ({store.summary['seconds']:.1f} s, Ray's tasks and "
+        "shuffle included) and is not in the figures of annotate.",
+    )

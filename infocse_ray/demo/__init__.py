@@ -1,0 +1,1 @@
+"""The demo: its encoder, and its corpus of docstrings."""

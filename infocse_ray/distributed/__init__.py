@@ -1,0 +1,1 @@
+"""What the workers of a process group exchange, and memory that runs out."""

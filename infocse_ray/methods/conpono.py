@@ -1,0 +1,138 @@
+"""CONPONO (Iter et al. 2020), in its bi-encoder form: a passage predicts the sentences near it, by distance.
+
+1. The passage is up to 4 sentences in a row, one text; the targets are 4 of the sentences at distances -4..-1 and 1..4.
+2. In training a bilinear map W_k for each distance k turns the passage's vector into a prediction of the target's.
+3. The prediction is to find its target among all targets of the batch: sentences of other documents, and, as in the
+   paper, those at other distances of the same document. Softmax, or a margin.
+
+Published: CLS pooling, 28 distractors, learning rate 5e-5, warm-up over 10 %, documents of fewer than 8 sentences
+dropped. Deviations: the distractors are all other targets of the batch; W_k is the identity and a map that starts at 0,
+because the vectors it maps to have a meaning from the start, and learns at a rate of its own; the run's batch, steps,
+learning rate, warm-up and temperature; an encoder that comes with a pooling keeps it. Documents of fewer than 8
+sentences stay: their passage is half of the document at most, and they have the targets that there are.
+
+As what initialises InfoCSE it encodes single sentences: "each sentence is encoded to predict other sentences within the
+same context" (section 3.2 of arXiv 2202.13802). `conpono.context` sets the sentences of the passage for both uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from infocse_ray.corpus.store import Documents
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.contrast import Contrast, Encoded, Side, View
+from infocse_ray.methods.method import Counted, Document, Plain
+from infocse_ray.settings import CONPONO as Section
+from infocse_ray.settings import Train
+
+PUBLISHED_CONTEXT = 4
+"""Sentences of the passage in CONPONO's paper."""
+
+INITIAL_CONTEXT = 1
+"""Those of the passage where CONPONO initialises InfoCSE."""
+
+
+class Passages(NamedTuple):
+    """A document's passages and the sentences near each."""
+
+    document: Document
+    section: Section
+    most: int
+    """Sentences of a passage, where the document has twice as many."""
+    sentence: int
+    """Tokens a sentence is cut to."""
+    passage: int
+    """Tokens a passage is cut to."""
+
+    @property
+    def context(self) -> int:
+        """Sentences of a passage."""
+        return min(self.most, max(1, len(self.document.sentences) // 2))
+
+    @property
+    def examples(self) -> int:
+        """One for each place a passage can begin."""
+        return len(self.document.sentences) - self.context + 1
+
+    def views(self, number: int, random: np.random.Generator) -> list[View]:
+        """The passage (0), then targets: label k is k sentences after it, `offsets` + k is k sentences before it."""
+        reach, after = self.section.offsets, number + self.context
+        there = [(after + k - 1, k) for k in range(1, reach + 1) if after + k - 1 < len(self.document.sentences)]
+        there += [(number - k, reach + k) for k in range(1, reach + 1) if number - k >= 0]
+        if len(there) > self.section.targets:
+            there = [there[i] for i in sorted(random.choice(len(there), self.section.targets, replace=False))]
+        passage = self.document.passage(number, after, self.passage)
+        return [View(passage, 0)] + [View(self.document.sentence(n, self.sentence), label) for n, label in there]
+
+
+class Bilinear(torch.nn.Module):
+    """A map W_k for each distance: the identity, and what is learnt."""
+
+    def __init__(self, dimension: int, distances: int) -> None:
+        super().__init__()
+        # Without the identity, weight decay would draw the maps to 0, which tells no passages apart.
+        self.maps = torch.nn.Parameter(torch.zeros(distances, dimension, dimension))
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Predictions of passages [n, d] at each distance, [n, distances, d]."""
+        return vectors[:, None] + torch.einsum("nd,ked->nke", vectors, self.maps)
+
+
+class CONPONO(Plain):
+    """A passage and the sentences near it."""
+
+    pooling = "cls"
+    head_is_new = True
+
+    def __init__(self, section: Section, train: Train, lexicon: Lexicon, initializes: bool = False) -> None:
+        """Settle the passage.
+
+        Args:
+            section: its settings.
+            train: the run's training.
+            lexicon: of the encoder.
+            initializes: whether it makes the encoder that InfoCSE annotates with first.
+        """
+        self.section, self.dimension = section, lexicon.dimension
+        self.context = section.context or (INITIAL_CONTEXT if initializes else PUBLISHED_CONTEXT)
+        self.temperature = section.temperature or train.temperature
+        self.sentence = lexicon.sentence_tokens
+        self.passage = min(self.context * self.sentence, lexicon.longest)
+        self.longest = max(self.sentence, self.passage)
+        self.short = f"fewer than {2 * self.context} sentences, so that a passage is half of the document"
+
+    def identity(self) -> tuple[Any, ...]:
+        """Name and settings."""
+        return ("conpono", self.section.model_copy(update={"context": self.context}), self.temperature)
+
+    def count_identity(self) -> tuple[Any, ...]:
+        """Name and what the count depends on."""
+        return ("conpono", self.context)
+
+    def count(self, documents: Documents) -> Counted:
+        """One a place of the passage."""
+        sizes = np.diff(documents.offsets)
+        context = np.minimum(self.context, np.maximum(1, sizes // 2))
+        return Counted(sizes - context + 1, sizes < 2 * self.context)
+
+    def open(self, document: Document) -> Passages:
+        """The document's passages."""
+        return Passages(document, self.section, self.context, self.sentence, self.passage)
+
+    def head(self) -> torch.nn.Module:
+        """W_k."""
+        return Bilinear(self.dimension, 2 * self.section.offsets)
+
+    def contrast(self, encoded: Encoded, head: Bilinear) -> Contrast:
+        """Rows are the predictions, columns the targets."""
+        passages, targets = encoded.where(0), encoded.where(*range(1, 2 * self.section.offsets + 1))
+        columns = encoded.side(targets)
+        whose, distance = encoded.owner[targets], encoded.labels[targets] - 1
+        rows = Side(head(encoded.vectors[passages])[whose, distance], columns.documents, encoded.texts[passages][whose])
+        positive = torch.arange(len(targets), device=targets.device)
+        section = self.section
+        return Contrast(rows, columns, positive, self.temperature, True, section.form, section.margin)

@@ -1,0 +1,103 @@
+"""ConSERT (Yan et al. 2021): the same sentence twice, each view changed at the embedding layer.
+
+1. Feature cutoff: the same int(rate * d) dimensions of all the sentence's token embeddings become 0, without rescaling.
+   Token cutoff: int(rate * tokens) tokens' embeddings do. Dropout: single elements do, each with probability `rate`.
+2. Shuffle: the tokens' positions are permuted, which changes the order a transformer sees.
+3. NT-Xent with within-view negatives, both ways, by cosine at temperature 0.1. The encoder's own dropout is off.
+
+Published: feature cutoff 0.2 and shuffle; mean pooling in training; batch 96, learning rate 5e-7, 64 tokens, 10 epochs,
+warm-up over 10 %, loss times 0.15. Deviations: the run's batch, steps, length and constant learning rate; the factor is
+left out, for Adam's steps do not depend on it; the mean over both directions instead of their sum, likewise; with
+`dropout` the number of elements is chance, not int(rate * elements); no views of the same document as negatives; at
+evaluation the vector is the last layer's, pooled as in training, not the average of the last two layers', so that the
+exported folder says what it computes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
+from infocse_ray.methods.method import TwoViews, generator
+from infocse_ray.settings import ConSERT as Section
+
+
+class ConSERT(TwoViews):
+    """A sentence and itself, cut off and shuffled."""
+
+    dropout = 0.0
+
+    def __init__(self, section: Section, lexicon: Lexicon) -> None:
+        """Check that the views differ and that the encoder can do what makes them differ.
+
+        Raises:
+            ValueError: it can't.
+        """
+        changes = {section.first, section.second}
+        where = f"consert.first = {section.first}, consert.second = {section.second}"
+        if changes == {"none"}:
+            raise ValueError(f"{where}: both views are the sentence as it is; let one be changed")
+        if not lexicon.can_cut and changes - {"shuffle", "none"}:
+            raise ValueError(
+                f"{where}: a {lexicon.kind} encoder has no embedding layer that can be cut off; set them to shuffle "
+                "and none"
+            )
+        if not lexicon.can_shuffle and "shuffle" in changes:
+            raise ValueError(
+                f"{where}: this {lexicon.kind} encoder takes no positions to shuffle; set it to token_cutoff or dropout"
+            )
+        self.section, self.dimension = section, lexicon.embedding
+        self.longest = lexicon.sentence_tokens
+
+    def identity(self) -> tuple[Any, ...]:
+        """Name and settings."""
+        return ("consert", self.section)
+
+    def inputs(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: np.ndarray, seeds: np.ndarray
+    ) -> dict[str, torch.Tensor]:
+        """What each view's augmentation makes of its row; padding keeps its place and its embedding."""
+        changes = [(self.section.first, self.section.second)[label] for label in labels.tolist()]
+        found: dict[str, torch.Tensor] = {}
+        rows, width = input_ids.shape
+        lengths = attention_mask.sum(1).tolist()
+        if "shuffle" in changes:
+            positions = np.tile(np.arange(width), (rows, 1))
+            for row, change in enumerate(changes):
+                if change == "shuffle":
+                    positions[row, : lengths[row]] = generator(int(seeds[row])).permutation(lengths[row])
+            found["position_ids"] = torch.from_numpy(positions)
+        cut = {"feature_cutoff": _features, "token_cutoff": _tokens, "dropout": _elements}
+        if set(changes) & cut.keys():
+            whole = set(changes) & {"token_cutoff", "dropout"}, set(changes) & {"feature_cutoff", "dropout"}
+            keep = np.ones((rows, width if whole[0] else 1, self.dimension if whole[1] else 1), dtype=bool)
+            for row, change in enumerate(changes):
+                if change in cut:
+                    cut[change](keep[row], lengths[row], self.section.cutoff, generator(int(seeds[row])))
+            found["keep"] = torch.from_numpy(keep)
+        return found
+
+    def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
+        """NT-Xent between the two views."""
+        first, second = (encoded.side(encoded.where(label)) for label in (0, 1))
+        return two_sided(first, second, self.section.temperature)
+
+
+def _features(keep: np.ndarray, length: int, rate: float, random: np.random.Generator) -> None:
+    """Cut off dimensions of all tokens. `keep` is [1 or width, d]."""
+    dimension = keep.shape[1]
+    keep[:, random.choice(dimension, int(dimension * rate), replace=False)] = False
+
+
+def _tokens(keep: np.ndarray, length: int, rate: float, random: np.random.Generator) -> None:
+    """Cut off tokens. `keep` is [width, 1 or d]."""
+    keep[random.choice(length, int(length * rate), replace=False)] = False
+
+
+def _elements(keep: np.ndarray, length: int, rate: float, random: np.random.Generator) -> None:
+    """Cut off single elements of the real tokens. `keep` is [width, d]."""
+    keep[:length] = random.random((length, keep.shape[1])) >= rate

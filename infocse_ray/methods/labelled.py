@@ -1,0 +1,105 @@
+"""Fine-tuning on labelled pairs (section 3.3 of arXiv 2202.13802): a document and its counterpart.
+
+1. An example is a document and one of its counterparts; a document of several is as many examples.
+2. The document's vector is the mean of its sentences' vectors, as when it is searched for, and is trained through all.
+3. The document is to find its counterpart among those of the batch's other documents, one way (Eq. 1's form).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.contrast import Contrast, Encoded, View, own
+from infocse_ray.methods.method import Counted, Document, Plain
+from infocse_ray.sampling.label_sample import Drawn
+
+_SENTENCE, _COUNTERPART, _OTHER = 0, 1, 2
+
+
+class LabelledDocument(NamedTuple):
+    """A document each of whose counterparts is an example."""
+
+    document: Document
+    """With the counterparts that were drawn."""
+    longest: int
+    longest_counterpart: int
+
+    @property
+    def examples(self) -> int:
+        """One a counterpart."""
+        assert self.document.counterparts is not None
+        return len(self.document.counterparts.keys)
+
+    def views(self, number: int, random: np.random.Generator) -> list[View]:
+        """Its sentences (0 each), counterpart `number` (1), and its other counterparts (2 each), to be known by."""
+        sentences = range(len(self.document.sentences))
+        return [
+            *(View(self.document.sentence(n, self.longest), _SENTENCE) for n in sentences),
+            *(View(self._counterpart(n), _COUNTERPART if n == number else _OTHER) for n in range(self.examples)),
+        ]
+
+    def _counterpart(self, number: int) -> np.ndarray:
+        assert self.document.counterparts is not None
+        values, offsets = self.document.counterparts.tokens
+        return values[offsets[number] : min(offsets[number + 1], offsets[number] + self.longest_counterpart)]
+
+
+class Labelled(Plain):
+    """Documents and their counterparts; no counterpart of a document, whoever's example it is, is its negative."""
+
+    none = "no counterpart among the drawn"
+    query_labels = frozenset({_COUNTERPART, _OTHER})
+
+    def __init__(self, drawn: Drawn, temperature: float, cosine: bool, lexicon: Lexicon) -> None:
+        """What to train on, and how.
+
+        Args:
+            drawn: which labelled examples.
+            temperature: similarities are divided by it.
+            cosine: whether document vectors are scaled to length 1, as sentences' are.
+            lexicon: of the encoder.
+        """
+        self.drawn, self.temperature, self.cosine = drawn, temperature, cosine
+        self.sentence, self.counterpart = lexicon.sentence_tokens, lexicon.query_tokens
+        self.longest = max(self.sentence, self.counterpart)
+
+    def identity(self) -> tuple[Any, ...]:
+        """Name and settings."""
+        return ("labelled", self.drawn, self.temperature, self.cosine)
+
+    def count_identity(self) -> tuple[Any, ...]:
+        """Name and what the count depends on."""
+        return ("labelled", self.drawn)
+
+    def count(self, documents: Documents) -> Counted:
+        """Counterparts of each document that were drawn."""
+        assert documents.counterparts is not None
+        rows, keys, _ = documents.counterparts
+        drawn = self.drawn.has(documents.keys[rows], keys)
+        return Counted(np.bincount(rows[drawn], minlength=len(documents.keys)), np.zeros(len(documents.keys), bool))
+
+    def open(self, document: Document) -> LabelledDocument:
+        """Its counterparts that were drawn."""
+        labels = document.counterparts
+        assert labels is not None
+        drawn = self.drawn.has(np.full(len(labels.keys), document.key), labels.keys)
+        mine = document._replace(counterparts=labels.take(np.flatnonzero(drawn)))
+        return LabelledDocument(mine, self.sentence, self.counterpart)
+
+    def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
+        """Of what is there to be known by, the first token, so that encoding it costs little."""
+        lengths = np.where(labels == _OTHER, np.minimum(texts.lengths, 1), texts.lengths)
+        return texts.shortened(lengths)
+
+    def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
+        """Rows are the documents, columns the counterparts."""
+        sentences, labels, others = (encoded.where(view) for view in (_SENTENCE, _COUNTERPART, _OTHER))
+        rows = encoded.means(sentences, encoded.owner[sentences], len(labels), self.cosine)
+        besides = (encoded.owner[others], encoded.texts[others])
+        return Contrast(rows, encoded.side(labels), own(len(labels), labels.device), self.temperature, besides=besides)

@@ -1,0 +1,70 @@
+"""Mirror-BERT (Liu et al. 2021): the same sentence twice, a few characters of one masked, under other dropout.
+
+1. View 2 of a sentence of 30 characters or more has 5 characters in a row replaced by one mask token.
+2. Both views are encoded with dropout 0.1.
+3. NT-Xent over the 2B views, by cosine at temperature 0.04.
+
+Published: mean pooling, 10,000 sentences, batch 200, learning rate 2e-5, 50 tokens, weight decay 0.01. Deviations: the
+run's batch, steps, length and learning rate, no weight decay, all sentences; the span is a span of characters of the
+tokens, and a token of which it covers a part goes as a whole, because text is tokenised once and not again in training;
+of word pieces each that begins a word, a punctuation mark too, counts with a space before it, the first as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
+from infocse_ray.methods.method import TwoViews, dropout_of, generator
+from infocse_ray.settings import MirrorBERT as Section
+
+
+class MirrorBERT(TwoViews):
+    """A sentence and itself with a span masked."""
+
+    def __init__(self, section: Section, lexicon: Lexicon) -> None:
+        """Check that the encoder can mask.
+
+        Raises:
+            ValueError: its tokenizer has no mask token.
+        """
+        if lexicon.mask is None:
+            raise ValueError(
+                "train.strategy = mirror_bert: the encoder's tokenizer has no mask token; use another strategy"
+            )
+        self.section, self.mask, self.characters = section, lexicon.mask, lexicon.characters
+        self.dropout = dropout_of(section.dropout, "mirror_bert", lexicon)
+        self.longest = lexicon.sentence_tokens
+
+    def identity(self) -> tuple[Any, ...]:
+        """Name and settings."""
+        return ("mirror_bert", self.section)
+
+    def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
+        """Mask a span of each second view."""
+        rows = []
+        for row, (start, end) in enumerate(zip(texts.offsets[:-1], texts.offsets[1:], strict=True)):
+            tokens = texts.values[start:end]
+            rows.append(self._masked(tokens, generator(int(seeds[row]))) if labels[row] == 1 else tokens)
+        values = np.concatenate(rows) if rows else texts.values
+        return Tokens(values.astype(texts.values.dtype), offsets_of(np.array([len(r) for r in rows], dtype=np.int64)))
+
+    def _masked(self, tokens: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        ends = np.cumsum(self.characters[tokens].astype(np.int64))
+        text = int(ends[-1]) if len(ends) else 0
+        if text < self.section.shortest or not self.section.span:
+            return tokens
+        start = int(random.integers(max(1, text - self.section.span + 1)))
+        first = int(np.searchsorted(ends, start, side="right"))
+        last = int(np.searchsorted(ends, start + self.section.span - 1, side="right"))
+        return np.concatenate([tokens[:first], [self.mask], tokens[last + 1 :]])
+
+    def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
+        """NT-Xent between the two views."""
+        first, second = (encoded.side(encoded.where(label)) for label in (0, 1))
+        return two_sided(first, second, self.section.temperature)

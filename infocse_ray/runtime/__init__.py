@@ -1,0 +1,1 @@
+"""Ray: connecting to it, placing workers, stopping, progress; what every command does around its work."""

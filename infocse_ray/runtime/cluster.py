@@ -1,0 +1,155 @@
+"""Connect to Ray, and settle how many workers a stage gets."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import ray
+from ray.data import DataContext
+from ray.exceptions import AuthenticationError
+
+from infocse_ray.runtime.interrupts import ray_starting
+from infocse_ray.runtime.placement import Placement, possible_nodes
+from infocse_ray.settings import Annotate, Train
+
+if TYPE_CHECKING:
+    import torch
+
+_KNOCK_SECONDS = 10.0
+_KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
+def connect() -> None:
+    """Join the cluster that RAY_ADDRESS or `ray start` on this machine names, or start a local one.
+
+    Raises:
+        ValueError: the cluster doesn't answer, or refuses.
+    """
+    if ray.is_initialized():
+        return
+    # On CPUs a compiled kernel is kept for every shape of batch; without a bound their memory grows for hours.
+    for cache in _KERNEL_CACHES:
+        os.environ.setdefault(cache, "64")
+    # Workers keep the job's directory, so that relative paths mean the same everywhere.
+    os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
+    # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        _knock(os.environ.get("RAY_ADDRESS", ""))
+        with ray_starting(), _native_stderr_muted():
+            ray.init(
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                runtime_env={"env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES}},
+            )
+    except (ConnectionError, AuthenticationError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"RAY_ADDRESS = {os.environ.get('RAY_ADDRESS', '')!r}: can't join that Ray ({reason}); start it with "
+            "`ray start --head`, set RAY_AUTH_MODE and the token as it has them, or unset RAY_ADDRESS"
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """Find out within seconds that nobody is at an address `host:port`; Ray tries for minutes, without a word.
+
+    Raises:
+        ConnectionError: nobody is.
+    """
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+        except OSError as error:  # names that lead nowhere and time-outs are no ConnectionError
+            raise ConnectionError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _native_stderr_muted() -> Iterator[None]:
+    """Mute what the core itself writes on starting: that its log level was set."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def quiet_data() -> None:
+    """Ray Data shows no bars and logs of its own; the stages show theirs, and what fails raises an exception."""
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+
+
+def placement(section: Annotate | Train, at_once: int = 1) -> Placement:
+    """Settle `num_workers` and `use_gpu` on the cluster as it is, or as its autoscaler may make it.
+
+    Args:
+        section: of the stage.
+        at_once: how many runs share the cluster; `auto` is one's share, and so are cores.
+
+    Raises:
+        ValueError: GPUs are asked for and the cluster has none, or more workers than it has cores or GPUs.
+    """
+    where = type(section).__name__.lower()
+    nodes = possible_nodes()
+    cpus, gpus = nodes.cpus, nodes.gpus
+    use_gpu = sum(gpus) > 0 if section.use_gpu == "auto" else section.use_gpu
+    if use_gpu and not sum(gpus):
+        if not nodes.grows:
+            raise ValueError(f"{where}.use_gpu = true: the cluster has no GPU; set it to false or auto")
+        if section.num_workers == "auto":
+            raise ValueError(
+                f"{where}.num_workers = auto: the cluster has no GPU yet, and how many it may have is known on its "
+                "head node only; give their number"
+            )
+    most = sum(gpus) if use_gpu else sum(cpus)
+    fewest, workers = section.num_workers if isinstance(section.num_workers, list) else (None, section.num_workers)
+    if workers == "auto":
+        workers = max(1, most // at_once) if use_gpu or isinstance(section, Annotate) else 1
+    if (needed := fewest or workers) > most and not nodes.grows:
+        raise ValueError(
+            f"{where}.num_workers = {section.num_workers}: the cluster has {most} "
+            f"{'GPUs' if use_gpu else 'CPU cores'}; ask for at most {most}"
+        )
+    # Workers that only may come must fit where the others do.
+    cores = _cores(max(needed, min(workers, most)) * at_once, cpus, gpus if use_gpu else cpus)
+    return Placement(workers, use_gpu, cores, fewest)
+
+
+def _cores(workers: int, cpus: list[int], places: list[int]) -> int:
+    """The most cores a worker that still let all be placed whole: on a node, one a GPU (or a core) at most."""
+    for cores in range(max(cpus, default=1), 1, -1):
+        if sum(min(cpu // cores, place) for cpu, place in zip(cpus, places, strict=True)) >= workers:
+            return cores
+    return 1
+
+
+def assigned_cores() -> int:
+    """CPU cores this task or actor was given; Ray sets OMP_NUM_THREADS to 1 whatever it gives."""
+    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+
+
+def worker_device() -> torch.device:
+    """The GPU this worker was given, or the CPU."""
+    # Imported here: reading and tokenising, which need no torch, would wait seconds for it in every worker.
+    import torch
+
+    given = [str(gpu) for gpu in ray.get_gpu_ids()]
+    if not given:
+        return torch.device("cpu")
+    # Ray Train lets each worker see the GPUs of all workers on its node, in the order of this variable.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return torch.device("cuda", visible.index(given[0]) if given[0] in visible else 0)

@@ -1,0 +1,90 @@
+"""What really went wrong, where Ray hands on an error of another process wrapped in errors of its own.
+
+Ray keeps the original as an attribute, or only its name and message in the text of a traceback; both are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TypeVar
+
+from ray.exceptions import RayError
+
+from infocse_ray.storage.errors import NoSpace, StorageUnavailable, explanation
+
+Kind = TypeVar("Kind", bound=BaseException)
+
+_WRAPPED = ("cause", "_base_exc", "controller_failure")
+"""Attributes in which RayTaskError and Ray Train's errors of a worker and of its controller keep the original."""
+
+_ENDS_TRACEBACK = re.compile(r"^(?!ray\.)(?:[\w.]+\.)?[A-Z]\w*: .+$", re.MULTILINE)
+"""The line that names an error at the end of its traceback, errors of Ray excepted."""
+
+
+def cause_of(error: BaseException) -> BaseException | str:
+    """The error that Ray's own wrap, or, where there is only text, the line of the traceback that says it."""
+    chain = list(_chain(error))
+    for link in chain:
+        if not _of_ray(link):
+            return link
+    if named := _ENDS_TRACEBACK.findall(str(error)):
+        return named[-1].strip()
+    lines = _lines(str(error)) or _lines(str(chain[-1]))
+    return lines[-1] if lines else type(error).__name__
+
+
+def one_line(error: BaseException) -> str:
+    """What caused `error`, in a line for people; the kind is left out where the message is written for them."""
+    cause = cause_of(error)
+    if isinstance(cause, str):
+        return cause
+    lines = _lines(str(cause))
+    text = lines[0] if lines else ""
+    kind = "" if isinstance(cause, (ValueError, NoSpace, StorageUnavailable)) and text else type(cause).__name__
+    return ": ".join(part for part in (kind, text) if part)
+
+
+def caused_by(error: BaseException, kind: type[Kind]) -> Kind | None:
+    """The error of this kind that led to `error`, with a message of one line; None if none did."""
+    for link in _chain(error):
+        if isinstance(link, kind) and not _of_ray(link):
+            lines = _lines(str(link))
+            return kind(lines[0]) if len(lines) > 1 else link
+    named = re.findall(rf"^\s*(?:[\w.]+\.)?{kind.__name__}: (.+)$", str(error), re.MULTILINE)
+    return kind(named[-1].strip()) if named else None
+
+
+def storage_failure(error: BaseException, where: object = "storage") -> NoSpace | StorageUnavailable | None:
+    """The full disk, or the object store out of reach, that led to `error`; None if it was something else.
+
+    Args:
+        error: any.
+        where: what it is about, should the error not say.
+    """
+    if found := caused_by(error, NoSpace) or caused_by(error, StorageUnavailable):
+        return found
+    of_libraries = (explanation(link, where) for link in _chain(error) if isinstance(link, OSError) or _of_ray(link))
+    return next((failure for failure in of_libraries if failure is not None), None)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that led to it, outermost first."""
+    seen = [error]
+    for link in seen:
+        yield link
+        seen += [inner for inner in (*_inside(link), link.__cause__) if inner is not None and inner not in seen]
+
+
+def _inside(error: BaseException) -> list[BaseException]:
+    """What an error says that it wraps."""
+    found = [*getattr(error, "worker_failures", {}).values(), *(getattr(error, name, None) for name in _WRAPPED)]
+    return [inner for inner in found if isinstance(inner, BaseException)]
+
+
+def _of_ray(error: BaseException) -> bool:
+    return isinstance(error, RayError) or type(error).__module__.partition(".")[0] == "ray"
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,209 @@
+"""Stopping on request: SIGTERM (`ray job stop`) and Ctrl-C end a run where the same command goes on.
+
+1. Outside training a signal raises `Stopped` where the driver is: every piece of a stage is whole or not there.
+2. While workers train, the driver waits on (`patiently`) and asks through the progress board; all workers learn of it
+   in the same step, checkpoint, and return. Then the driver raises `Stopped`.
+3. A second signal doesn't wait for that; one after it ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+import ray
+from ray.exceptions import RayError
+
+from infocse_ray.runtime.progress import Board, say
+
+Result = TypeVar("Result")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_ONE_REQUEST_SECONDS = 1.0
+"""`timeout`, for one, sends a signal to the process and to its group: both are one request."""
+_LOOK_SECONDS = 0.2
+_ASK_SECONDS = 0.5
+_END_RAY_SECONDS = 10.0
+
+
+class Stopped(BaseException):
+    """The run was asked to stop. Like KeyboardInterrupt no `Exception`: who survives errors must not survive this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status, as a shell reports a process that the signal ended."""
+        return 128 + self.number
+
+
+class _Requests:
+    """The signals of this process."""
+
+    def __init__(self) -> None:
+        self.listening = False
+        self.waits = False
+        """Whether the main thread is in `patiently`, which looks at `number` itself."""
+        self.number = 0
+        """Of the first signal; 0: none came."""
+        self.raised = False
+        self._at = 0.0
+
+    def come(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        again = self.number != 0
+        if again and time.monotonic() - self._at < _ONE_REQUEST_SECONDS:
+            return
+        self.number, self._at = self.number or number, time.monotonic()
+        if again and self.raised:
+            os._exit(128 + self.number)
+        if again or not self.waits:
+            self.leave()
+
+    def leave(self) -> NoReturn:
+        self.raised = True
+        raise Stopped(self.number)
+
+
+_requests = _Requests()
+_left_behind: list[threading.Thread] = []
+"""Threads of `patiently` that were not waited for."""
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[None]:
+    """Take the signals while the block runs; what they did before comes back after it."""
+    global _requests
+    _requests = _Requests()
+    if threading.current_thread() is not threading.main_thread():  # there can be no handler
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    _requests.listening = True
+    listen_again()
+    try:
+        yield
+    finally:
+        _requests.listening = False
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def listen_again() -> None:
+    """Take the signals back from whoever took them; nothing where this process doesn't listen."""
+    if _requests.listening and threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            # A shell starts what is to run behind it with SIGINT ignored: Ctrl-C is then for another.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _requests.come)
+
+
+@contextlib.contextmanager
+def ray_starting() -> Iterator[None]:
+    """Around `ray.init`, which takes SIGTERM to end the process by its number, and keeps it."""
+    try:
+        yield
+    except SystemExit as error:
+        if not _requests.listening or error.code != signal.SIGTERM:
+            raise
+        _requests.number = signal.SIGTERM
+        _requests.leave()
+    finally:
+        listen_again()
+
+
+def check() -> None:
+    """Raise `Stopped` if a signal came whose exception got lost, as in a callback that lets none out."""
+    if _requests.listening and _requests.number:
+        _requests.leave()
+
+
+def patiently(work: Callable[[], Result], board: Board | None = None) -> Result:
+    """Do `work` in a thread and wait for it, so that Ray's own handlers stay out and signals are noticed.
+
+    Args:
+        work: blocks, as a trainer's fit does.
+        board: of workers that look at it (see `Request`) and end the work early when asked; None: there are no such.
+
+    Raises:
+        Stopped: a signal came; where there are such workers at work, once they have ended.
+    """
+    if not _requests.listening or threading.current_thread() is not threading.main_thread():
+        return work()
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # raised below, in the thread that waits
+            errors.append(error)
+
+    thread = threading.Thread(target=do, daemon=True, name="fit")
+    _requests.waits = True
+    try:
+        thread.start()
+        asked = False
+        while thread.is_alive():
+            thread.join(_LOOK_SECONDS)
+            if _requests.number and not asked and thread.is_alive():
+                if board is None or not board.ask_to_stop():
+                    _requests.leave()
+                asked = True
+                say("  asked to stop: training ends at a checkpoint after this step; a second signal ends it at once")
+    except Stopped:
+        _left_behind.append(thread)
+        raise
+    finally:
+        _requests.waits = False
+    check()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+class Request:
+    """What a worker knows of a request to stop: asks the board now and then, and never waits for its answer."""
+
+    def __init__(self, board: Any) -> None:
+        """Look at `board`, a handle, or at none."""
+        self._board = board
+        self._asked = False
+        self._answer: Any = None
+        self._next = 0.0
+
+    def made(self) -> bool:
+        """Whether the board has said so yet."""
+        if self._board is None or self._asked:
+            return self._asked
+        if self._answer is None:
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + _ASK_SECONDS
+                self._answer = self._board.stop_asked.remote()
+        elif ray.wait([self._answer], timeout=0)[0]:
+            with contextlib.suppress(RayError):  # a board that is gone asks for nothing
+                self._asked = bool(ray.get(self._answer))
+            self._answer = None
+        return self._asked
+
+
+def end(stopped: Stopped) -> NoReturn:
+    """End the process with the status of the signal, whatever still runs in it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not any(thread.is_alive() for thread in _left_behind):
+        raise SystemExit(stopped.status)
+    # A thread that waits in Ray's core keeps the interpreter from ending, and Ray's own end may wait for the thread.
+    ending = threading.Thread(target=ray.shutdown, daemon=True)
+    ending.start()
+    ending.join(_END_RAY_SECONDS)
+    os._exit(stopped.status)

@@ -1,0 +1,63 @@
+"""What every job script does around its work: settings from the command line, errors in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from infocse_ray.runtime.failures import cause_of, storage_failure
+from infocse_ray.runtime.interrupts import Stopped, end, listening
+from infocse_ray.settings.command_line import Model, named_here, parse
+from infocse_ray.stages.lease import Lost
+from infocse_ray.storage.redact import redact_tracebacks, redacted
+from infocse_ray.train.trainer import TrainingStopped
+
+Result = TypeVar("Result")
+
+
+def run_job(
+    model: type[Model], argv: list[str] | None, prog: str, description: str, work: Callable[[Model], Result]
+) -> Result:
+    """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
+
+    A full disk, or storage out of reach, ends it with such a line and status 1. SIGTERM and Ctrl-C end it at a
+    checkpoint, with a line that says how to go on and 128 + the signal's number.
+
+    Args:
+        model: the settings that the job takes.
+        argv: its arguments, without the program's name; None for those of the process.
+        prog: its name.
+        description: for `--help`.
+        work: gets the settings. What it had finished stays finished whatever it raises.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
+    quiet_libraries()
+    redact_tracebacks()
+    settings = parse(model, argv, prog, description)
+    with listening():
+        try:
+            return work(settings)
+        except (ValueError, TrainingStopped, Lost) as error:
+            if os.environ.get("INFOCSE_TRACEBACK"):
+                raise
+            print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
+            raise SystemExit(2) from None
+        except Stopped as stopped:
+            print(f"{prog}: {stopped}; what is finished is kept, and the same command goes on", file=sys.stderr)
+            end(stopped)
+        except Exception as error:
+            failure = storage_failure(error)
+            if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
+                raise
+            print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
+            raise SystemExit(1) from None
+
+
+def quiet_libraries() -> None:
+    """Loading and saving an encoder each draw a bar of their own, which says nothing about the run: not here."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()

@@ -1,0 +1,141 @@
+"""Progress that is always visible: a bar on a terminal, a line now and then elsewhere.
+
+Workers report to a small actor (`Board`); a thread of the driver shows what it holds.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from tqdm import tqdm
+
+from infocse_ray.storage.redact import redacted
+
+_LINE_SECONDS = 15.0
+
+
+def say(message: str) -> None:
+    """Print a line of the run's log, without credentials, above a progress bar if one is shown."""
+    tqdm.write(redacted(message), file=sys.stdout)
+    sys.stdout.flush()
+
+
+class Bar:
+    """A progress bar on a terminal; elsewhere a line at most every 15 seconds: who works says what came of it."""
+
+    def __init__(self, title: str, total: int | None, unit: str) -> None:
+        self.title, self.total, self.unit, self.done, self.note = title, total, unit, 0, ""
+        self._terminal = sys.stderr.isatty()
+        self._started = self._shown = time.monotonic()
+        self._bar = (
+            tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=True, leave=False) if self._terminal else None
+        )
+
+    def to(self, done: int, note: str = "") -> None:
+        """Show that `done` units are done."""
+        step, self.done, self.note = done - self.done, done, note or self.note
+        if self._bar is not None:
+            self._bar.set_postfix_str(self.note, refresh=False)
+            self._bar.update(step)
+        elif time.monotonic() - self._shown > _LINE_SECONDS:
+            self._line()
+
+    def add(self, units: int, note: str = "") -> None:
+        """Show `units` more."""
+        self.to(self.done + units, note)
+
+    def _line(self) -> None:
+        self._shown = time.monotonic()
+        seconds = self._shown - self._started
+        of = f" of {self.total:,}" if self.total else ""
+        say(f"  {self.title}: {self.done:,}{of} {self.unit}, {seconds:.0f} s{', ' + self.note if self.note else ''}")
+
+    def close(self) -> None:
+        """Stop showing it."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class _BoardActor:
+    """Holds what workers reported until the driver looks."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.note = ""
+        self.lines: list[str] = []
+        self.asked = self.looked = False
+
+    def add(self, units: int) -> None:
+        self.done += units
+
+    def set(self, done: int, note: str) -> None:
+        self.done, self.note = done, note
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def look(self) -> tuple[int, str, list[str]]:
+        lines, self.lines = self.lines, []
+        return self.done, self.note, lines
+
+    def ask_to_stop(self) -> bool:
+        self.asked = True
+        return self.looked
+
+    def stop_asked(self) -> bool:
+        self.looked = True
+        return self.asked
+
+
+class Board:
+    """Shows, while the `with` block runs, what workers report to `handle` (`add`, `set`, `line`)."""
+
+    def __init__(self, title: str, unit: str, total: int | None = None) -> None:
+        self.handle: Any = ray.remote(num_cpus=0, max_restarts=-1)(_BoardActor).remote()
+        self._bar = Bar(title, total, unit)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Board:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=10)
+        self._show()
+        self._bar.close()
+        ray.kill(self.handle)
+
+    def ask_to_stop(self) -> bool:
+        """Ask the workers to stop; whether one has ever looked for that, and so will see it."""
+        try:
+            return ray.get(self.handle.ask_to_stop.remote(), timeout=30)
+        except RayError:
+            return False
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.5):
+            self._show()
+
+    def _show(self) -> None:
+        if (seen := self.say_lines()) is not None:
+            self._bar.to(*seen)
+
+    def say_lines(self) -> tuple[int, str] | None:
+        """Say the lines that have come; how many units are done, with a note; None if the board doesn't answer."""
+        try:
+            done, note, lines = ray.get(self.handle.look.remote(), timeout=5)
+        except RayError:  # progress is never worth a run
+            return None
+        for line in lines:
+            say(line)
+        return done, note

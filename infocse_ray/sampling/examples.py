@@ -1,0 +1,133 @@
+"""Where a strategy's examples are, and how many each lane has: counted by Ray Data tasks before training begins."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+
+from infocse_ray.corpus.store import Documents, documents_of, row_groups, shard_name
+from infocse_ray.methods.method import Strategy
+from infocse_ray.runtime.cluster import quiet_data
+from infocse_ray.runtime.progress import Bar
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+
+_COLUMNS = ("doc_id", "key", "sentences", "cluster")
+_LABELS = ("counterparts", "counterpart_keys")
+
+
+class Shards(NamedTuple):
+    """Documents to make examples of: a token store's, or annotated ones."""
+
+    folder: Storage
+    """Holds the shards."""
+    fingerprint: str
+    shards: int
+    lanes: int
+    splits: list[str]
+    """Whose documents are used."""
+    labels: bool = False
+    """Whether their counterparts are read too."""
+
+    def shard(self, number: int) -> Storage:
+        """The Parquet file of one shard."""
+        return self.folder / shard_name(number)
+
+    def groups(self, file: pq.ParquetFile, splits: list[str] | None = None) -> list[int]:
+        """The row groups whose documents are used, or those of other splits."""
+        return row_groups(file, self.splits if splits is None else splits)
+
+    def read(self, file: pq.ParquetFile, group: int) -> Documents:
+        """A row group as documents."""
+        wanted = _COLUMNS + _LABELS if self.labels else _COLUMNS
+        columns = [name for name in wanted if name in file.schema_arrow.names]
+        return documents_of(file.read_row_group(group, columns=columns))
+
+
+class Examples(NamedTuple):
+    """Counted examples."""
+
+    source: Shards
+    fingerprint: str
+    summary: dict[str, Any]
+
+    @property
+    def by_lane(self) -> np.ndarray:
+        """int64 [lanes]: examples of each."""
+        return np.asarray(self.summary["examples_by_lane"], dtype=np.int64)
+
+    @classmethod
+    def of(cls, stage: Stage, source: Shards) -> Examples:
+        """The output of a finished stage of `count_examples`."""
+        assert stage.summary is not None
+        return cls(source, stage.fingerprint, stage.summary)
+
+
+def count_examples(source: Shards, strategy: Strategy, title: str) -> dict[str, Any]:
+    """Count every document's examples.
+
+    Args:
+        source: the documents.
+        strategy: makes the examples.
+        title: of the progress bar.
+
+    Returns:
+        `examples_by_lane`, `examples`, `documents` that give some, `none` that give none, and `short`, how many are
+        shorter than the method's published window.
+    """
+    by_lane = np.zeros(source.lanes, dtype=np.int64)
+    totals: Counter[str] = Counter({"examples": 0, "documents": 0, "none": 0, "short": 0})
+    bar = Bar(title, None, "documents")
+    for row in over_shards(source, _count, strategy=strategy):
+        counts = json.loads(row["counts"])
+        for shard, examples in counts.pop("shards"):
+            by_lane[shard % source.lanes] += examples
+        totals.update(counts)
+        bar.to(totals["documents"] + totals["none"])
+    bar.close()
+    return dict(totals) | {"examples_by_lane": by_lane.tolist()}
+
+
+def over_shards(source: Shards, work: Callable[..., pa.Table], **arguments: Any) -> Iterator[dict[str, Any]]:
+    """The rows that Ray Data tasks return for the shards, a few each, as they come.
+
+    Args:
+        source: the shards.
+        work: called with a table of packs, each a list of `shards`, `source` and the arguments.
+        arguments: the same for every task.
+    """
+    quiet_data()
+    together = max(1, source.shards // 256)
+    packs = [{"shards": list(range(i, min(i + together, source.shards)))} for i in range(0, source.shards, together)]
+    # A task for each of many small shards would cost more than reading them; a large cluster has more to do at once.
+    tasks = max(16, 4 * int(ray.cluster_resources().get("CPU", 1)))
+    dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), tasks))
+    found = dataset.map_batches(
+        work, batch_size=None, batch_format="pyarrow", fn_kwargs={"source": source, **arguments}
+    )
+    yield from found.iter_rows()
+
+
+def _count(packs: pa.Table, source: Shards, strategy: Strategy) -> pa.Table:
+    rows = []
+    for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
+        counts: Counter[str] = Counter()
+        with source.shard(shard).parquet() as file:
+            for group in source.groups(file):
+                found = strategy.count(source.read(file, group))
+                given = found.examples > 0
+                counts.update(
+                    examples=int(found.examples.sum()),
+                    documents=int(given.sum()),
+                    none=int((~given).sum()),
+                    short=int(found.short.sum()),
+                )
+        rows.append(json.dumps({"shards": [(shard, counts["examples"])], **counts}))
+    return pa.table({"counts": pa.array(rows, pa.string())})

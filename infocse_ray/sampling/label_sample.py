@@ -1,0 +1,119 @@
+"""Which labelled examples are trained on: the first N by a seeded hash, so that smaller sets are inside larger ones.
+
+1. Every task looks at some shards and returns the N smallest hashes of their labelled examples.
+2. The driver keeps the N smallest of all: it holds what was asked for, whatever the corpus' size.
+3. The largest of these says, of any labelled example, whether it was drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import sample_hashes
+from infocse_ray.runtime.progress import Bar
+from infocse_ray.sampling.examples import Shards, over_shards
+
+_PURPOSE = 0x1ABE15
+"""Sets these hashes apart from others of the same seed."""
+
+
+class Drawn(NamedTuple):
+    """A set of labelled examples: documents, each with one of its counterparts."""
+
+    seed: int
+    last: int | None
+    """The largest hash in it; None: all labelled examples."""
+
+    def has(self, documents: np.ndarray, counterparts: np.ndarray) -> np.ndarray:
+        """Which examples are in it.
+
+        Args:
+            documents: int64 [n], the documents' keys.
+            counterparts: int64 [n], the counterparts' keys.
+
+        Returns:
+            Bool [n].
+        """
+        if self.last is None:
+            return np.ones(len(documents), dtype=bool)
+        return _hashes(self.seed, documents, counterparts) <= self.last
+
+
+def _hashes(seed: int, documents: np.ndarray, counterparts: np.ndarray) -> np.ndarray:
+    return sample_hashes(seed ^ _PURPOSE, documents, counterparts)
+
+
+def draw(source: Shards, size: int | None, seed: int, title: str) -> dict[str, Any]:
+    """Draw labelled examples of the train split, and count leaks in all splits.
+
+    Args:
+        source: the documents of all splits, with labels.
+        size: how many to draw; None: all.
+        seed: another one draws others.
+        title: of the progress bar.
+
+    Returns:
+        `last`, of the `Drawn` set; `labelled`, the labelled examples of each split; `leaks`, how many of these have a
+        counterpart with the tokens of a sentence of their document.
+    """
+    smallest = np.empty(0, np.int64)
+    labelled: Counter[str] = Counter()
+    leaks: Counter[str] = Counter()
+    bar = Bar(title, None, "labels")
+    for row in over_shards(source, _look, size=size, seed=seed):
+        smallest = _smallest(np.concatenate([smallest, np.asarray(row["hashes"], dtype=np.int64)]), size)
+        labelled.update(json.loads(row["labelled"]))
+        leaks.update(json.loads(row["leaks"]))
+        bar.to(labelled.total())
+    bar.close()
+    return {
+        "last": int(smallest[-1]) if size is not None and len(smallest) else None,
+        "labelled": {split: labelled[split] for split in SPLITS},
+        "leaks": {split: leaks[split] for split in SPLITS},
+    }
+
+
+def _smallest(hashes: np.ndarray, size: int | None) -> np.ndarray:
+    """The `size` smallest, ascending; nothing where all are wanted. A task that Ray ran twice changes nothing."""
+    return np.unique(hashes)[:size] if size is not None else hashes[:0]
+
+
+def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Table:
+    smallest = np.empty(0, np.int64)
+    labelled: Counter[str] = Counter()
+    leaks: Counter[str] = Counter()
+    for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
+        with source.shard(shard).parquet() as file:
+            for split in SPLITS:
+                for group in source.groups(file, [split]):
+                    documents = source.read(file, group)
+                    assert documents.counterparts is not None
+                    rows, keys, _ = documents.counterparts
+                    labelled[split] += len(keys)
+                    leaks[split] += int(leaking(documents).sum())
+                    if split == "train" and size is not None:
+                        hashes = _hashes(seed, documents.keys[rows], keys)
+                        smallest = _smallest(np.concatenate([smallest, hashes]), size)
+    return pa.table(
+        {
+            "hashes": pa.array([smallest.tolist()], pa.list_(pa.int64())),
+            "labelled": [json.dumps(labelled)],
+            "leaks": [json.dumps(leaks)],
+        }
+    )
+
+
+def leaking(documents: Documents) -> np.ndarray:
+    """Bool [labels]: which counterparts are a sentence of their own document, token by token."""
+    assert documents.counterparts is not None
+    rows, _, tokens = documents.counterparts
+    owners = np.repeat(np.arange(len(documents.keys)), np.diff(documents.offsets))
+    own = sample_hashes(0, owners, documents.sentences.hashes())
+    return np.isin(sample_hashes(0, rows, tokens.hashes()), own)

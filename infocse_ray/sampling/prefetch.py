@@ -1,0 +1,46 @@
+"""Deal the next batch while the current one trains: on a GPU, making thousands of views takes as long as a forward."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from infocse_ray.sampling.stream import Batch, ExampleStream
+
+
+class Ahead:
+    """An example stream that is one batch ahead, in a thread of its own."""
+
+    def __init__(self, stream: ExampleStream) -> None:
+        self._stream = stream
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="examples")
+        self._next = self._pool.submit(stream.next_batch)
+        self._state: dict[str, np.ndarray] | None = None
+
+    def next_batch(self) -> Batch:
+        """The next global batch's rows of this worker; `deal_next` must follow, or it was the last."""
+        return self._next.result()
+
+    def deal_next(self, keep_state: bool) -> None:
+        """Begin to deal the batch after the one that was taken last.
+
+        Args:
+            keep_state: remember the stream's state before it, for `state`.
+        """
+        self._state = self._stream.state() if keep_state else None
+        self._next = self._pool.submit(self._stream.next_batch)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The stream's state after the batch that was taken last.
+
+        Raises:
+            RuntimeError: it was not kept.
+        """
+        if self._state is None:
+            raise RuntimeError("deal on with keep_state=True before asking for the state")
+        return self._state
+
+    def close(self) -> None:
+        """Wait for what is being dealt and end the thread."""
+        self._pool.shutdown(cancel_futures=True)

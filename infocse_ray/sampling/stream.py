@@ -1,0 +1,176 @@
+"""The example stream: global batches of examples, the same for any number of workers, exactly resumable.
+
+1. The corpus is cut into lanes that share no document; a worker owns every W-th lane.
+2. Every batch takes from each lane in proportion to the examples it has left, so all lanes end their pass together.
+3. What is left of a pass starts the batch that the next pass fills up: every batch is full.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of
+from infocse_ray.methods.method import Strategy, generator
+from infocse_ray.sampling.document import Dealt, mix
+from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.lane import Lane
+
+
+class Batch(NamedTuple):
+    """A worker's part of a global batch: examples, each of a few texts that stand together."""
+
+    doc_ids: list[str]
+    """[examples], the document of each."""
+    keys: np.ndarray
+    """int64 [examples], hashes of the ids: examples of one document have one key."""
+    owner: np.ndarray
+    """int64 [texts], the example each text is of, from 0."""
+    labels: np.ndarray
+    """int64 [texts], which view each text is, numbered by the strategy."""
+    texts: Tokens
+    """The views, altered as the strategy has it."""
+    text_ids: np.ndarray
+    """int64 [texts], equal for texts that were equal before that."""
+    seeds: np.ndarray
+    """uint64 [texts], what chance in each text may come from."""
+
+    @classmethod
+    def of_pairs(cls, doc_ids: list[str], keys: np.ndarray, anchors: Tokens, positives: Tokens) -> Batch:
+        """A single worker's batch of pairs, labelled 0 and 1, as `Idc` makes them.
+
+        Args:
+            doc_ids: [n].
+            keys: int64 [n].
+            anchors: n texts.
+            positives: n texts; row i belongs to row i of the anchors.
+        """
+        count = len(doc_ids)
+        turns = np.arange(2 * count).reshape(2, count).T.reshape(-1)
+        texts = concatenate([anchors, positives]).take(turns)
+        owner, labels = np.repeat(np.arange(count), 2), np.tile([0, 1], count)
+        return cls(doc_ids, keys, owner, labels, texts, texts.hashes(), np.zeros(2 * count, np.uint64))
+
+
+class ExampleStream:
+    """Deals out global batches; this object only the rows of one worker."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        strategy: Strategy,
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        workers: int = 1,
+    ) -> None:
+        """Open the stream at its beginning.
+
+        Args:
+            examples: where they are, and how many each lane has.
+            strategy: makes them.
+            batch_size: examples in a global batch.
+            seed: of the order of everything.
+            rank: this worker, 0 <= rank < workers.
+            workers: at most the number of lanes.
+
+        Raises:
+            ValueError: more workers than lanes, or not an example to train on.
+        """
+        self._examples = examples.by_lane
+        lanes = len(self._examples)
+        if workers > lanes:
+            raise ValueError(
+                f"train.num_workers = {workers}: the corpus was prepared with corpus.lanes = {lanes}; ask for at most "
+                "as many workers or prepare it with more lanes"
+            )
+        if not self._examples.sum():
+            raise ValueError("corpus.source: no document gives an example to train on")
+        self._strategy = strategy
+        self.batch_size = batch_size
+        self._left = self._examples.copy()
+        self.passes = 0
+        self._lanes = {
+            lane: Lane(examples.source, strategy, range(lane, examples.source.shards, lanes), lane, seed)
+            for lane in range(rank, lanes, workers)
+        }
+
+    def next_batch(self) -> Batch:
+        """This worker's rows of the next global batch."""
+        drawn: list[tuple[Dealt, int, int]] = []
+        missing = self.batch_size
+        avoid: set[int] = set()
+        while missing:
+            if not self._left.any():
+                self.passes += 1
+                self._left = self._examples.copy()
+                for lane in self._lanes.values():
+                    lane.next_pass()
+            left = int(self._left.sum())
+            taken = min(missing, left)
+            quota = apportion(self._left, taken)
+            batches = left // self.batch_size
+            for number, lane in self._lanes.items():
+                drawn += lane.draw(int(quota[number]), batches, avoid)
+            avoid = {document.key for document, _, _ in drawn}
+            self._left -= quota
+            missing -= taken
+        return self._batch(drawn)
+
+    def _batch(self, drawn: list[tuple[Dealt, int, int]]) -> Batch:
+        rows: list[np.ndarray] = []
+        labels: list[int] = []
+        seeds: list[int] = []
+        sizes: list[int] = []
+        for document, number, seed in drawn:
+            views = document.opened.views(number, generator(seed))
+            sizes.append(len(views))
+            for place, view in enumerate(views):
+                rows.append(view.tokens)
+                labels.append(view.label)
+                seeds.append(mix(seed, place))
+        values = np.concatenate(rows) if rows else np.zeros(0, np.uint16)
+        texts = Tokens(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
+        label_of, seed_of = np.array(labels, dtype=np.int64), np.array(seeds, dtype=np.uint64)
+        return Batch(
+            doc_ids=[document.doc_id for document, _, _ in drawn],
+            keys=np.array([document.key for document, _, _ in drawn], dtype=np.int64),
+            owner=np.repeat(np.arange(len(sizes)), np.array(sizes, dtype=np.int64)),
+            labels=label_of,
+            texts=self._strategy.alter(texts, label_of, seed_of),
+            text_ids=texts.hashes(),
+            seeds=seed_of,
+        )
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything needed to go on: this worker's lanes and the plan's position."""
+        return {"left": self._left.copy(), "passes": np.array(self.passes)} | {
+            f"lane-{number}": lane.state() for number, lane in self._lanes.items()
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from the states of all workers merged, whatever their number was."""
+        self._left = state["left"].copy()
+        self.passes = int(state["passes"])
+        for number, lane in self._lanes.items():
+            lane.restore(state[f"lane-{number}"])
+
+
+def apportion(left: np.ndarray, count: int) -> np.ndarray:
+    """Share `count` out in proportion to `left`: whole parts, then one each to the largest remainders.
+
+    Args:
+        left: int64 [lanes], not all zero.
+        count: at most the sum of `left`.
+
+    Returns:
+        int64 [lanes] that sums to `count`, nowhere more than `left`.
+    """
+    total = int(left.sum())
+    # Python's integers: pairs times batch size may pass 64 bits.
+    shares = [divmod(lane * count, total) for lane in left.tolist()]
+    out = np.array([whole for whole, _ in shares], dtype=np.int64)
+    largest = sorted(range(len(shares)), key=lambda lane: (-shares[lane][1], lane))
+    out[largest[: count - int(out.sum())]] += 1
+    return out

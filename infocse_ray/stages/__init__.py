@@ -1,0 +1,1 @@
+"""Work named by its inputs, done once by one driver, committed last."""

@@ -1,0 +1,42 @@
+"""Going on after damage: what was found damaged while a later stage read it is made again, in the same process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from infocse_ray.runtime.failures import caused_by
+from infocse_ray.runtime.progress import say
+from infocse_ray.stages.stage import look_again
+from infocse_ray.storage.checksums import Damaged
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_ATTEMPTS = 4
+"""A storage that damages more than that is the matter, not a file."""
+
+
+def repairing(work: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Call `work` again where it failed on damage: it finds its finished stages, and makes again what isn't whole.
+
+    Raises:
+        Damaged: with the line that names the file, after a few times.
+    """
+
+    @functools.wraps(work)
+    def whole(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return work(*arguments, **named)
+            except Exception as error:
+                if (damage := caused_by(error, Damaged)) is None:
+                    raise
+                if attempt == _ATTEMPTS:
+                    raise damage from error
+                say("a damaged file was found; what is whole is kept, and this goes on from there")
+                look_again()
+        raise AssertionError("unreachable")
+
+    return whole

@@ -1,0 +1,95 @@
+"""What goes wrong with storage and is no mistake in the settings: a full disk, an object store that doesn't answer.
+
+Libraries report both in many ways; here they become one error each, whose message is a line that says where, how much
+or how long, and what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from time import monotonic
+
+from infocse_ray.storage.redact import redacted
+
+
+class NoSpace(OSError):
+    """There is no room for what is to be written; the message names the path and the need."""
+
+
+class StorageUnavailable(OSError):
+    """The object store failed for as long as it was tried; the message names the path and the time."""
+
+
+_FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|StorageFull|QuotaExceeded|os error (?:28|122)\b|HTTP status 507"
+)
+_TRANSIENT = re.compile(
+    r"AWS Error (?:SLOW_DOWN|NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|REQUEST_TIMEOUT|THROTTLING)\b.*"
+    r"|AWS Error UNKNOWN \(HTTP status (?:429|5\d\d)\).*"
+)
+_AS_GOOD_AS_NONE = 64 * 2**10
+"""Bytes free on a disk that a library which doesn't say why it failed has filled."""
+
+
+@contextlib.contextmanager
+def explained(where: object, needed: int | None = None) -> Iterator[None]:
+    """Make NoSpace and StorageUnavailable of whatever says so.
+
+    Args:
+        where: the file or folder the block works on, as people may see it.
+        needed: bytes it writes; None: it isn't known, or it only reads.
+
+    Raises:
+        NoSpace: the disk or a quota is full.
+        StorageUnavailable: an object store failed beyond all retries.
+    """
+    begun = monotonic()
+    try:
+        yield
+    except Exception as error:
+        failure = explanation(error, where, needed, monotonic() - begun)
+        if failure is None or failure is error:
+            raise
+        raise failure from error
+
+
+def explanation(
+    error: BaseException, where: object, needed: int | None = None, seconds: float | None = None
+) -> NoSpace | StorageUnavailable | None:
+    """The error as NoSpace or StorageUnavailable, as it is if it is one of them; None if it is neither.
+
+    Args:
+        error: any.
+        where: the file or folder it is about.
+        needed: bytes that were to be written, if known.
+        seconds: how long it was tried, if known.
+    """
+    if isinstance(error, (NoSpace, StorageUnavailable)):
+        return error
+    text, place = str(error), str(where)
+    free = _free(place)
+    filled = needed is not None and not isinstance(error, OSError) and free is not None and free < _AS_GOOD_AS_NONE
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(text) or filled:
+        need = "" if needed is None else f": {needed:,} bytes to write" + ("" if free is None else f", {free:,} free")
+        return NoSpace(f"{place}: no space left{need}; make room, then the same command goes on")
+    if found := _TRANSIENT.search(text):
+        tried = "" if seconds is None else f" for {seconds:.0f} s"
+        return StorageUnavailable(
+            f"{place}: the object store failed{tried}, retries and all ({redacted(found[0])}); once it answers, the "
+            "same command goes on; retry_limit_seconds in its URI says how long to wait for it"
+        )
+    return None
+
+
+def _free(place: str) -> int | None:
+    """Bytes free on the disk of a local path; None for a URI."""
+    if not os.path.isabs(place):
+        return None
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    return shutil.disk_usage(place).free

@@ -1,0 +1,250 @@
+"""A folder on local disk or in an object store, reached the same way: `Storage.open(uri) / "part"`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from infocse_ray.storage.checksums import open_parquet, parquet_bytes
+from infocse_ray.storage.errors import NoSpace, StorageUnavailable, explained
+from infocse_ray.storage.redact import learn, redacted, redacted_json
+from infocse_ray.storage.s3 import open_s3
+
+
+def is_remote(uri: str) -> bool:
+    """Whether `uri` has a scheme other than file://."""
+    return re.match(r"[a-z][a-z0-9+.-]+://", uri) is not None and not uri.startswith("file://")
+
+
+def without_query(uri: str) -> str:
+    """A URI without its ?parameters; in a local path a question mark is a letter like others."""
+    return uri.partition("?")[0] if is_remote(uri) else uri
+
+
+def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem of `uri` and the path in it: pyarrow's own where it has one, fsspec's otherwise.
+
+    Raises:
+        ValueError: no installed filesystem opens the URI.
+    """
+    if not is_remote(uri):
+        return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri.removeprefix("file://")))
+    learn(uri)
+    if uri.startswith("s3://"):
+        try:
+            return open_s3(uri)
+        except ValueError as error:
+            raise ValueError(redacted(f"{uri} can't be opened: {error}")) from None
+    try:
+        return pafs.FileSystem.from_uri(uri)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    try:
+        import fsspec
+
+        filesystem, path = fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise ValueError(redacted(f"{uri} can't be opened: {error}")) from None
+    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
+
+
+class Storage:
+    """A folder (or file) under a root URI. Cheap to make and to pickle; connects on first use."""
+
+    def __init__(self, root: str, relative: str = "") -> None:
+        self.root, self.relative = root, relative
+        self._opened: tuple[pafs.FileSystem, str] | None = None
+
+    @classmethod
+    def open(cls, uri: str) -> Storage:
+        """A local folder becomes absolute, so that workers in other working directories find it."""
+        return cls(uri if is_remote(uri) else open_filesystem(uri)[1])
+
+    @classmethod
+    def for_runs(cls, uri: str) -> Storage:
+        """Open the setting `storage`, once it is sure that it can be written and will last.
+
+        Raises:
+            ValueError: it can't or won't.
+            NoSpace, StorageUnavailable: not now.
+        """
+        storage = cls.open(uri)
+        if "/_ray_pkg_" in storage.root:
+            raise ValueError(
+                f"storage = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "
+                "absolute path or a URI that every node reaches"
+            )
+        probe = storage / f".probe-{os.getpid()}"
+        try:
+            probe.write_bytes(b"")
+            probe.delete()
+        except (NoSpace, StorageUnavailable):
+            raise
+        except OSError as error:
+            raise ValueError(
+                redacted(f"storage = {uri!r}: can't be written: {error}; name another folder or URI")
+            ) from error
+        return storage
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.root, self.relative)
+
+    def __truediv__(self, name: str) -> Storage:
+        return Storage(self.root, f"{self.relative}/{name}" if self.relative else name)
+
+    @property
+    def uri(self) -> str:
+        """What opens it again, credentials included; for people there is `str`."""
+        base, query, parameters = self.root.partition("?")
+        return f"{base.rstrip('/')}/{self.relative}{query}{parameters}" if self.relative else self.root
+
+    def __str__(self) -> str:
+        return redacted(self.uri) if is_remote(self.root) else self.uri
+
+    def __repr__(self) -> str:
+        return f"Storage({str(self)!r})"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return (self.relative or self.root).rstrip("/").rsplit("/", 1)[-1]
+
+    @property
+    def filesystem(self) -> pafs.FileSystem:
+        """The pyarrow filesystem that `path` is in."""
+        return self._open()[0]
+
+    @property
+    def path(self) -> str:
+        """The path inside `filesystem`."""
+        base = self._open()[1].rstrip("/")
+        return f"{base}/{self.relative}" if self.relative else base
+
+    def _open(self) -> tuple[pafs.FileSystem, str]:
+        if self._opened is None:
+            self._opened = open_filesystem(self.root)
+        return self._opened
+
+    def exists(self) -> bool:
+        """Whether a file or folder is there."""
+        with explained(self):
+            return self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound
+
+    def files(self) -> dict[str, pafs.FileInfo]:
+        """Every file below, by relative path; empty when the folder isn't there."""
+        with explained(self):
+            infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
+        start = len(self.path.rstrip("/")) + 1
+        return {i.path[start:]: i for i in infos if i.type == pafs.FileType.File}
+
+    def read_bytes(self) -> bytes:
+        """The file's content.
+
+        Raises:
+            FileNotFoundError: it isn't there.
+        """
+        with explained(self), self.filesystem.open_input_stream(self.path, compression=None) as stream:
+            return stream.read()
+
+    def write_bytes(self, data: bytes | pa.Buffer) -> None:
+        """Write the file whole: readers see the old content or the new, never a part of it.
+
+        Raises:
+            NoSpace: the disk or the quota is full.
+            StorageUnavailable: the object store failed beyond all retries.
+        """
+        with explained(self, len(data)):
+            self._write(data)
+
+    def _write(self, data: bytes | pa.Buffer) -> None:
+        parent = self.path.rsplit("/", 1)[0]
+        if isinstance(self.filesystem, pafs.LocalFileSystem):
+            os.makedirs(parent, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=parent, prefix=".writing-")
+            try:
+                with os.fdopen(handle, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.chmod(temporary, 0o644)
+                os.replace(temporary, self.path)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+            return
+        # Object stores show a file only once its stream is closed.
+        with self.filesystem.open_output_stream(self.path, compression=None) as stream:
+            stream.write(data)
+
+    def read_json(self) -> Any:
+        """The file's content as JSON."""
+        return json.loads(self.read_bytes())
+
+    def write_json(self, value: Any) -> None:
+        """Write `value` as JSON, whole, without the credentials that URIs in it have."""
+        self.write_bytes((json.dumps(redacted_json(value), indent=1, sort_keys=True) + "\n").encode())
+
+    def write_parquet(self, table: pa.Table, row_group_rows: list[int]) -> None:
+        """Write the file whole, in row groups of the given sizes (rows)."""
+        self.write_bytes(parquet_bytes(table, row_group_rows))
+
+    def parquet(self) -> pq.ParquetFile:
+        """Open the file for reading row group by row group.
+
+        Raises:
+            Damaged: it isn't as it was written.
+        """
+        with explained(self):
+            return open_parquet(self)
+
+    def delete(self) -> None:
+        """Remove the file or folder; nothing happens when it isn't there."""
+        with explained(self):
+            kind = self.filesystem.get_file_info(self.path).type
+            if kind == pafs.FileType.Directory:
+                self.filesystem.delete_dir(self.path)
+            elif kind == pafs.FileType.File:
+                self.filesystem.delete_file(self.path)
+
+    def upload(self, folder: str | os.PathLike[str]) -> None:
+        """Copy a local folder's files here, each whole."""
+        for file in sorted(Path(folder).rglob("*")):
+            if file.is_file():
+                (self / file.relative_to(folder).as_posix()).write_bytes(file.read_bytes())
+
+    def local_copy(self, key: str) -> Path:
+        """The folder as a local path: itself if local, else a copy kept on this machine under `key`.
+
+        `key` names the content (a fingerprint), so that a copy is made once a machine and never goes stale.
+        """
+        if isinstance(self.filesystem, pafs.LocalFileSystem):
+            return Path(self.path)
+        name = hashlib.blake2b(f"{self}\n{key}".encode(), digest_size=16).hexdigest()
+        target = Path(tempfile.gettempdir()) / "infocse_ray" / name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(dir=target.parent))
+            try:
+                for file in self.files():
+                    data = (self / file).read_bytes()
+                    with explained(temporary / file, len(data)):
+                        (temporary / file).parent.mkdir(parents=True, exist_ok=True)
+                        (temporary / file).write_bytes(data)
+            except BaseException:
+                shutil.rmtree(temporary)
+                raise
+            try:
+                temporary.rename(target)
+            except OSError:  # another process of this machine was faster
+                shutil.rmtree(temporary)
+        return target
