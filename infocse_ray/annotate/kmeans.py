@@ -144,6 +144,6 @@ def load_array(source: Storage) -> np.ndarray:
     """Read what `save_array` wrote.
 
     Raises:
-        Damaged: it isn't as it was written.
+        DamagedFile: it isn't as it was written.
     """
     return np.load(io.BytesIO(read_sealed(source)), allow_pickle=False)

@@ -24,11 +24,12 @@ from tokenizers import Tokenizer
 
 from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
 from infocse_ray.corpus.labels import Labels
-from infocse_ray.corpus.read import Piece, UnreadableFile
+from infocse_ray.corpus.read import Piece
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
 from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.runtime.cluster import quiet_data
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.runtime.placement import Placement, await_places

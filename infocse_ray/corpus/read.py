@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import open_filesystem, without_query
 from infocse_ray.storage.redact import redacted
@@ -24,10 +25,6 @@ DOCUMENTS = frozenset({*READERS, "tsv"})
 _COMPRESSIONS = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
 """What a file that can't be read makes the libraries raise."""
-
-
-class UnreadableFile(ValueError):
-    """A whole file of the corpus can't be read; the message names it."""
 
 
 @contextmanager

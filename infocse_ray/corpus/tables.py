@@ -12,16 +12,8 @@ import pyarrow.parquet as pq
 from infocse_ray.corpus import label_files
 from infocse_ray.corpus.kind import ROLES, Plan, first_lines, place_and_columns, settle_columns, some_of
 from infocse_ray.corpus.labels import Labels
-from infocse_ray.corpus.read import (
-    DOCUMENTS,
-    READERS,
-    Piece,
-    Row,
-    UnreadableFile,
-    parse_json_line,
-    read_rows,
-    reader_of,
-)
+from infocse_ray.corpus.read import DOCUMENTS, READERS, Piece, Row, parse_json_line, read_rows, reader_of
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import open_filesystem

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 
 import torch
 
+from infocse_ray.errors import OutOfMemory
+
 _LIBRARIES = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 """What libraries that allocate for themselves say of it, in errors of no kind of their own."""
 
 MORE = "take a smaller encoder.model, or GPUs with more memory"
 """What helps where no setting does."""
-
-
-class OutOfMemory(RuntimeError):
-    """A worker ran out of memory; the message says what to lower."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -34,7 +34,7 @@ class EncoderFolder(NamedTuple):
         """Load it on this machine, in fp32.
 
         Raises:
-            Damaged: a file isn't as it was saved.
+            DamagedFile: a file isn't as it was saved.
         """
         path = self.local()
         settings = Encoder(model=str(self.folder), max_length=self.max_length)  # pyright: ignore[reportCallIssue]
@@ -44,7 +44,7 @@ class EncoderFolder(NamedTuple):
         """The folder on this machine, where every file is as it was saved.
 
         Raises:
-            Damaged: one isn't.
+            DamagedFile: one isn't.
         """
         wrong = "", ""
         for _ in range(2):

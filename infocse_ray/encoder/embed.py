@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.distributed.memory import MORE, OutOfMemory, is_out_of_memory
+from infocse_ray.distributed.memory import MORE, is_out_of_memory
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
+from infocse_ray.errors import OutOfMemory
 
 SENTENCES_AT_ONCE = 16_384
 """Sentences a caller embeds at a time: enough for buckets of one length, few enough to bound memory."""

@@ -62,7 +62,7 @@ class Manifest:
         """Go on only if this driver has the run.
 
         Raises:
-            Lost: another took it over.
+            LeaseLost: another took it over.
         """
         if self._lease is not None:
             self._lease.check()

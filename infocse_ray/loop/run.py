@@ -177,8 +177,8 @@ def open_run(
 
     Raises:
         ValueError: a setting doesn't fit the corpus or the cluster.
-        Held: another driver is at work on the run.
-        Lost: another driver took it over.
+        RunInUse: another driver is at work on the run.
+        LeaseLost: another driver took it over.
     """
     root = Storage.for_runs(settings.storage)
     folder = root / settings.name

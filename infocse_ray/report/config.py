@@ -74,7 +74,7 @@ class Tables(Section):
     )
     adapt: str | None = Field(
         default=None,
-        description="A configuration of pretrain.py, such as infocse_ray/configs/adapt.yaml, that makes a row of its own: its "
+        description="A configuration of pretrain.py, shipped (`adapt`) or a file, that makes a row of its own: its "
         "pairs, loss and what is kept of a training, where `settings` don't say; corpus, encoder, budget and learning "
         "rates are the tables'. Without it that row is skipped.",
     )

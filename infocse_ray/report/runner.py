@@ -67,7 +67,7 @@ def reproduce(
 
     Raises:
         ValueError: one line that names what doesn't fit; nothing has run.
-        Stopped: a signal came; what was finished is kept.
+        Interrupted: a signal came; what was finished is kept.
     """
     plan = plan_cells(config)
     if config.only == "plan":

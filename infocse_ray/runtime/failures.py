@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from ray.exceptions import RayError
 
-from infocse_ray.storage.errors import NoSpace, StorageUnavailable, explanation
+from infocse_ray.errors import NoSpace, StorageUnavailable
+from infocse_ray.storage.errors import explanation
 
 Kind = TypeVar("Kind", bound=BaseException)
 

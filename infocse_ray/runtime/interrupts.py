@@ -1,8 +1,8 @@
 """Stopping on request: SIGTERM (`ray job stop`) and Ctrl-C end a run where the same command goes on.
 
-1. Outside training a signal raises `Stopped` where the driver is: every piece of a stage is whole or not there.
+1. Outside training a signal raises `Interrupted` where the driver is: every piece of a stage is whole or not there.
 2. While workers train, the driver waits on (`patiently`) and asks through the progress board; all workers learn of it
-   in the same step, checkpoint, and return. Then the driver raises `Stopped`.
+   in the same step, checkpoint, and return. Then the driver raises `Interrupted`.
 3. A second signal doesn't wait for that; one after it ends the process.
 """
 
@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TypeVar
 import ray
 from ray.exceptions import RayError
 
+from infocse_ray.errors import Interrupted
 from infocse_ray.runtime.progress import Board, say
 
 Result = TypeVar("Result")
@@ -31,19 +32,6 @@ _ONE_REQUEST_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
 _ASK_SECONDS = 0.5
 _END_RAY_SECONDS = 10.0
-
-
-class Stopped(BaseException):
-    """The run was asked to stop. Like KeyboardInterrupt no `Exception`: who survives errors must not survive this."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.number = number
-
-    @property
-    def status(self) -> int:
-        """The exit status, as a shell reports a process that the signal ended."""
-        return 128 + self.number
 
 
 class _Requests:
@@ -71,7 +59,7 @@ class _Requests:
 
     def leave(self) -> NoReturn:
         self.raised = True
-        raise Stopped(self.number)
+        raise Interrupted(self.number)
 
 
 _requests = _Requests()
@@ -122,7 +110,7 @@ def ray_starting() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise `Stopped` if a signal came whose exception got lost, as in a callback that lets none out."""
+    """Raise `Interrupted` if a signal came whose exception got lost, as in a callback that lets none out."""
     if _requests.listening and _requests.number:
         _requests.leave()
 
@@ -135,7 +123,7 @@ def patiently(work: Callable[[], Result], board: Board | None = None) -> Result:
         board: of workers that look at it (see `Request`) and end the work early when asked; None: there are no such.
 
     Raises:
-        Stopped: a signal came; where there are such workers at work, once they have ended.
+        Interrupted: a signal came; where there are such workers at work, once they have ended.
     """
     if not _requests.listening or threading.current_thread() is not threading.main_thread():
         return work()
@@ -160,7 +148,7 @@ def patiently(work: Callable[[], Result], board: Board | None = None) -> Result:
                     _requests.leave()
                 asked = True
                 say("  asked to stop: training ends at a checkpoint after this step; a second signal ends it at once")
-    except Stopped:
+    except Interrupted:
         _left_behind.append(thread)
         raise
     finally:
@@ -196,7 +184,7 @@ class Request:
         return self._asked
 
 
-def end(stopped: Stopped) -> NoReturn:
+def end(stopped: Interrupted) -> NoReturn:
     """End the process with the status of the signal, whatever still runs in it."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from infocse_ray.errors import Interrupted, LeaseLost, TrainingStopped
 from infocse_ray.runtime.failures import cause_of, storage_failure
-from infocse_ray.runtime.interrupts import Stopped, end, listening
+from infocse_ray.runtime.interrupts import end, listening
 from infocse_ray.settings.command_line import Model, named_here, parse
-from infocse_ray.stages.lease import Lost
 from infocse_ray.storage.redact import redact_tracebacks, redacted
-from infocse_ray.train.trainer import TrainingStopped
 
 Result = TypeVar("Result")
 
@@ -39,12 +38,12 @@ def run_job(
     with listening():
         try:
             return work(settings)
-        except (ValueError, TrainingStopped, Lost) as error:
+        except (ValueError, TrainingStopped, LeaseLost) as error:
             if os.environ.get("INFOCSE_TRACEBACK"):
                 raise
             print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
             raise SystemExit(2) from None
-        except Stopped as stopped:
+        except Interrupted as stopped:
             print(f"{prog}: {stopped}; what is finished is kept, and the same command goes on", file=sys.stderr)
             end(stopped)
         except Exception as error:

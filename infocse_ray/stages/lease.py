@@ -22,16 +22,9 @@ from time import monotonic, sleep
 
 import pyarrow.fs as pafs
 
+from infocse_ray.errors import LeaseLost, RunInUse
 from infocse_ray.runtime.progress import say
 from infocse_ray.storage.folder import Storage
-
-
-class Held(ValueError):
-    """Another driver has the lease; the message names it."""
-
-
-class Lost(RuntimeError):
-    """The lease was taken by another driver, or may have been; nothing more may be committed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +87,7 @@ class Lease:
     back. Of drivers that write within that time all but the last find another's token, so that one goes on, provided
     that a read sees the last write (S3, GCS and Azure say so) and that no write takes longer than `settle` to land. The
     same holds for taking a dead driver's lease, anywhere. If a write does take longer, two drivers go on for a
-    while, until the next renewal or the next commit: whoever then reads another's token raises `Lost` and has
+    while, until the next renewal or the next commit: whoever then reads another's token raises `LeaseLost` and has
     committed nothing since. What the two wrote till then is pieces of stages, which are the same whoever writes them.
     """
 
@@ -129,7 +122,7 @@ class Lease:
             Whether it was taken; False: `done()`.
 
         Raises:
-            Held: another driver has it, and `done` is None.
+            RunInUse: another driver has it, and `done` is None.
         """
         seen, changed, told = None, monotonic(), False
         while True:
@@ -142,7 +135,7 @@ class Lease:
             runs = None if holder is None else holder.runs()
             expiry = self.expiry if holder is None else holder.expiry
             if done is None and (runs or (seen is not None and content != seen)):
-                raise Held(self._refusal(holder, expiry))
+                raise RunInUse(self._refusal(holder, expiry))
             if content != seen:
                 seen, changed = content, began
             if runs is False or monotonic() - changed > expiry:
@@ -176,7 +169,7 @@ class Lease:
         """Go on only if this driver has the lease.
 
         Raises:
-            Lost: it doesn't, or that can't be said any more.
+            LeaseLost: it doesn't, or that can't be said any more.
         """
         try:
             lost = self._lost or self._taken()
@@ -185,7 +178,7 @@ class Lease:
             lost = self._too_long(error)
         if lost:
             self._lost = lost
-            raise Lost(f"{self.what}: {lost}; this driver stops, and commits nothing more")
+            raise LeaseLost(f"{self.what}: {lost}; this driver stops, and commits nothing more")
 
     def give_up(self) -> None:
         """Let others have it, if this process has it. Raises nothing: where that fails, the lease expires."""

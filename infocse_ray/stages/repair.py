@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.stage import look_again
-from infocse_ray.storage.checksums import Damaged
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -22,7 +22,7 @@ def repairing(work: Callable[Parameters, Result]) -> Callable[Parameters, Result
     """Call `work` again where it failed on damage: it finds its finished stages, and makes again what isn't whole.
 
     Raises:
-        Damaged: with the line that names the file, after a few times.
+        DamagedFile: with the line that names the file, after a few times.
     """
 
     @functools.wraps(work)
@@ -31,7 +31,7 @@ def repairing(work: Callable[Parameters, Result]) -> Callable[Parameters, Result
             try:
                 return work(*arguments, **named)
             except Exception as error:
-                if (damage := caused_by(error, Damaged)) is None:
+                if (damage := caused_by(error, DamagedFile)) is None:
                     raise
                 if attempt == _ATTEMPTS:
                     raise damage from error

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.interrupts import check
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.lease import Lease
-from infocse_ray.storage.checksums import MARK, Damaged, checked, mark_of, verified
+from infocse_ray.storage.checksums import MARK, checked, mark_of, verified
 from infocse_ray.storage.folder import Storage
 
 _COMMIT, _STARTED = "stage.json", "started.json"
@@ -53,7 +54,7 @@ def read_stage(folder: Storage) -> Stage:
 
     Raises:
         FileNotFoundError: nothing finished is there.
-        Damaged: `stage.json` isn't as it was written.
+        DamagedFile: `stage.json` isn't as it was written.
     """
     return _stage(folder, _read_commit(folder))
 
@@ -70,13 +71,13 @@ def _read_commit(folder: Storage) -> dict[str, Any]:
         # Versions before this one wrote neither a checksum nor the files.
         if not {"checksum", "files"} & (found := json.loads(content)).keys() and "summary" in found:
             return found
-    raise Damaged(f"{folder / _COMMIT} is damaged (its content isn't what was written)")
+    raise DamagedFile(f"{folder / _COMMIT} is damaged (its content isn't what was written)")
 
 
 def find_stage(root: Storage, folder: Storage, fingerprint: str) -> Stage | None:
     """The stage if it is finished and whole, in its own folder or, by the index of `root`, in another run's."""
     for place in _places(root, folder, fingerprint):
-        with contextlib.suppress(FileNotFoundError, Damaged):
+        with contextlib.suppress(FileNotFoundError, DamagedFile):
             found = _read_commit(place)
             if found["fingerprint"] == fingerprint and not _damage(place, found):
                 return _stage(place, found)
@@ -108,14 +109,14 @@ def _own(folder: Storage, fingerprint: str) -> Storage:
 def _owner(folder: Storage, *names: str) -> str | None:
     """The fingerprint of the stage in `folder`, by the first of these files that is there and whole."""
     for name in names:
-        with contextlib.suppress(FileNotFoundError, Damaged):
+        with contextlib.suppress(FileNotFoundError, DamagedFile):
             return (_read_commit(folder) if name == _COMMIT else _read_started(folder))["fingerprint"]
     return None
 
 
 def _read_started(folder: Storage) -> dict[str, Any]:
     if (found := verified((folder / _STARTED).read_bytes())) is None:
-        raise Damaged(f"{folder / _STARTED} is damaged (its content isn't what was written)")
+        raise DamagedFile(f"{folder / _STARTED} is damaged (its content isn't what was written)")
     return found
 
 
@@ -154,7 +155,7 @@ def _damaged_place(places: list[Storage], kind: str, fingerprint: str, piecewise
             continue
         try:
             wrong = _damage(place, _read_commit(place))
-        except Damaged:
+        except DamagedFile:
             wrong = {_COMMIT: "its content isn't what was written"}
         named = [f"{place / name} is damaged ({why})" for name, why in list(wrong.items())[:_NAMED]]
         more = f" and {len(wrong) - _NAMED:,} more files" if len(wrong) > _NAMED else ""
@@ -233,7 +234,7 @@ def run_stage(
         lease: of the stage, if the caller has it.
 
     Raises:
-        Lost: another driver took over; the stage isn't committed.
+        LeaseLost: another driver took over; the stage isn't committed.
     """
     check()
     if (done := find_stage(root, folder, fingerprint)) is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infocse_ray.errors import DamagedFile
 from infocse_ray.storage.redact import redacted_json
 
 if TYPE_CHECKING:
@@ -43,20 +44,16 @@ _AT_ONCE = 2**20
 _OTHER = "its content isn't what was written"
 
 
-class Damaged(ValueError):
-    """A file isn't as it was written; the message names it."""
-
-
 def mark_of(file: Storage) -> Storage:
     """The mark of a file."""
     return type(file)(file.root, file.relative + MARK)
 
 
-def damaged(file: Storage, why: str) -> Damaged:
+def damaged(file: Storage, why: str) -> DamagedFile:
     """The error to raise; marks the file, so that its stage makes it again."""
     with contextlib.suppress(OSError):  # the error that is raised says more
         mark_of(file).write_bytes(why.encode())
-    return Damaged(f"{file} is damaged ({why}); the same command makes it again")
+    return DamagedFile(f"{file} is damaged ({why}); the same command makes it again")
 
 
 def digest(content: Any) -> bytes:
@@ -102,7 +99,7 @@ def open_parquet(file: Storage) -> pq.ParquetFile:
     """Open what `parquet_bytes` made, to be read row group by row group.
 
     Raises:
-        Damaged: it isn't as it was written.
+        DamagedFile: it isn't as it was written.
         FileNotFoundError: it isn't there.
     """
     source = file.filesystem.open_input_file(file.path)
@@ -169,7 +166,7 @@ def read_checked(file: Storage) -> dict[str, Any]:
     """The JSON object that `checked` made and `file` has, without the checksum.
 
     Raises:
-        Damaged: it isn't as it was written.
+        DamagedFile: it isn't as it was written.
         FileNotFoundError: it isn't there.
     """
     if (value := verified(file.read_bytes())) is None:
@@ -201,7 +198,7 @@ def read_sealed(file: Storage) -> bytes:
     """The content of a file that `sealed` made.
 
     Raises:
-        Damaged: it isn't as it was written.
+        DamagedFile: it isn't as it was written.
         FileNotFoundError: it isn't there.
     """
     whole = file.read_bytes()

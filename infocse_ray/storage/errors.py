@@ -14,16 +14,8 @@ import shutil
 from collections.abc import Iterator
 from time import monotonic
 
+from infocse_ray.errors import NoSpace, StorageUnavailable
 from infocse_ray.storage.redact import redacted
-
-
-class NoSpace(OSError):
-    """There is no room for what is to be written; the message names the path and the need."""
-
-
-class StorageUnavailable(OSError):
-    """The object store failed for as long as it was tried; the message names the path and the time."""
-
 
 _FULL = re.compile(
     r"No space left on device|Disk quota exceeded|StorageFull|QuotaExceeded|os error (?:28|122)\b|HTTP status 507"

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from infocse_ray.errors import NoSpace, StorageUnavailable
 from infocse_ray.storage.checksums import open_parquet, parquet_bytes
-from infocse_ray.storage.errors import NoSpace, StorageUnavailable, explained
+from infocse_ray.storage.errors import explained
 from infocse_ray.storage.redact import learn, redacted, redacted_json
 from infocse_ray.storage.s3 import open_s3
 
@@ -202,7 +203,7 @@ class Storage:
         """Open the file for reading row group by row group.
 
         Raises:
-            Damaged: it isn't as it was written.
+            DamagedFile: it isn't as it was written.
         """
         with explained(self):
             return open_parquet(self)

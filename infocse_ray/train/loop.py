@@ -24,6 +24,7 @@ from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference, native_bf16
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.errors import NonFinite
 from infocse_ray.methods.contrast import Encoded
 from infocse_ray.methods.method import Strategy
 from infocse_ray.retrieval.ranks import shown
@@ -257,10 +258,6 @@ def train_worker(training: Training) -> None:
                 EncoderFolder.save(encoder, training.folder / "models" / INTERPOLATED)
     _finish(training, progress | {"stopping": stopping.state(), "chosen": choice.chosen, "between": choice.between})
     _drop_models(training, [stopping.best_step] if choice.kind == "trained" else [], choice.kind == "interpolated")
-
-
-class NonFinite(RuntimeError):
-    """The loss, or its gradient, is not a finite number; the message names the step and the batch's documents."""
 
 
 def train_step(trainee: Trainee, batch: Batch, seed: int, step: int) -> StepReport:

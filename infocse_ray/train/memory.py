@@ -15,7 +15,8 @@ from typing import Literal, TypeVar
 import torch
 
 from infocse_ray.distributed.collectives import largest, workers
-from infocse_ray.distributed.memory import MORE, OutOfMemory, is_out_of_memory
+from infocse_ray.distributed.memory import MORE, is_out_of_memory
+from infocse_ray.errors import OutOfMemory
 
 FIRST_ON_GPU = 65_536
 FIRST_ON_CPU = 8_192

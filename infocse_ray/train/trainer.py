@@ -10,6 +10,7 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError
 
+from infocse_ray.errors import TrainingStopped
 from infocse_ray.runtime.failures import one_line, storage_failure
 from infocse_ray.runtime.interrupts import patiently
 from infocse_ray.runtime.placement import Placement, await_places, watched
@@ -21,10 +22,6 @@ from infocse_ray.train.restore import drop_unreadable
 
 _CHECKPOINTS = "checkpoints"
 """Ray Train's folder in a train stage."""
-
-
-class TrainingStopped(RuntimeError):
-    """Training can't go on; the message says why and what to change."""
 
 
 def run_workers(
@@ -51,7 +48,7 @@ def run_workers(
 
     Raises:
         TrainingStopped: the workers failed more often than that.
-        Stopped: a signal came; the same folder and name go on from the last checkpoint.
+        Interrupted: a signal came; the same folder and name go on from the last checkpoint.
         NoSpace, StorageUnavailable: that is why they failed.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)

@@ -17,11 +17,11 @@ import ray
 
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.source import find_source
+from infocse_ray.errors import StorageUnavailable
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Corpus, Settings
 from infocse_ray.stages.stage import Stage, find_stage, run_stage
 from infocse_ray.storage import s3
-from infocse_ray.storage.errors import StorageUnavailable
 from infocse_ray.storage.folder import Storage, open_filesystem
 from infocse_ray.storage.s3 import open_s3, retries_within
 from tests.conftest import make_documents

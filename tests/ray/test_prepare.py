@@ -12,10 +12,10 @@ from tokenizers import Tokenizer
 from infocse_ray.corpus import prepare as prepare_module
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected, write_shard
-from infocse_ray.corpus.read import UnreadableFile
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage

@@ -20,11 +20,12 @@ from ray.train.v2.api.exceptions import WorkerGroupError
 from infocse_ray.annotate.kmeans import load_array, save_array
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.settings import Encoder
 from infocse_ray.stages.repair import repairing
 from infocse_ray.storage import checksums
-from infocse_ray.storage.checksums import Damaged, checked, mark_of, read_checked
+from infocse_ray.storage.checksums import checked, mark_of, read_checked
 from infocse_ray.storage.folder import Storage
 
 TABLE = pa.table({"doc_id": ["a", "b", "c"], "sentences": [[[1, 2], [3]], [[4]], []], "n": pa.array([1, 2, 3])})
@@ -60,7 +61,7 @@ def test_no_flipped_byte_and_no_missing_end_gives_another_result(tmp_path, monke
         try:
             assert read(file) == expected, place
             harmless += 1
-        except Damaged as damage:
+        except DamagedFile as damage:
             said = str(damage)
             assert said.startswith(f"{file} is damaged (")
             assert "\n" not in said
@@ -70,7 +71,7 @@ def test_no_flipped_byte_and_no_missing_end_gives_another_result(tmp_path, monke
     assert harmless < 0.1 * len(good)
     for size in range(len(good.rstrip(b"\n"))):
         (tmp_path / name).write_bytes(good[:size])
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedFile):
             read(file)
 
 
@@ -83,7 +84,7 @@ def test_parquet_is_read_as_it_was_written_whole_or_group_by_group(folder, monke
     assert read_parquet(file) == [TABLE.slice(0, 2).to_pydict(), TABLE.slice(2).to_pydict()]
     good = file.read_bytes()
     file.write_bytes(good[:40] + bytes([good[40] ^ 1]) + good[41:])
-    with pytest.raises(Damaged, match=r"shard\.parquet is damaged \(its content isn't what was written\)"):
+    with pytest.raises(DamagedFile, match=r"shard\.parquet is damaged \(its content isn't what was written\)"):
         file.parquet()
 
 
@@ -97,7 +98,7 @@ def test_a_page_that_is_damaged_after_the_file_was_opened_is_noticed_too(tmp_pat
             byte = stream.read(1)
             stream.seek(4000)
             stream.write(bytes([byte[0] ^ 1]))
-        with pytest.raises(Damaged, match=r"shard\.parquet is damaged"):
+        with pytest.raises(DamagedFile, match=r"shard\.parquet is damaged"):
             opened.read_row_group(0)
 
 
@@ -127,10 +128,10 @@ def test_an_encoder_whose_folder_is_damaged_is_not_loaded(tmp_path, tiny_encoder
     file = tmp_path / "model" / name
     good = file.read_bytes()
     file.write_bytes(good[:-200] + bytes([good[-200] ^ 1]) + good[-199:])
-    with pytest.raises(Damaged, match=rf"{name} is damaged \(its content isn't what was written\)"):
+    with pytest.raises(DamagedFile, match=rf"{name} is damaged \(its content isn't what was written\)"):
         saved.load()
     file.write_bytes(good[:-200])
-    with pytest.raises(Damaged, match=rf"{name} is damaged"):
+    with pytest.raises(DamagedFile, match=rf"{name} is damaged"):
         saved.load()
     assert mark_of(saved.folder / name).exists()
 
@@ -144,23 +145,23 @@ def test_a_damaged_copy_of_a_whole_encoder_is_fetched_again(tmp_path, tiny_encod
     assert saved.load().fingerprint() == encoder.fingerprint()
     (saved.folder / "model.safetensors").write_bytes(b"cut off")
     (copy / "model.safetensors").unlink()
-    with pytest.raises(Damaged, match=r"model\.safetensors is damaged \(it has 7 bytes, not "):
+    with pytest.raises(DamagedFile, match=r"model\.safetensors is damaged \(it has 7 bytes, not "):
         saved.load()
 
 
 def test_damage_that_a_worker_found_is_found_in_what_the_driver_gets():
     line = "/runs/a/shard-000003.parquet is damaged (it is missing); the same command makes it again"
-    assert str(caused_by(Damaged(line), Damaged)) == line
-    trace = f"Traceback\n  at work\ninfocse_ray.checksums.Damaged: {line}\n"
-    of_task = RayTaskError("work", trace, Damaged(line))
-    assert str(caused_by(of_task.as_instanceof_cause(), Damaged)) == line
-    assert str(caused_by(pickle.loads(pickle.dumps(Damaged(line))), Damaged)) == line
+    assert str(caused_by(DamagedFile(line), DamagedFile)) == line
+    trace = f"Traceback\n  at work\ninfocse_ray.errors.DamagedFile: {line}\n"
+    of_task = RayTaskError("work", trace, DamagedFile(line))
+    assert str(caused_by(of_task.as_instanceof_cause(), DamagedFile)) == line
+    assert str(caused_by(pickle.loads(pickle.dumps(DamagedFile(line))), DamagedFile)) == line
     group = RuntimeError("the workers failed: they did")
-    group.__cause__ = WorkerGroupError("of 2", {1: UserExceptionWithTraceback(Damaged(line), trace)})
-    assert str(caused_by(group, Damaged)) == line
-    text = f"RayTaskError(UserCodeException):\n  infocse_ray.storage.checksums.Damaged: {line}\n\nThe above exception"
-    assert str(caused_by(RuntimeError(text), Damaged)) == line
-    assert caused_by(ValueError("train.k = 0: is damaged goods"), Damaged) is None
+    group.__cause__ = WorkerGroupError("of 2", {1: UserExceptionWithTraceback(DamagedFile(line), trace)})
+    assert str(caused_by(group, DamagedFile)) == line
+    text = f"RayTaskError(UserCodeException):\n  infocse_ray.errors.DamagedFile: {line}\n\nThe above exception"
+    assert str(caused_by(RuntimeError(text), DamagedFile)) == line
+    assert caused_by(ValueError("train.k = 0: is damaged goods"), DamagedFile) is None
 
 
 def test_work_that_met_damage_is_done_again_a_few_times_and_other_errors_end_it(capsys):
@@ -173,12 +174,12 @@ def test_work_that_met_damage_is_done_again_a_few_times_and_other_errors_end_it(
             raise error
         return "done"
 
-    assert work(2, Damaged("a is damaged (x)")) == "done"
+    assert work(2, DamagedFile("a is damaged (x)")) == "done"
     assert len(calls) == 3
     assert capsys.readouterr().out.count("a damaged file was found") == 2
     calls.clear()
-    with pytest.raises(Damaged, match="a is damaged"):
-        work(99, RuntimeError("Damaged: a is damaged (x)"))
+    with pytest.raises(DamagedFile, match="a is damaged"):
+        work(99, RuntimeError("DamagedFile: a is damaged (x)"))
     assert len(calls) == 4
     calls.clear()
     with pytest.raises(ValueError, match="another"):

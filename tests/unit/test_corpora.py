@@ -12,10 +12,10 @@ import pytest
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.documents import Rejected, document_of
 from infocse_ray.corpus.labels import Labels, LabelWriter
-from infocse_ray.corpus.read import UnreadableFile
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import draw_split, stable_hash
 from infocse_ray.corpus.source import find_source
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

@@ -10,8 +10,8 @@ import pytest
 from infocse_ray.annotate import actor, documents, kmeans, stage
 from infocse_ray.annotate.quantile import EdgeSample, pack, unpack
 from infocse_ray.corpus.tokens import sample_hashes
+from infocse_ray.errors import DamagedFile
 from infocse_ray.settings import Annotate
-from infocse_ray.storage.checksums import Damaged
 from infocse_ray.storage.folder import Storage
 from tests.unit.passes import (
     Crash,
@@ -173,7 +173,7 @@ def test_a_crash_between_and_within_the_passes_resumes(passes, tmp_path):
     third = tmp_path / "out" / "edges" / "shard-000003.parquet"
     edges = third.read_bytes()
     third.write_bytes(b"damaged")
-    with pytest.raises(Damaged, match=r"shard-000003\.parquet is damaged"):
+    with pytest.raises(DamagedFile, match=r"shard-000003\.parquet is damaged"):
         passes.annotate(store, tmp_path / "out", kinds)
     assert "shard-000004.parquet" in pieces(tmp_path / "out")
     third.write_bytes(edges)

@@ -11,11 +11,10 @@ from ray.train import WorkerGroupError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 from ray.train.v2.api.exceptions import ControllerError
 
-from infocse_ray.corpus.read import UnreadableFile
+from infocse_ray.errors import NoSpace, StorageUnavailable, UnreadableFile
 from infocse_ray.runtime.failures import cause_of, caused_by, one_line, storage_failure
 from infocse_ray.runtime.job import run_job
 from infocse_ray.settings import Section
-from infocse_ray.storage.errors import NoSpace, StorageUnavailable
 
 TRACEBACK = """Traceback (most recent call last):
   File "a.py", line 1, in f

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infocse_ray.corpus.read import UnreadableFile
 from infocse_ray.corpus.source import find_source
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from tests.conftest import write_jsonl
 from tests.unit.test_corpora import labels_of, lines_of, read

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray.stages.lease import Held, Holder, Lease, Lost
+from infocse_ray.errors import LeaseLost, RunInUse
+from infocse_ray.stages.lease import Holder, Lease
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
 
@@ -88,7 +89,7 @@ def of_another_machine(file: Storage, count: int = 0) -> bytes:
 def test_a_second_driver_refuses_at_once_naming_the_first_and_may_once_that_is_killed(start, tmp_path):
     first = start(HOLDS)
     second = lease_on(Storage.open(str(tmp_path)) / "driver.lease")
-    with pytest.raises(Held) as refusal:
+    with pytest.raises(RunInUse) as refusal:
         second.take()
     said = str(refusal.value)
     assert "\n" not in said
@@ -124,7 +125,7 @@ def test_a_pid_that_another_process_has_now_is_not_the_holder(file):
 def test_the_same_process_cannot_take_it_twice(file):
     with lease_on(file) as first:
         first.take()
-        with pytest.raises(Held, match=f"pid {os.getpid()}"):
+        with pytest.raises(RunInUse, match=f"pid {os.getpid()}"):
             lease_on(file).take()
     with lease_on(file) as again:
         assert again.take()
@@ -146,7 +147,7 @@ def test_a_driver_of_another_machine_that_renews_its_lease_is_refused_to(file):
     of_another_machine(file)
     renewal = threading.Timer(0.2, of_another_machine, (file, 1))
     renewal.start()
-    with pytest.raises(Held, match="host node-7, pid 41"):
+    with pytest.raises(RunInUse, match="host node-7, pid 41"):
         lease_on(file).take()
     renewal.join()
 
@@ -173,7 +174,7 @@ def test_a_holder_that_finds_it_taken_stops_and_leaves_it_to_the_taker(file):
         theirs = of_another_machine(file)
         time.sleep(0.3)
         assert file.read_bytes() == theirs, "renewed over the taker's"
-        with pytest.raises(Lost, match=r"name = 'news': .*taken by another driver \(host node-7, pid 41"):
+        with pytest.raises(LeaseLost, match=r"name = 'news': .*taken by another driver \(host node-7, pid 41"):
             lease.check()
     assert file.read_bytes() == theirs, "given up for the taker"
 
@@ -202,9 +203,9 @@ def test_a_holder_that_cannot_renew_it_for_longer_than_the_expiry_has_lost_it(fi
             lease.check()  # nobody can have taken it yet
             while not lease._lost:
                 time.sleep(0.02)
-            with pytest.raises(Lost, match=r"couldn't be renewed for .* \(503 Slow Down\)"):
+            with pytest.raises(LeaseLost, match=r"couldn't be renewed for .* \(503 Slow Down\)"):
                 lease.check()
-        with pytest.raises(Lost):  # whatever storage says now
+        with pytest.raises(LeaseLost):  # whatever storage says now
             lease.check()
 
 
@@ -250,7 +251,7 @@ def test_a_stage_whose_lease_was_lost_is_not_committed(tmp_path):
         of_another_machine(root / "stages" / "f1.lease")
         return {}
 
-    with pytest.raises(Lost, match="annotate: its lease was taken"):
+    with pytest.raises(LeaseLost, match="annotate: its lease was taken"):
         run_stage(root, root / "a", "annotate", "f1", work)
     assert not (root / "a" / "stage.json").exists()
     assert not (root / "stages" / "f1.json").exists()

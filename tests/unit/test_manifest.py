@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.errors import LeaseLost
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.stale import stale
 from infocse_ray.settings import Settings
-from infocse_ray.stages.lease import Lease, Lost
+from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 
@@ -98,7 +99,7 @@ def test_nothing_is_committed_to_a_run_that_another_driver_took_over(run):
             lambda: manifest._write(),
         )
         for commit in commits:
-            with pytest.raises(Lost, match="name = 'news': its lease was taken by another driver"):
+            with pytest.raises(LeaseLost, match="name = 'news': its lease was taken by another driver"):
                 commit()
     assert (run / "manifest.json").read_bytes() == before
 

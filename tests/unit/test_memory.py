@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from infocse_ray.distributed import collectives as collective
-from infocse_ray.distributed.memory import OutOfMemory, advised
+from infocse_ray.distributed.memory import advised
 from infocse_ray.encoder import embed as embed_module
 from infocse_ray.encoder.embed import embed
+from infocse_ray.errors import OutOfMemory
 from infocse_ray.settings import Settings
 from infocse_ray.train import loop
 from infocse_ray.train.memory import FIRST_ON_CPU, FIRST_ON_GPU, ChunkMemory, OutOfMemoryEverywhere

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.errors import NoSpace, StorageUnavailable
 from infocse_ray.stages.stage import Stage, run_stage
-from infocse_ray.storage.errors import NoSpace, StorageUnavailable, explained
+from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
 from tests.unit.passes import encoder_in
 

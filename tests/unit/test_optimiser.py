@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from infocse_ray.distributed import collectives as collective
+from infocse_ray.errors import NonFinite
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
-from infocse_ray.train.loop import NonFinite
 from tests.unit.group import on_workers
 from tests.unit.trainees import Run, annotated
 

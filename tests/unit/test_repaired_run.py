@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.errors import RunInUse
 from infocse_ray.loop import rounds
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.sampling import examples
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stages.lease import Held
 from infocse_ray.stages.stage import Stage, look_again, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop, trainer
@@ -144,7 +144,7 @@ def test_a_run_has_its_lease_while_it_trains_and_none_after(settings, tmp_path, 
     train = rounds.train
 
     def meanwhile(*arguments: Any) -> dict[str, Any]:
-        with pytest.raises(Held, match="name = 'run': another driver is at work on it"):
+        with pytest.raises(RunInUse, match="name = 'run': another driver is at work on it"):
             pretrain(settings)
         return train(*arguments)
 

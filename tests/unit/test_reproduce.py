@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
+from infocse_ray.errors import Interrupted, TrainingStopped
 from infocse_ray.report import leads, runner, writer
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
 from infocse_ray.report.runner import reproduce, run_few_shot, run_without_labels
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
-from infocse_ray.runtime.interrupts import Stopped, listening
+from infocse_ray.runtime.interrupts import listening
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
-from infocse_ray.train.trainer import TrainingStopped
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
 
@@ -148,13 +148,13 @@ def test_a_stopped_cell_stops_the_report_and_the_same_command_goes_on(tmp_path: 
     def stopped(settings: Any) -> dict[str, Any]:
         if settings.name != "t-a-simcse-1":
             return runs(settings)
-        with contextlib.nullcontext() if how == "raised" else contextlib.suppress(Stopped):
+        with contextlib.nullcontext() if how == "raised" else contextlib.suppress(Interrupted):
             os.kill(os.getpid(), signal.SIGTERM)
         if how == "failed":
             raise RuntimeError("the controller is gone")
         return runs(settings)
 
-    with listening(), pytest.raises(Stopped):
+    with listening(), pytest.raises(Interrupted):
         reproduce(tables(tmp_path, **THREE), stopped)
     finished = ["a-start-1", "a-simcse-1"] if how == "lost" else ["a-start-1"]
     assert runs.calls == finished
@@ -362,10 +362,10 @@ def test_rows_with_labels_take_over_the_learning_rate(tmp_path: Path, runs: Runs
 def test_what_a_stopped_choice_has_done_is_kept(tmp_path: Path, runs: Runs):
     def stopped(settings: Any) -> dict[str, Any]:
         if settings.name == "t-a-simcse-1-5e-05":
-            raise Stopped(signal.SIGTERM)
+            raise Interrupted(signal.SIGTERM)
         return runs(settings)
 
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         reproduce(tables(tmp_path, **RATES), stopped)
     states = {name: cell["state"] for name, cell in content(tmp_path)["cells"].items() if "simcse" in name}
     assert states == {

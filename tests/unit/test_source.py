@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infocse_ray.corpus import source as source_module
-from infocse_ray.corpus.read import Piece, Row, UnreadableFile, read_rows
+from infocse_ray.corpus.read import Piece, Row, read_rows
 from infocse_ray.corpus.source import find_source, packs_of
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
 

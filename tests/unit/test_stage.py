@@ -3,8 +3,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from infocse_ray.errors import DamagedFile
 from infocse_ray.stages.stage import Stage, claim, find_stage, look_again, read_stage, run_stage
-from infocse_ray.storage.checksums import Damaged
 from infocse_ray.storage.folder import Storage
 
 
@@ -191,7 +191,7 @@ def flip(file: Storage) -> None:
     """Flip a bit where the size stays, and let a reader find it."""
     content = file.read_bytes()
     file.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedFile):
         file.parquet()
 
 

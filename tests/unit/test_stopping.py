@@ -17,8 +17,9 @@ import pytest
 from pydantic import BaseModel
 from ray.exceptions import RayActorError
 
+from infocse_ray.errors import Interrupted
 from infocse_ray.runtime import interrupts as stopping
-from infocse_ray.runtime.interrupts import Request, Stopped, check, listen_again, listening, patiently, ray_starting
+from infocse_ray.runtime.interrupts import Request, check, listen_again, listening, patiently, ray_starting
 from infocse_ray.runtime.job import run_job
 from infocse_ray.runtime.progress import _BoardActor
 
@@ -74,7 +75,7 @@ def test_a_signal_ends_a_job_with_its_status_and_says_how_to_go_on(
 
 
 def test_no_one_who_survives_errors_survives_a_stop():
-    with listening(), pytest.raises(Stopped), contextlib.suppress(Exception):
+    with listening(), pytest.raises(Interrupted), contextlib.suppress(Exception):
         send(signal.SIGTERM)
 
 
@@ -104,9 +105,9 @@ def test_signals_are_taken_back_from_ray():
 
     with listening():
         start(lambda: None)
-        with pytest.raises(Stopped):
+        with pytest.raises(Interrupted):
             send(signal.SIGTERM)
-    with listening(), pytest.raises(Stopped):
+    with listening(), pytest.raises(Interrupted):
         start(lambda: send(signal.SIGTERM))
     with listening(), pytest.raises(SystemExit, match="3"), ray_starting():
         sys.exit(3)
@@ -117,9 +118,9 @@ def test_signals_are_taken_back_from_ray():
 
 def test_a_stop_whose_exception_was_lost_is_not_forgotten():
     with listening():
-        with pytest.raises(Stopped):
+        with pytest.raises(Interrupted):
             send(signal.SIGTERM)
-        with pytest.raises(Stopped):
+        with pytest.raises(Interrupted):
             check()
     check()
 
@@ -133,7 +134,7 @@ def test_training_is_asked_and_waited_for():
         assert there.asked.wait(30)
         ended.append(True)
 
-    with listening(), pytest.raises(Stopped):
+    with listening(), pytest.raises(Interrupted):
         patiently(fit, there)
     assert ended
 
@@ -146,7 +147,7 @@ def test_what_can_not_be_asked_is_not_waited_for(looked: bool | None):
         send(signal.SIGTERM)
         release.wait(30)
 
-    with listening(), pytest.raises(Stopped):
+    with listening(), pytest.raises(Interrupted):
         patiently(fit, None if looked is None else board(looked))
     assert not release.is_set()
     assert stopping._left_behind[-1].is_alive()
@@ -164,7 +165,7 @@ def test_a_second_signal_does_not_wait():
         send(signal.SIGINT)
         release.wait(30)
 
-    with listening(), pytest.raises(Stopped, match="SIGTERM"):
+    with listening(), pytest.raises(Interrupted, match="SIGTERM"):
         patiently(fit, there)
     release.set()
     stopping._left_behind.pop().join()
@@ -181,7 +182,7 @@ def test_two_signals_at_once_are_one_request(monkeypatch: pytest.MonkeyPatch):
         time.sleep(1)  # who takes it for a second request doesn't wait for the end
         ended.append(True)
 
-    with listening(), pytest.raises(Stopped):
+    with listening(), pytest.raises(Interrupted):
         patiently(fit, there)
     assert ended
 

@@ -8,9 +8,9 @@ import torch
 
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.distributed import collectives as collective
+from infocse_ray.errors import NonFinite
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
-from infocse_ray.train.loop import NonFinite
 from tests.unit.group import on_workers
 from tests.unit.stores import counted
 from tests.unit.test_loss import Ids, eq_1

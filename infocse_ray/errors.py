@@ -1,0 +1,58 @@
+"""Every error a user can meet, by name.
+
+A mistake in the settings, or in what they name, is a `ValueError` with one line: the setting, its value and the fix.
+Of these, the ones a program may want to tell apart have a class here.
+"""
+
+from __future__ import annotations
+
+import signal
+
+
+class NoSpace(OSError):
+    """There is no room for what is to be written; the message names the path and the need."""
+
+
+class StorageUnavailable(OSError):
+    """The object store failed for as long as it was tried; the message names the path and the time."""
+
+
+class UnreadableFile(ValueError):
+    """A whole file of the corpus can't be read; the message names it."""
+
+
+class DamagedFile(ValueError):
+    """A file isn't as it was written; the message names it."""
+
+
+class RunInUse(ValueError):
+    """Another driver has the lease; the message names it."""
+
+
+class LeaseLost(RuntimeError):
+    """The lease was taken by another driver, or may have been; nothing more may be committed."""
+
+
+class NonFinite(RuntimeError):
+    """The loss, or its gradient, is not a finite number; the message names the step and the batch's documents."""
+
+
+class OutOfMemory(RuntimeError):
+    """A worker ran out of memory; the message says what to lower."""
+
+
+class TrainingStopped(RuntimeError):
+    """Training can't go on; the message says why and what to change."""
+
+
+class Interrupted(BaseException):
+    """The run was asked to stop. Like KeyboardInterrupt no `Exception`: who survives errors must not survive this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status, as a shell reports a process that the signal ended."""
+        return 128 + self.number
