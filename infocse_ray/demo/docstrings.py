@@ -32,7 +32,6 @@ DEFAULT_PACKAGES: tuple[str, ...] = (
     "google",
     "huggingface_hub",
     "jinja2",
-    "jsonargparse",
     "jsonschema",
     "mpmath",
     "networkx",

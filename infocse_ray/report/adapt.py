@@ -1,4 +1,4 @@
-"""The row of a configuration for `pretrain.py`, such as infocse_ray/configs/adapt.yaml: its file is read, not copied.
+"""The row of a configuration for `pretrain`, such as `adapt`: its file is read, not copied.
 
 What the file says of pairs, their loss and what is kept of a training holds. What the tables settle for all rows is
 theirs: corpus, encoder, validation, budget, learning rates; and so is, of the rest, what their own settings name.
@@ -6,13 +6,12 @@ theirs: corpus, encoder, validation, budget, learning rates; and so is, of the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from infocse_ray.report.studies import ADAPT, METHODS, Method
+from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import read_config
 from infocse_ray.settings.nested import nested
 
 _OF_ALL_ROWS = ("name", "storage", "seed", "corpus", "encoder", "validate", "labels", "finetune", "plusplus")
@@ -33,6 +32,9 @@ _BUDGET = {
 
 def adapt_method(file: str) -> Method:
     """The method that a configuration makes, under the tables' budget.
+
+    Args:
+        file: one that is shipped, by name, or a YAML file.
 
     Raises:
         ValueError: the file isn't there, or is no configuration.
@@ -62,15 +64,10 @@ def adapt_method(file: str) -> Method:
     )
 
 
-def _read(file: str) -> dict[Any, Any]:
-    try:
-        values = yaml.safe_load(Path(file).expanduser().read_text())
-    except OSError as error:
-        raise ValueError(f"adapt = {file!r}: no such file; name a configuration of pretrain.py") from error
-    except yaml.YAMLError:
-        values = None
-    if isinstance(values, Mapping):
-        values = {name: section for name, section in nested(values).items() if name not in _OF_ALL_ROWS and section}
-        if all(isinstance(section, Mapping) for section in values.values()):
-            return values
-    raise ValueError(f"adapt = {file!r}: is no YAML mapping of settings; infocse_ray/configs/adapt.yaml shows one")
+def _read(name: str) -> dict[Any, Any]:
+    values = nested(read_config(name, Settings, "adapt"))
+    sections = {section: of_it for section, of_it in values.items() if section not in _OF_ALL_ROWS and of_it}
+    for section, of_it in sections.items():
+        if not isinstance(of_it, dict):
+            raise ValueError(f"adapt = {name!r}: {section} = {of_it!r}: is no YAML mapping of settings")
+    return sections

@@ -1,123 +1,165 @@
-"""The command line of a job: a YAML file and dotted overrides, help like documentation, refusals in one line."""
+"""The command line of a command: YAML files and dotted overrides in, refusals in one line."""
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import functools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
-import jsonargparse
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from infocse_ray.settings.fields import dotted_names, is_section, settings_of
+from infocse_ray.settings.help import full_help, short_help
 from infocse_ray.settings.nested import merged, nested
 from infocse_ray.storage.redact import redacted
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse(model: type[Model], argv: Sequence[str] | None, prog: str, description: str) -> Model:
-    """Read `--config FILE` and dotted overrides (`--train.batch_size 512`) into a settings model.
+def parse(
+    model: type[Model], argv: Sequence[str] | None, prog: str, description: str, essentials: Sequence[str] = ()
+) -> Model:
+    """Read `--config FILE` and dotted overrides (`--train.batch_size 512`) into a settings model; what is later wins.
+
+    Args:
+        model: the settings.
+        argv: the arguments, without the program's name; None for those of the process.
+        prog: the program's name.
+        description: for the help.
+        essentials: the settings that the short help has, by dotted name.
 
     Exits with status 2 and one line that names the setting, the value and the fix when they don't fit;
-    `--help` and `--print_config` print and exit with status 0.
+    `--help`, `--help all` and `--print_config` print and exit with status 0.
     """
-    jsonargparse.set_loader("settings", functools.partial(_load_yaml, model=model), (yaml.YAMLError,))
-    parser = jsonargparse.ArgumentParser(
-        prog=prog,
-        usage=f"{prog} [--config FILE] [--SETTING VALUE ...]",
-        description=description,
-        formatter_class=_Help,
-        exit_on_error=False,
-        parser_mode="settings",
-    )
-    parser.add_argument("--config", action="config", help="YAML file of settings; later options override it.")
-    parser.add_class_arguments(model, None, sub_configs=False)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    for flag in ("-h", "--help"):
+        if flag in argv:
+            everything = argv[argv.index(flag) + 1 :][:1] == ["all"]
+            text = (
+                full_help(model, prog, description) if everything else short_help(model, prog, description, essentials)
+            )
+            print(text)
+            raise SystemExit(0)
     try:
-        rest, entries = _entries_of_mappings(model, sys.argv[1:] if argv is None else argv)
-        values = parser.parse_args(rest).as_dict()
-        values.pop("config", None)
-        for name, given in entries.items():
-            values[name] = merged(nested(values.get(name) or {}), nested(given))
+        show = "--print_config" in argv
+        values = _given(model, [argument for argument in argv if argument != "--print_config"])
+        if show:
+            print(yaml.safe_dump(merged(_defaults(model), values), sort_keys=False, allow_unicode=True), end="")
+            raise SystemExit(0)
         return model.model_validate(values)
     except ValidationError as error:
         message = explain(error, model)
-    except (jsonargparse.ArgumentError, argparse.ArgumentError, TypeError, ValueError, OSError) as error:
-        message = _one_line(str(error), list(dotted_names(model)))
+    except (ValueError, OSError) as error:
+        message = str(error)
     print(f"{prog}: error: {redacted(message)} (see --help)", file=sys.stderr)
     raise SystemExit(2)
 
 
-def _entries_of_mappings(model: type[BaseModel], argv: Sequence[str]) -> tuple[list[str], dict[str, dict[str, Any]]]:
-    """Options such as `--settings.train.batch_size 64`, where `settings` is a mapping, apart from all others.
+def shipped_configs() -> list[str]:
+    """The configurations that come with the package, by the name that `--config` takes."""
+    return sorted(file.name.removesuffix(".yaml") for file in _CONFIGS.iterdir() if file.name.endswith(".yaml"))
 
-    The parser would take out of the mapping what else is in `train`.
 
-    Returns:
-        The other arguments; by mapping, its entries by the rest of their dotted names.
+def read_config(name: str, model: type[BaseModel], setting: str = "--config") -> dict[str, Any]:
+    """A configuration as a tree of settings: a file, or one of `shipped_configs`.
+
+    Args:
+        name: of either; a file wins.
+        model: what it is for.
+        setting: that named it, for errors.
+
+    Raises:
+        ValueError: there is none of this name, or it is no YAML mapping.
     """
-    mappings = {name for name, field in model.model_fields.items() if get_origin(field.annotation) is dict}
-    rest: list[str] = []
-    entries: dict[str, dict[str, Any]] = {}
+    file = Path(name)
+    if not file.is_file() and name in shipped_configs():
+        text = (_CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
+    elif not file.is_file():
+        shipped = ", ".join(shipped_configs())
+        raise ValueError(f"{setting} = {name!r}: no such file; those that are shipped go by their names: {shipped}")
+    else:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{setting} = {name!r}: is no UTF-8 text ({error.reason} at byte {error.start})"
+            ) from error
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{setting} = {name!r}: is no YAML: {_yaml_reason(error)}") from error
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{setting} = {name!r}: is no YAML mapping of settings to values; `--config adapt --print_config` shows one"
+        )
+    return as_settings(values, model)
+
+
+_CONFIGS = files("infocse_ray") / "configs"
+
+
+def _yaml_reason(error: yaml.YAMLError) -> str:
+    """What is wrong with YAML, and where, in a line."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    reason = " ".join((getattr(error, "problem", None) or str(error)).split())
+    return where + (f"{reason}; indent with spaces" if "'\\t'" in reason else reason)
+
+
+def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
+    """What files and options say, as one tree that isn't checked yet."""
+    kinds = {name: field.annotation for name, field in settings_of(model)}
+    values: dict[Any, Any] = {}
     arguments = iter(argv)
     for argument in arguments:
-        option, equals, value = argument.partition("=")
-        mapping, _, name = option.removeprefix("--").partition(".")
-        if not option.startswith("--") or mapping not in mappings or not name:
-            rest.append(argument)
-            continue
-        if not equals and (value := next(arguments, "--")).startswith("--"):
+        option, equals, text = argument.partition("=")
+        name = option.removeprefix("--")
+        if not option.startswith("--"):
+            raise ValueError(f"{argument!r} is no option: settings are given as --SETTING VALUE")
+        if not equals and ((text := next(arguments, "--")).startswith("--")):
             raise ValueError(f"{option}: expected a value")
-        entries.setdefault(mapping, {})[name] = _value(option, value)
-    return rest, entries
+        if name == "config":
+            values = merged(values, read_config(text, model))
+            continue
+        mapping = next((m for m, kind in kinds.items() if get_origin(kind) is dict and name.startswith(f"{m}.")), None)
+        if name not in kinds and mapping is None:
+            raise ValueError(not_a("setting", name, kinds))
+        values = merged(values, nested({name: _value(option, text, None if mapping else kinds[name])}))
+    return values
 
 
-def _value(option: str, text: str) -> Any:
+def _value(option: str, text: str, kind: Any) -> Any:
+    """What an option's text stands for: YAML where that isn't text itself; numbers are made of text by the settings."""
+    if kind is not None and not text.startswith(("[", "{")):
+        return None if text in ("null", "None") else text
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"{option} = {text!r}: not a YAML value") from error
 
 
-class _Help(argparse.RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):
-    """Help with the description's own lines, and types as people write them."""
-
-    def _expand_help(self, action: argparse.Action) -> str:
-        text = super()._expand_help(action)
-        for annotated, words in _WORDS.items():
-            text = re.sub(annotated, words, text)
-        return text
-
-
-_WORDS: dict[str, Any] = {
-    r"Optional\[Literal\[([^]]*)\]\]": lambda found: "null | " + found[1].replace("'", "").replace(", ", " | "),
-    r"Optional\[Annotated\[(\w+) \| null, (.*?)\]\]": r"null | \1, \2",
-    r"Annotated\[(\w+), (.*?)\](?=, default|\))": r"\1, \2",
-    r"G[et]\(g([et])=([\d.]+)\), L[et]\(l([et])=([\d.]+)\)": r"G\1(g\1=\2) and L\3(l\3=\4)",
-    r"Ge\(ge=([\d.]+)\)": r"at least \1",
-    r"Gt\(gt=([\d.]+)\)": r"more than \1",
-    r"Le\(le=([\d.]+)\)": r"at most \1",
-    r"Lt\(lt=([\d.]+)\)": r"less than \1",
-    r"type: Literal\[[^]]*\], ": "",  # the choices are shown before
-    r"Literal\['(\w+)'\]": r"\1",
-    r"Union\[(\w+), (\w+)\]": r"\1 | \2",
-    r"Union\[Literal\['(\w+)', '(\w+)'\], (\w+), (.*?)\](?=, default)": r"\1 | \2 | \3, \4",
-    r"type: str, MinLen\(min_length=1\)": "type: str",
-}
-
-
-def _load_yaml(text: str, model: type[BaseModel]) -> Any:
-    """YAML, but the key `on` is no truth value and a section with all its lines commented out is left out."""
-    value = jsonargparse.get_loader("yaml")(text)
-    return as_settings(value, model) if isinstance(value, dict) else value
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """The tree of defaults; null where a value is required."""
+    out: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if is_section(field.annotation):
+            out[name] = _defaults(field.annotation)
+        else:
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            out[name] = default.model_dump(mode="json") if isinstance(default, BaseModel) else default
+    return out
 
 
 def as_settings(values: dict[Any, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """What YAML made of a tree of settings, as the settings mean it: see `_load_yaml`."""
+    """What YAML made of a tree of settings, as the settings mean it.
+
+    The key `on` is no truth value, and a section with all its lines commented out is left out.
+    """
     sections = {
         name: {"on" if key is True else key: v for key, v in section.items()} if isinstance(section, dict) else section
         for name, section in values.items()
@@ -131,7 +173,7 @@ def _without_stray_truth(values: dict[str, Any], model: type[BaseModel]) -> dict
     out = dict(values)
     for name, value in values.items():
         kind = model.model_fields[name].annotation if name in model.model_fields else None
-        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+        if isinstance(value, dict) and is_section(kind):
             out[name] = _without_stray_truth(value, kind)
         elif isinstance(value, bool) and bool not in (kind, *get_args(kind)):
             out[name] = str(value).lower()
@@ -141,32 +183,40 @@ def _without_stray_truth(values: dict[str, Any], model: type[BaseModel]) -> dict
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """A refusal of values for `model` in one line: each mistake as `setting = value: what to do`."""
     names = list(dotted_names(model))
-    return "; ".join(_explain(one, names) for one in error.errors())
+    reasons: dict[str, list[str]] = {}
+    for one in error.errors():
+        setting, reason = _explain(one, names)
+        if reason not in reasons.setdefault(setting, []):
+            reasons[setting].append(reason)
+    missing = [setting for setting, found in reasons.items() if found == [_REQUIRED]]
+    fields = dict(settings_of(model))
+    # Of a section that is missing, what it has to have.
+    needed = [n for n in names if n in missing or (n.partition(".")[0] in missing and fields[n].is_required())]
+    lines = [f"{', '.join(needed)} {'is' if len(needed) == 1 else 'are'} required"] if needed else []
+    for setting, found in reasons.items():
+        if setting not in missing:
+            lines.append((f"{setting}: " if setting else "") + ", ".join(found))
+    return "; ".join(lines)
 
 
-def _explain(error: Any, names: list[str]) -> str:
-    name = ".".join(str(part) for part in error["loc"])
+_REQUIRED = "is required"
+
+
+def _explain(error: Any, names: list[str]) -> tuple[str, str]:
+    """A mistake's setting with its value, and what is wrong with it."""
+    place = [str(part) for part in error["loc"]]
+    name = ".".join(place)
     if error["type"] == "extra_forbidden":
-        return not_a("setting", name, names)
+        if isinstance(error["input"], dict) and error["input"]:  # a section: what is in it says more of what was meant
+            name = f"{name}.{next(iter(error['input']))}"
+        return "", not_a("setting", name, names)
+    # Behind a setting's own name pydantic says which kind of value it tried.
+    name = next((".".join(place[:n]) for n in range(len(place), 0, -1) if ".".join(place[:n]) in names), name)
     if error["type"] == "missing":
-        return f"{name} is required"
+        return name, _REQUIRED
     message = re.sub(r"^(Value error, |Input )", "", error["msg"])
-    return f"{name} = {error['input']!r}: {message}" if name and not isinstance(error["input"], dict) else message
-
-
-def _one_line(message: str, names: list[str]) -> str:
-    """The parser's message without line breaks and web addresses, and with the nearest known setting."""
-    if message.startswith("Unexpected config"):
-        return "--config: the file is no YAML mapping of settings to values; infocse_ray/configs/adapt.yaml shows one"
-    message = re.sub(r"\s+", " ", re.sub(r"For further information visit \S+", ".", message)).strip()
-    if found := re.match(r'Parser key "([\w.]+)": (?:\d+ validation errors? for \S+ )?(.*)', message):
-        message = f"{found[1]}: {found[2]}"
-        message = re.sub(r"\s*\[type=\w+, input_value=.*?, input_type=\w+\]\s*\.*", ". ", message)
-    unknown = re.search(r"Group '([\w.]+)' does not accept option '([\w.]+)'", message)
-    key = f"{unknown[1]}.{unknown[2]}" if unknown else ""
-    if found := re.search(r"unrecognized arguments: --([\w.]+)|Option '([\w.]+)' is not accepted", message):
-        key = found[1] or found[2]
-    return not_a("setting", key, names) if key and key not in names else message
+    shown = name and not isinstance(error["input"], dict)
+    return (f"{name} = {error['input']!r}" if shown else "" if isinstance(error["input"], dict) else name), message
 
 
 def not_a(kind: str, name: str, names: Iterable[str], otherwise: str = "") -> str:
@@ -176,19 +226,10 @@ def not_a(kind: str, name: str, names: Iterable[str], otherwise: str = "") -> st
 
 
 def named_here(message: str, model: type[BaseModel]) -> str:
-    """A message with settings called as this job calls them: `model` where its settings have no `encoder.model`."""
+    """A message with settings called as this command calls them: `model` where it has no `encoder.model`."""
     names = set(dotted_names(model))
 
-    def own(found: re.Match[str]) -> str:
-        return found[1] if found[0] not in names and found[1] in names else found[0]
+    def own(word: re.Match[str]) -> str:
+        return word[1] if word[0] not in names and word[1] in names else word[0]
 
     return re.sub(r"(?<![\w/.-])[a-z]+\.(\w+)\b", own, message)
-
-
-def dotted_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every setting by its name on the command line."""
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from dotted_names(field.annotation, f"{prefix}{name}.")
-        else:
-            yield prefix + name

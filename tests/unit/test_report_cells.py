@@ -192,9 +192,9 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ({"methods": {"infocse_mutual": {"annotate": {"mutual": False}}}}, "methods: infocse_mutual: annotate.mutual"),
         ({"settings": {"annotate.min_edge_quantile": 0.5}}, "settings: annotate.min_edge_quantile follows from"),
         ({"settings": {"annotate.method": "kmeans"}}, "settings: annotate.method follows from `tables`"),
-        ({"encoder": None}, "corpus a, row The encoder as it is: encoder is required"),
+        ({"encoder": None}, "corpus a, row The encoder as it is: encoder.model is required"),
         ({"tokens": 2}, "tokens = 2: InfoCSE has 3 stages"),
-        ({"corpora": [{"name": "a"}]}, "corpus a, row The encoder as it is: corpus is required"),
+        ({"corpora": [{"name": "a"}]}, "corpus a, row The encoder as it is: corpus.source is required"),
         (
             {"corpora": [{"name": "a", "settings": {"corpus": {"source": "none.jsonl"}}}]},
             "corpus a: corpus.source = 'none.jsonl': no such file",
@@ -334,7 +334,7 @@ def test_a_configuration_of_any_strategy_is_a_row(tmp_path: Path, text: str, tok
     [
         ("- a", "is no YAML mapping of settings"),
         ("train: 3", "is no YAML mapping of settings"),
-        ("a: [", "is no YAML mapping of settings"),
+        ("a: [", "is no YAML: line 1"),
         ("train: {strategy: xyz}", "train.strategy = 'xyz' is no strategy"),
         ("train: {strategy: ict}\nloop: {initialization: simcse}", "loop.initialization = 'simcse'"),
         ("annotate: {kk: 3}", "annotate.kk is not a setting"),

@@ -96,8 +96,8 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--corpus.source=[]", "at least one path"),
         ("--corpus.valid_fraction=1", "less than 1"),
         ("--corpus.test_fraction=-0.1", "greater than or equal to 0"),
-        ("--corpus.unlabelled=some", "'all', 'train'"),
-        ("--corpus.text_files=page", "'document', 'line'"),
+        ("--corpus.unlabelled=some", "'all' or 'train'"),
+        ("--corpus.text_files=page", "'document' or 'line'"),
         ("--corpus.min_sentences=1", "greater than or equal to 2"),
         ("--corpus.max_sentence_chars=0", "greater than or equal to 1"),
         ("--corpus.max_document_sentences=50001", "less than or equal to 50000"),
@@ -105,10 +105,10 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--corpus.lanes=4097", "less than or equal to 4096"),
         ("--encoder.max_length=3", "greater than or equal to 4"),
         ("--encoder.max_length=long", "valid integer"),
-        ("--encoder.pooling=max", "'auto', 'mean', 'cls'"),
-        ("--encoder.precision=fp16", "'auto', 'fp32', 'bf16'"),
+        ("--encoder.pooling=max", "'auto', 'mean' or 'cls'"),
+        ("--encoder.precision=fp16", "'auto', 'fp32' or 'bf16'"),
         ("--annotate.k=0", "greater than or equal to 1"),
-        ("--annotate.method=ward", "'partition', 'kmeans'"),
+        ("--annotate.method=ward", "'partition' or 'kmeans'"),
         ("--annotate.min_edge_quantile=1", "less than 1"),
         ("--annotate.kmeans_clusters=0", "greater than or equal to 1"),
         ("--annotate.kmeans_sample=0", "greater than or equal to 1"),
@@ -128,10 +128,10 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--train.batch_size=1.5", "valid integer"),
         ("--train.batch_size=true", "valid integer"),
         ("--train.learning_rate=0", "greater than 0"),
-        ("--train.learning_rate=nan", "greater than 0"),
+        ("--train.learning_rate=nan", "finite number"),
         ("--train.learning_rate=inf", "finite"),
         ("--train.temperature=-1", "greater than 0"),
-        ("--train.similarity=euclid", "'dot', 'cosine'"),
+        ("--train.similarity=euclid", "'dot' or 'cosine'"),
         ("--train.chunk_tokens=63", "greater than or equal to 64"),
         ("--train.adam_beta1=1", "less than 1"),
         ("--train.adam_beta2=1", "less than 1"),
@@ -142,7 +142,7 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--validate.every=0", "greater than or equal to 1"),
         ("--validate.patience=0", "greater than or equal to 1"),
         ("--validate.metric=recall", "'recall@5'"),
-        ("--validate.on=labels", "'counterpart', 'sentence', 'halves'"),
+        ("--validate.on=labels", "'counterpart', 'sentence' or 'halves'"),
         ("--validate.max_documents=99", "greater than or equal to 100"),
         ("--loop.max_iterations=0", "greater than or equal to 1"),
     ],
@@ -194,20 +194,21 @@ def test_unknown_key_is_refused_with_the_nearest_one(capsys, config, key: str, s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("train: {batch_size: many}", "train.batch_size: Input should be a valid integer"),
-        ("train: {batch_size: [1]}", "train.batch_size: Input should be a valid integer"),
+        ("train: {batch_size: many}", "train.batch_size = 'many': should be a valid integer"),
+        ("train: {batch_size: [1]}", "train.batch_size = [1]: should be a valid integer"),
         ("annotate: {k: null}", "annotate.k = None: should be a valid integer"),
         ("annotate: {num_workers: 0}", "annotate.num_workers = 0: give a whole number from 1, or auto"),
         ("corpus: {valid_fraction: 0.7, test_fraction: 0.7}", "corpus.valid_fraction = 0.7 and corpus.test_fraction"),
         ("train: 3", "train = 3: should be a valid dictionary"),
         ("name: ''", "name = '': use letters"),
-        ("corpus: {id: 7}", "corpus.id: "),
+        ("corpus: {id: 7}", "corpus.id = 7: "),
         ("annotate: {k: true}", "annotate.k"),
         ("train: {learning_rate: yes}", "train.learning_rate"),
-        ("- a list", "--config: the file is no YAML mapping"),
-        ("", "--config: the file is no YAML mapping"),
-        ("# all of it commented out\n", "--config: the file is no YAML mapping"),
-        ("train: [", "Problems parsing config"),
+        ("- a list", "--config = "),
+        ("", "--config = "),
+        ("# all of it commented out\n", "--config = "),
+        ("train: [", "--config = "),
+        ("train:\n\tbatch_size: 3", "--config = "),
     ],
 )
 def test_wrong_file_is_refused(capsys, config, text: str, said: str):
@@ -221,18 +222,22 @@ def test_missing_file_is_refused(capsys, tmp_path):
 
 def test_what_is_required_is_named(capsys):
     message = refusal(capsys, needed=False)
-    assert message == "the following arguments are required: name, corpus.source, encoder.model"
+    assert message == "name, corpus.source, encoder.model are required"
 
 
 def test_stray_argument_is_refused(capsys):
     assert "stray" in refusal(capsys, "stray")
 
 
-def test_help_describes_every_setting(capsys):
+def helped(capsys: pytest.CaptureFixture[str], *argv: str, description: str = "What it does.") -> str:
     with pytest.raises(SystemExit) as stopped:
-        settings("--help")
-    text = " ".join(capsys.readouterr().out.split())
+        parse(Settings, argv, "job", description, ["name", "encoder.model"])
     assert stopped.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_all_of_the_help_describes_every_setting(capsys):
+    text = " ".join(helped(capsys, "--help", "all").split())
     assert "What it does." in text
     assert "--print_config" in text
     for section, field in Settings.model_fields.items():
@@ -241,15 +246,45 @@ def test_help_describes_every_setting(capsys):
             assert f"--{section}{name and '.'}{name} " in text
             assert one.description is not None
             assert " ".join(one.description.split()) in text
-    for internal in ("Annotated", "Ge(", "Literal[", "MinLen"):
+    for internal in ("Annotated", "Ge(", "Literal[", "MinLen", "Union", "FieldInfo", "NoneType"):
         assert internal not in text
-    assert "type: int, at least 1 and at most 4096, default: 64" in text
+    assert "(whole number, at least 1 and at most 4,096; default: 64)" in text
+    assert "(auto | off | number, at least 0.0 and at most 2.0; default: auto)" in text
+    assert "(whole number | auto | list of whole number; default: auto)" in text
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_the_first_help_is_short(capsys, flag: str):
+    text = helped(capsys, flag)
+    assert len(text.splitlines()) < 30
+    assert "--encoder.model" in text
+    assert "--help all" in text
+    assert "--train.batch_size" not in text
 
 
 def test_help_keeps_the_lines_of_its_description(capsys):
-    with pytest.raises(SystemExit):
-        parse(Settings, ["--help"], "job", "First.\n\nExample:\n  job --name x")
-    assert "First.\n\nExample:\n  job --name x\n" in capsys.readouterr().out
+    text = helped(capsys, "--help", description="First.\n\nExample:\n  job --name x")
+    assert "First.\n\nExample:\n  job --name x\n" in text
+
+
+def test_a_shipped_config_goes_by_its_name(capsys, config, tmp_path, monkeypatch):
+    assert parse(Settings, ["--config", "paper", *NEEDED], "job", "").train.batch_size == 3200
+    assert refusal(capsys, "--config=papers").startswith("--config = 'papers': no such file; those that are shipped")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "paper").write_text("seed: 7\n")
+    assert parse(Settings, ["--config", "paper", *NEEDED], "job", "").seed == 7, "a file of that name wins"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("train:\n\tbatch_size: 3", "line 2, column 1"), ("train: [", "line 1"), ("a\xff".encode("latin-1"), "UTF-8")],
+)
+def test_a_file_that_is_no_yaml_is_named_with_the_place(capsys, tmp_path, text: str | bytes, said: str):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    message = refusal(capsys, f"--config={file}")
+    assert message.startswith(f"--config = '{file}': ")
+    assert said in message
 
 
 def test_printed_config_read_back_gives_the_same_settings(capsys, config):
