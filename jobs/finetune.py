@@ -1,25 +1,8 @@
-"""Fine-tune a sentence encoder on labelled examples: documents and their counterparts (headlines, queries, ...).
+"""`infocse finetune`, as `ray job submit` runs it."""
 
-A document's vector, the mean of its sentences' vectors, is trained to find its counterpart among those of the batch's
-other documents. Labels are the column that corpus.counterpart names, or the files that corpus.labels names; documents
-without are no trouble. At most finetune.epochs passes, until validation stops growing; the best encoder comes back,
-in <storage>/<name>/model, a folder for SentenceTransformer(...); figures are in metrics.json beside it.
+import sys
 
-encoder.model is any encoder, what pretrain.py made of one among them. Settings of training without labels (annotate,
-loop, train.strategy and its own) are not used; train.similarity is.
-
-The same command goes on after a crash, and does nothing once the run is finished.
-
-Example:
-  python jobs/finetune.py --name news-1000 --encoder.model runs/news/model --corpus.source 'news/*.parquet'
-      --corpus.text body --corpus.counterpart headline --labels.train_size 1000
-"""
-
-from __future__ import annotations
-
-from infocse_ray.loop.plusplus import finetune
-from infocse_ray.runtime.job import run_job
-from infocse_ray.settings import Settings
+from infocse_ray.commands.finetune import main
 
 if __name__ == "__main__":
-    run_job(Settings, None, "finetune.py", __doc__ or "", finetune)
+    sys.exit(main(sys.argv[1:], prog="finetune.py"))

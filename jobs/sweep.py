@@ -1,32 +1,8 @@
-"""Try settings of pretrain.py side by side, with Ray Tune: K, the batch size, and any other by its dotted name.
-
-Every trial is a run of pretrain.py in one storage, <storage>/<name>-<its values>. Trials share what is the same: one
-tokenised corpus, one first annotation for each K whatever the batch size. <storage>/<name>/ gets sweep.md (a row for
-each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml, which
-pretrain.py runs as it is; all are written anew whenever a trial has news. Needs the `report` extra.
-
---config is a file like infocse_ray/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets what all
-trials have, and --parameters.train.batch_size '{grid: [32, 64]}' what is tried. All trials' settings are checked before
-the first runs.
-
-To run trials side by side, say how much of the cluster each takes (settings: annotate.num_workers, train.num_workers),
-or how many run at a time (max_concurrent) and each gets its share. By default each takes all of it, one by one.
-
-A trial that fails leaves its reason in the table and doesn't stop the others. The same command goes on after Ctrl-C
-or a crash, tries failed trials again, and leaves finished ones alone; status 1 says that some failed.
-
-Examples:
-  python jobs/sweep.py --config sweep --settings.encoder.model path/to/encoder --only plan
-  python jobs/sweep.py --config sweep --settings.encoder.model path/to/encoder --max_concurrent 2
-"""
-
-from __future__ import annotations
+"""`infocse sweep`, as `ray job submit` runs it."""
 
 import sys
 
-from infocse_ray.runtime.job import run_job
-from infocse_ray.sweep.config import Sweep
-from infocse_ray.sweep.run import sweep
+from infocse_ray.commands.sweep import main
 
 if __name__ == "__main__":
-    sys.exit(1 if run_job(Sweep, None, "sweep.py", __doc__ or "", sweep) else 0)
+    sys.exit(main(sys.argv[1:], prog="sweep.py"))

@@ -1,1 +1,1 @@
-"""What `jobs/benchmark.py` measures, one file each, and what they share."""
+"""What `infocse benchmark` measures, one file each, and what they share."""

@@ -57,7 +57,7 @@ def plusplus(settings: Settings, fall_back: bool = True, also_plain: bool = Fals
     if settings.train.strategy == "none":
         raise ValueError(
             "train.strategy = none: there is no training without labels to take turns with; name a strategy, or use "
-            "jobs/finetune.py"
+            "`infocse finetune`"
         )
     return few_shot("plusplus", settings, settings.plusplus.max_rounds, fall_back, also_plain)
 

@@ -44,7 +44,9 @@ def adapt_method(file: str) -> Method:
     strategy = train.get("strategy", "idc")
     family = {"idc": "infocse", "none": "start"}.get(strategy, strategy)
     if family not in METHODS:
-        raise ValueError(f"adapt = {file!r}: train.strategy = {strategy!r} is no strategy; pretrain.py --help has them")
+        raise ValueError(
+            f"adapt = {file!r}: train.strategy = {strategy!r} is no strategy; `infocse pretrain` --help has them"
+        )
     initialization = loop.get("initialization") or ("conpono" if strategy == "idc" else "none")
     if family != "infocse" and initialization != "none":
         raise ValueError(

@@ -161,7 +161,7 @@ def _methods(config: Tables) -> tuple[dict[str, Method], dict[str, str]]:
     if config.first_encoder is None:
         missing[FIRST_ENCODER] = "first_encoder isn't set; name an encoder that annotates first, such as SBERT's"
     if config.adapt is None:
-        missing[ADAPT] = "adapt isn't set; name a configuration of pretrain.py, such as infocse_ray/configs/adapt.yaml"
+        missing[ADAPT] = "adapt isn't set; name a configuration of `infocse pretrain`, such as `adapt`"
     else:
         methods[ADAPT] = adapt_method(config.adapt)
     return {key: method for key, method in methods.items() if key not in missing}, missing

@@ -1,4 +1,4 @@
-"""What `jobs/reproduce.py` is told: the corpora, the methods' settings, the budget, which tables."""
+"""What `infocse reproduce` is told: the corpora, the methods' settings, the budget, which tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TableCorpus(Section):
     name: str = Field(description="Its name in the tables: letters, digits, dot, dash, underscore.")
     like: Like | None = Field(default=None, description="Whose column of the paper's tables is shown as reference.")
     settings: dict[str, Any] = Field(
-        default_factory=dict, description="Settings of its cells, as pretrain.py takes them: a `corpus` section."
+        default_factory=dict, description="Settings of its cells, as `infocse pretrain` takes them: a `corpus` section."
     )
 
     @field_validator("name")
@@ -74,13 +74,13 @@ class Tables(Section):
     )
     adapt: str | None = Field(
         default=None,
-        description="A configuration of pretrain.py, shipped (`adapt`) or a file, that makes a row of its own: its "
+        description="A configuration of pretrain, shipped (`adapt`) or a file, that makes a row of its own: its "
         "pairs, loss and what is kept of a training, where `settings` don't say; corpus, encoder, budget and learning "
         "rates are the tables'. Without it that row is skipped.",
     )
     settings: dict[str, Any] = Field(
         default_factory=dict,
-        description="Settings of every cell, as pretrain.py takes them; on the command line by dotted name, such as "
+        description="Settings of every cell, as pretrain takes them; on the command line by dotted name, such as "
         "--settings.train.batch_size 64.",
     )
     corpora: list[TableCorpus] = Field(

@@ -118,7 +118,7 @@ FIRST_ENCODER = "infocse_first_encoder"
 """The method that needs an encoder of the user's."""
 
 ADAPT = "adapt"
-"""The method that needs a configuration of `pretrain.py`: see `report/adapt.py`."""
+"""The method that needs a configuration of `infocse pretrain`: see `report/adapt.py`."""
 
 START = Row("start", METHODS["start"].label, "start", over="")
 

@@ -1,1 +1,1 @@
-"""Ray Tune over the settings of `pretrain`: what `jobs/sweep.py` does."""
+"""Ray Tune over the settings of `pretrain`: what `infocse sweep` does."""

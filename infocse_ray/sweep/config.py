@@ -1,4 +1,4 @@
-"""What `jobs/sweep.py` is told: the settings to try, how their values are chosen, when a trial is stopped early."""
+"""What `infocse sweep` is told: the settings to try, how their values are chosen, when a trial is stopped early."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Sweep(Section):
     )
     settings: dict[str, Any] = Field(
         default_factory=dict,
-        description="Settings of every trial, as pretrain.py takes them; on the command line by dotted name, such as "
+        description="Settings of every trial, as pretrain takes them; on the command line by dotted name, such as "
         "--settings.train.max_steps 500.",
     )
     parameters: dict[str, Any] = Field(
-        description="Settings of pretrain.py by dotted name, and how each gets its values. `grid: [1, 2, 3]`: each of "
+        description="Settings of pretrain by dotted name, and how each gets its values. `grid: [1, 2, 3]`: each of "
         "these with each of the other grids' values. Anew for each sample: `choice: [a, b]`, one of these; `uniform: "
         "[low, high]` or `loguniform: [low, high]`, between these, both included where the setting is a whole number.",
     )
@@ -182,9 +182,7 @@ def _is_section(name: str) -> bool:
 def _check_name(name: str) -> None:
     known = list(dotted_names(Settings))
     if name not in known:
-        raise ValueError(
-            f"parameters: {not_a('setting of pretrain.py', name, known, '; pretrain.py --help lists them')}"
-        )
+        raise ValueError(f"parameters: {not_a('setting of pretrain', name, known, '; pretrain --help lists them')}")
     for place in (name, name.partition(".")[0]):
         if place in _NO_PARAMETER:
             raise ValueError(f"parameters: {name} can't be swept: {_NO_PARAMETER[place]}")

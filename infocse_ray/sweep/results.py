@@ -73,7 +73,7 @@ def write_results(folder: Storage, results: dict[str, Any], plan: Plan) -> None:
 
 
 def as_config(settings: Settings, title: str) -> str:
-    """A file for `jobs/pretrain.py --config`, which finds the stages that the trial left in the storage."""
+    """A file for `infocse pretrain --config`, which finds the stages that the trial left in the storage."""
     content = settings.model_dump(mode="json")
     return f"# {' '.join(title.split())}.\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}"
 
@@ -129,5 +129,5 @@ def _explained(results: dict[str, Any]) -> str:
         known = (asked[f"{metric}_high"] - asked[f"{metric}_low"]) / 2
         text += f" Validation asks {int(asked['queries']):,} questions: a score is known to about ± {known:.3f} (95 %)."
     if results["best"] is not None:
-        text += " `best.yaml` is the best finished trial, the row in bold, for `jobs/pretrain.py --config best.yaml`."
+        text += " `best.yaml` is the best finished trial, the row in bold, for `infocse pretrain --config best.yaml`."
     return text

@@ -26,7 +26,7 @@ from infocse_ray.loop.identity import initialization_of
 from infocse_ray.loop.inputs import Inputs, check
 from infocse_ray.report.plots import require_matplotlib
 from infocse_ray.runtime.cluster import connect, placement
-from infocse_ray.runtime.job import quiet_libraries
+from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.runtime.placement import possible_nodes
 from infocse_ray.runtime.progress import Board, say
 from infocse_ray.settings import Settings

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from infocse_ray.commands.job import run_job
 from infocse_ray.loop import rounds
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.runtime.job import run_job
 from infocse_ray.settings import Settings
 from tests.conftest import make_documents, write_jsonl
 

@@ -11,9 +11,9 @@ from ray.train import WorkerGroupError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 from ray.train.v2.api.exceptions import ControllerError
 
+from infocse_ray.commands.job import run_job
 from infocse_ray.errors import NoSpace, StorageUnavailable, UnreadableFile
 from infocse_ray.runtime.failures import cause_of, caused_by, one_line, storage_failure
-from infocse_ray.runtime.job import run_job
 from infocse_ray.settings import Section
 
 TRACEBACK = """Traceback (most recent call last):

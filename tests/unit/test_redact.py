@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from infocse_ray.commands.job import run_job
 from infocse_ray.corpus.labels import LabelWriter
 from infocse_ray.corpus.source import find_source
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.runtime.job import run_job
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus, Section
 from infocse_ray.storage import redact

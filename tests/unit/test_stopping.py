@@ -17,10 +17,10 @@ import pytest
 from pydantic import BaseModel
 from ray.exceptions import RayActorError
 
+from infocse_ray.commands.job import run_job
 from infocse_ray.errors import Interrupted
 from infocse_ray.runtime import interrupts as stopping
 from infocse_ray.runtime.interrupts import Request, check, listen_again, listening, patiently, ray_starting
-from infocse_ray.runtime.job import run_job
 from infocse_ray.runtime.progress import _BoardActor
 
 
@@ -208,7 +208,7 @@ def test_an_end_waits_for_no_thread_that_hangs():
     script = """
 import atexit, signal, os, threading, sys
 from infocse_ray.runtime import interrupts as stopping
-from infocse_ray.runtime.job import run_job
+from infocse_ray.commands.job import run_job
 from pydantic import BaseModel
 class Settings(BaseModel): pass
 stopping._END_RAY_SECONDS = 0.1

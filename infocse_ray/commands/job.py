@@ -1,15 +1,16 @@
-"""What every job script does around its work: settings from the command line, errors in one line."""
+"""What every command does around its work: settings from the command line, errors in one line."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from infocse_ray.errors import Interrupted, LeaseLost, TrainingStopped
 from infocse_ray.runtime.failures import cause_of, storage_failure
 from infocse_ray.runtime.interrupts import end, listening
+from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings.command_line import Model, named_here, parse
 from infocse_ray.storage.redact import redact_tracebacks, redacted
 
@@ -17,7 +18,12 @@ Result = TypeVar("Result")
 
 
 def run_job(
-    model: type[Model], argv: list[str] | None, prog: str, description: str, work: Callable[[Model], Result]
+    model: type[Model],
+    argv: Sequence[str] | None,
+    prog: str,
+    description: str,
+    work: Callable[[Model], Result],
+    essentials: Sequence[str] = (),
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
@@ -25,16 +31,17 @@ def run_job(
     checkpoint, with a line that says how to go on and 128 + the signal's number.
 
     Args:
-        model: the settings that the job takes.
+        model: the settings that the command takes.
         argv: its arguments, without the program's name; None for those of the process.
         prog: its name.
         description: for `--help`.
         work: gets the settings. What it had finished stays finished whatever it raises.
+        essentials: the settings that the short help has.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     quiet_libraries()
     redact_tracebacks()
-    settings = parse(model, argv, prog, description)
+    settings = parse(model, argv, prog, description, essentials)
     with listening():
         try:
             return work(settings)
@@ -52,11 +59,3 @@ def run_job(
                 raise
             print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
             raise SystemExit(1) from None
-
-
-def quiet_libraries() -> None:
-    """Loading and saving an encoder each draw a bar of their own, which says nothing about the run: not here."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()

@@ -1,0 +1,70 @@
+"""The command `infocse`: each of its commands is a file of `infocse_ray/commands/`, imported when it is called."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+from infocse_ray import __version__
+
+COMMANDS = {
+    "demo": "see what it does, on the documentation of the Python packages installed here",
+    "pretrain": "adapt an encoder to a corpus without labels (InfoCSE)",
+    "finetune": "train an encoder on documents and their counterparts (headlines, queries, ...)",
+    "plusplus": "take turns at both (InfoCSE++)",
+    "evaluate": "score an encoder on a corpus, or two side by side",
+    "pairs": "look at the pairs an encoder would be trained on",
+    "prepare": "read, check, split and tokenise a corpus, and nothing else",
+    "sweep": "try settings side by side",
+    "reproduce": "the paper's tables on corpora of your own, with all its baselines",
+    "benchmark": "measure speed and memory on this machine",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status.
+
+    Args:
+        argv: the command's name and its arguments; None for those of the process.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if argv else 2
+    name = argv[0]
+    if name == "--version":
+        print(f"infocse {__version__}")
+        return 0
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f": did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"
+        print(f"infocse: error: {name} is no command{meant} (see --help)", file=sys.stderr)
+        return 2
+    return importlib.import_module(f"infocse_ray.commands.{name}").main(argv[1:], prog=f"infocse {name}")
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {does}" for name, does in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: infocse COMMAND [--config NAME] [--SETTING VALUE ...]",
+            "",
+            "Teach a sentence encoder your documents, without labels, at any scale.",
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "infocse COMMAND --help says what it does, what it needs, and gives an example.",
+            "",
+            "Example:",
+            "  infocse pretrain --name news --encoder.model sentence-transformers/all-MiniLM-L6-v2 \\",
+            "      --corpus.source 'news/*.parquet' --corpus.text body",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The commands of `infocse`, one file each: its help, its settings, what it prints."""

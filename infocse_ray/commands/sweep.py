@@ -1,0 +1,36 @@
+"""Try settings of `infocse pretrain` side by side, with Ray Tune: K, the batch size, and any other by its dotted name.
+
+Every trial is a run of pretrain in one storage, <storage>/<name>-<its values>. Trials share what is the same: one
+tokenised corpus, one first annotation for each K whatever the batch size. <storage>/<name>/ gets sweep.md (a row for
+each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml, which
+`infocse pretrain` runs as it is; all are written anew whenever a trial has news. Needs the `report` extra.
+
+--config is a file like infocse_ray/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets what all
+trials have, and --parameters.train.batch_size '{grid: [32, 64]}' what is tried. All trials' settings are checked before
+the first runs.
+
+To run trials side by side, say how much of the cluster each takes (settings: annotate.num_workers, train.num_workers),
+or how many run at a time (max_concurrent) and each gets its share. By default each takes all of it, one by one.
+
+A trial that fails leaves its reason in the table and doesn't stop the others. The same command goes on after Ctrl-C
+or a crash, tries failed trials again, and leaves finished ones alone; status 1 says that some failed.
+
+Examples:
+  infocse sweep --config sweep --settings.encoder.model path/to/encoder --only plan
+  infocse sweep --config sweep --settings.encoder.model path/to/encoder --max_concurrent 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infocse_ray.commands.job import run_job
+from infocse_ray.sweep.config import Sweep
+from infocse_ray.sweep.run import sweep
+
+_ESSENTIALS = ("name", "settings", "parameters", "samples", "max_concurrent", "only")
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "infocse sweep") -> int:
+    """Run it; the exit status, 1 where something failed."""
+    return 1 if run_job(Sweep, argv, prog, __doc__ or "", sweep, _ESSENTIALS) else 0

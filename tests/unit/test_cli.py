@@ -1,0 +1,65 @@
+"""The command `infocse`: which commands there are, how they are found, and that none of it loads more than it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infocse_ray import __version__
+from infocse_ray.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_command_has_a_file_and_a_job():
+    for folder in (ROOT / "infocse_ray" / "commands", ROOT / "jobs"):
+        assert {file.stem for file in folder.glob("*.py")} - {"__init__", "job"} == set(COMMANDS)
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for name, does in COMMANDS.items():
+        assert name in text
+        assert does in text
+
+
+def test_without_a_command_the_help_and_an_error_status(capsys: pytest.CaptureFixture[str]):
+    assert main([]) == 2
+    assert "usage: infocse COMMAND" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"infocse {__version__}\n"
+
+
+def test_a_command_that_is_none_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]):
+    assert main(["pretrian", "--name", "x"]) == 2
+    assert capsys.readouterr().err == "infocse: error: pretrian is no command: did you mean pretrain? (see --help)\n"
+    assert main(["zzz"]) == 2
+    assert "there are demo, pretrain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_says_its_own_name(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert f"usage: infocse {name}" in text
+    assert len(text.splitlines()) < 60
+
+
+def test_nothing_heavy_is_loaded_before_a_command_is_called():
+    code = """
+import sys
+import infocse_ray.cli
+infocse_ray.cli.main(["--help"])
+print(*{"torch", "ray", "transformers", "pydantic"} & {*sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
