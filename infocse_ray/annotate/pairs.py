@@ -31,7 +31,7 @@ _ALL_PAIRS = 300  # sentences of a document up to which its pairs are listed; of
 _RELATED = 0.95
 
 
-class Kind(NamedTuple):
+class PairKind(NamedTuple):
     """Pairs of one kind."""
 
     name: str
@@ -46,7 +46,7 @@ class Kind(NamedTuple):
 class Pairs(NamedTuple):
     """Kinds of pairs, and the trained ones to show."""
 
-    kinds: list[Kind]
+    kinds: list[PairKind]
     shown: np.ndarray
     """int64 [m, 2], sentences of in-cluster pairs, by cosine ascending."""
     cosines: np.ndarray
@@ -121,7 +121,9 @@ def _cosines(unit: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return found
 
 
-def _kind(name: str, count: int, cosines: np.ndarray, bar: float) -> Kind:
+def _kind(name: str, count: int, cosines: np.ndarray, bar: float) -> PairKind:
     if not len(cosines):
-        return Kind(name, count, (), 0.0)
-    return Kind(name, count, tuple(float(q) for q in np.quantile(cosines, QUANTILES)), float((cosines < bar).mean()))
+        return PairKind(name, count, (), 0.0)
+    return PairKind(
+        name, count, tuple(float(q) for q in np.quantile(cosines, QUANTILES)), float((cosines < bar).mean())
+    )

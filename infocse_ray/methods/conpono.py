@@ -26,8 +26,7 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.contrast import Contrast, Encoded, Side, View
 from infocse_ray.methods.method import Counted, Document, Plain
-from infocse_ray.settings import CONPONO as Section
-from infocse_ray.settings import Train
+from infocse_ray.settings import CONPONOSettings, Train
 
 PUBLISHED_CONTEXT = 4
 """Sentences of the passage in CONPONO's paper."""
@@ -40,7 +39,7 @@ class Passages(NamedTuple):
     """A document's passages and the sentences near each."""
 
     document: Document
-    section: Section
+    section: CONPONOSettings
     most: int
     """Sentences of a passage, where the document has twice as many."""
     sentence: int
@@ -88,7 +87,7 @@ class CONPONO(Plain):
     pooling = "cls"
     head_is_new = True
 
-    def __init__(self, section: Section, train: Train, lexicon: Lexicon, initializes: bool = False) -> None:
+    def __init__(self, section: CONPONOSettings, train: Train, lexicon: Lexicon, initializes: bool = False) -> None:
         """Settle the passage.
 
         Args:

@@ -23,7 +23,7 @@ import torch
 from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
 from infocse_ray.methods.method import TwoViews, generator
-from infocse_ray.settings import ConSERT as Section
+from infocse_ray.settings import ConSERTSettings
 
 
 class ConSERT(TwoViews):
@@ -31,7 +31,7 @@ class ConSERT(TwoViews):
 
     dropout = 0.0
 
-    def __init__(self, section: Section, lexicon: Lexicon) -> None:
+    def __init__(self, section: ConSERTSettings, lexicon: Lexicon) -> None:
         """Check that the views differ and that the encoder can do what makes them differ.
 
         Raises:

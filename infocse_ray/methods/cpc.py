@@ -26,8 +26,7 @@ from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.contrast import Contrast, Encoded, Side, View
 from infocse_ray.methods.first_weights import without_biases
 from infocse_ray.methods.method import Counted, Document, Plain
-from infocse_ray.settings import CPC as Section
-from infocse_ray.settings import Train
+from infocse_ray.settings import CPCSettings, Train
 
 
 class Windows(NamedTuple):
@@ -84,7 +83,7 @@ class CPC(Plain):
 
     head_is_new = True
 
-    def __init__(self, section: Section, train: Train, lexicon: Lexicon) -> None:
+    def __init__(self, section: CPCSettings, train: Train, lexicon: Lexicon) -> None:
         self.section, self.dimension = section, lexicon.dimension
         self.temperature = section.temperature or train.temperature
         self.longest = lexicon.sentence_tokens

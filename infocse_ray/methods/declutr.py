@@ -30,7 +30,7 @@ from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.contrast import Contrast, Encoded, View, two_sided
 from infocse_ray.methods.method import Counted, Document, Plain, generator
 from infocse_ray.methods.mlm_head import HeadWeights, MaskedLanguageModel
-from infocse_ray.settings import DeCLUTR as Section
+from infocse_ray.settings import DeCLUTRSettings
 
 
 class Lengths(NamedTuple):
@@ -54,7 +54,7 @@ class Stream(NamedTuple):
     """A document as a stream of tokens; it is one example, of new spans each time."""
 
     document: Document
-    section: Section
+    section: DeCLUTRSettings
     lengths: Lengths
 
     @property
@@ -92,7 +92,7 @@ class Stream(NamedTuple):
 class DeCLUTR(Plain):
     """Spans near each other."""
 
-    def __init__(self, section: Section, lexicon: Lexicon, trained: HeadWeights | None = None) -> None:
+    def __init__(self, section: DeCLUTRSettings, lexicon: Lexicon, trained: HeadWeights | None = None) -> None:
         """Check that the encoder can mask.
 
         Args:

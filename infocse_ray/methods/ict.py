@@ -25,15 +25,14 @@ from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.contrast import Contrast, Encoded, View, own
 from infocse_ray.methods.first_weights import linear
 from infocse_ray.methods.method import Counted, Document, Plain
-from infocse_ray.settings import ICT as Section
-from infocse_ray.settings import Train
+from infocse_ray.settings import ICTSettings, Train
 
 
 class CutOut(NamedTuple):
     """A document each of whose sentences is taken out of its surroundings."""
 
     document: Document
-    section: Section
+    section: ICTSettings
     query: int
     """Tokens a query is cut to."""
     block: int
@@ -80,7 +79,7 @@ class ICT(Plain):
     pooling = "cls"
     short = "fewer than 3 sentences, so that a block is one sentence"
 
-    def __init__(self, section: Section, train: Train, lexicon: Lexicon) -> None:
+    def __init__(self, section: ICTSettings, train: Train, lexicon: Lexicon) -> None:
         self.section, self.dimension = section, lexicon.dimension
         self.cosine = train.similarity == "cosine"
         # Projected vectors are not of length 1 whatever the similarity; published is their plain inner product.

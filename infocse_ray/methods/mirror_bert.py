@@ -21,13 +21,13 @@ from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
 from infocse_ray.methods.method import TwoViews, dropout_of, generator
-from infocse_ray.settings import MirrorBERT as Section
+from infocse_ray.settings import MirrorBERTSettings
 
 
 class MirrorBERT(TwoViews):
     """A sentence and itself with a span masked."""
 
-    def __init__(self, section: Section, lexicon: Lexicon) -> None:
+    def __init__(self, section: MirrorBERTSettings, lexicon: Lexicon) -> None:
         """Check that the encoder can mask.
 
         Raises:

@@ -22,7 +22,7 @@ from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.contrast import Contrast, Encoded, own, unit
 from infocse_ray.methods.first_weights import linear
 from infocse_ray.methods.method import TwoViews, dropout_of
-from infocse_ray.settings import SimCSE as Section
+from infocse_ray.settings import SimCSESettings
 
 
 class SimCSE(TwoViews):
@@ -31,7 +31,7 @@ class SimCSE(TwoViews):
     pooling = "cls"
     head_is_new = True
 
-    def __init__(self, section: Section, lexicon: Lexicon) -> None:
+    def __init__(self, section: SimCSESettings, lexicon: Lexicon) -> None:
         self.section, self.dimension = section, lexicon.dimension
         self.dropout = dropout_of(section.dropout, "simcse", lexicon)
         self.longest = lexicon.sentence_tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from infocse_ray.report.studies import ADAPT, METHODS, Method
+from infocse_ray.report.studies import ADAPT, METHODS, TableMethod
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import read_config
 from infocse_ray.settings.nested import nested
@@ -30,7 +30,7 @@ _BUDGET = {
 }
 
 
-def adapt_method(file: str) -> Method:
+def adapt_method(file: str) -> TableMethod:
     """The method that a configuration makes, under the tables' budget.
 
     Args:

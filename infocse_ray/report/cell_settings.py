@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from infocse_ray.report.config import TableCorpus, Tables
-from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, Method
+from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, TableMethod
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import as_settings, explain
 from infocse_ray.settings.nested import merged, nested
@@ -57,7 +57,7 @@ _OF_ALL_CELLS = ("encoder.whiten", "encoder.dimensions")
 _AS_PUBLISHED = {"train.whitened": False, "train.never_worse": False, "train.interpolation": []}
 
 
-def stage_tokens(config: Tables, method: Method) -> int:
+def stage_tokens(config: Tables, method: TableMethod) -> int:
     """Tokens of each training stage of a method; 0 if it doesn't train.
 
     Raises:
@@ -73,7 +73,7 @@ def stage_tokens(config: Tables, method: Method) -> int:
     return config.tokens // stages
 
 
-def budget_of(config: Tables, method: Method) -> int:
+def budget_of(config: Tables, method: TableMethod) -> int:
     """Tokens of all training stages of a method."""
     stages = 1
     if method.family == "infocse":
@@ -81,14 +81,14 @@ def budget_of(config: Tables, method: Method) -> int:
     return stages * stage_tokens(config, method)
 
 
-def learning_rates_of(config: Tables, method: Method) -> list[float | None]:
+def learning_rates_of(config: Tables, method: TableMethod) -> list[float | None]:
     """Those that a method is trained with; None: that of its own settings, or it isn't trained."""
     own = any(_RATE in _dotted(nested(config.methods.get(key, {}))) for key in _sections(method))
     return [None] if method.family == "start" or own else list(config.learning_rates)
 
 
 def settings_of(
-    config: Tables, corpus: TableCorpus, method: Method, seed: int, rate: float | None, name: str
+    config: Tables, corpus: TableCorpus, method: TableMethod, seed: int, rate: float | None, name: str
 ) -> Settings:
     """The settings of one cell.
 
@@ -126,7 +126,7 @@ def settings_of(
         raise ValueError(f"{where}: {explain(error, Settings)}") from error
 
 
-def _sections(method: Method) -> list[str]:
+def _sections(method: TableMethod) -> list[str]:
     """Whose sections of `methods` hold for a method, later ones winning."""
     keys = (method.key,) if method.key == ADAPT else (method.family, method.base or method.key, method.key)
     return list(dict.fromkeys(keys))
@@ -143,7 +143,7 @@ def _check_place(place: str, setting: str) -> None:
         raise ValueError(f"{place}: {setting} would make rows that can't be compared; set it in `settings`")
 
 
-def _by_the_tables(config: Tables, method: Method, seed: int, rate: float | None, name: str) -> dict[str, Any]:
+def _by_the_tables(config: Tables, method: TableMethod, seed: int, rate: float | None, name: str) -> dict[str, Any]:
     """By dotted name, what makes a cell this cell."""
     values: dict[str, Any] = {"name": name, "storage": config.storage, "seed": seed, **method.settings}
     if config.encoder is not None:

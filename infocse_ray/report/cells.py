@@ -17,7 +17,7 @@ from infocse_ray.loop.identity import FEW_SHOT
 from infocse_ray.report.adapt import adapt_method
 from infocse_ray.report.cell_settings import budget_of, learning_rates_of, settings_of
 from infocse_ray.report.config import TableCorpus, Tables
-from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, METHODS, Method, Study, methods_with, studies_with
+from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, METHODS, Study, TableMethod, methods_with, studies_with
 from infocse_ray.settings import Corpus, Settings, fingerprint
 
 _NOT_NAMED: dict[str, Any] = {"name": True, "storage": True, "corpus": {"labels"}}
@@ -82,7 +82,7 @@ class Slot(NamedTuple):
         return self.cells[0]._replace(rate=None).title
 
 
-class Plan(NamedTuple):
+class CellPlan(NamedTuple):
     """Every slot of the tables, which of them are to run, and who shows them."""
 
     studies: list[Study]
@@ -106,7 +106,7 @@ class Plan(NamedTuple):
         return list({cell.name: cell for slot in self.slots for cell in slot.cells}.values())
 
 
-def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -> Plan:
+def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -> CellPlan:
     """Settle and check the settings of every cell.
 
     Args:
@@ -144,7 +144,7 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
             if method in run and (config.only_corpora is None or corpus in config.only_corpora)
         ],
     )
-    return Plan(
+    return CellPlan(
         studies,
         slots,
         asked,
@@ -155,7 +155,7 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
     )
 
 
-def _methods(config: Tables) -> tuple[dict[str, Method], dict[str, str]]:
+def _methods(config: Tables) -> tuple[dict[str, TableMethod], dict[str, str]]:
     """All methods that can run, by key, and why others can't."""
     methods, missing = methods_with(config.label_sizes), {}
     if config.first_encoder is None:
@@ -167,14 +167,14 @@ def _methods(config: Tables) -> tuple[dict[str, Method], dict[str, str]]:
     return {key: method for key, method in methods.items() if key not in missing}, missing
 
 
-def _named(study: Study, methods: dict[str, Method]) -> Study:
+def _named(study: Study, methods: dict[str, TableMethod]) -> Study:
     """A table whose row of a configuration is called after its file."""
     rows = (r._replace(label=methods[ADAPT].label) if r.method == ADAPT in methods else r for r in study.rows)
     return study._replace(rows=tuple(rows))
 
 
 def _slot(
-    config: Tables, corpus: TableCorpus, method: Method, seed: int, files: str, stamps: dict[str | None, Any]
+    config: Tables, corpus: TableCorpus, method: TableMethod, seed: int, files: str, stamps: dict[str | None, Any]
 ) -> Slot:
     rates = learning_rates_of(config, method)
     cells = []

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from infocse_ray.report.cells import Cell, Plan, Slot
+from infocse_ray.report.cells import Cell, CellPlan, Slot
 
 Records = dict[str, dict[str, Any]]
 """What came of cells, by name."""
 
 
-class Choice(NamedTuple):
+class LearningRateChoice(NamedTuple):
     """What came of a slot's learning rates."""
 
     rate: float | None
@@ -25,7 +25,7 @@ class Choice(NamedTuple):
     """Why none can be chosen."""
 
 
-def choice_of(slot: Slot, records: Records) -> Choice:
+def choice_of(slot: Slot, records: Records) -> LearningRateChoice:
     """Choose among the cells of a slot.
 
     Args:
@@ -37,14 +37,16 @@ def choice_of(slot: Slot, records: Records) -> Choice:
     tried = {f"{rate:g}": score for rate, score in scores.items()}
     known = {rate: score for rate, score in scores.items() if score is not None}
     if any(record is None for record in found):
-        return Choice(None, tried, None)
+        return LearningRateChoice(None, tried, None)
     if not known:
         reason = next(record["reason"] for record in found if record)
-        return Choice(None, tried, f"all learning rates failed with seed {slot.place[2]}: {reason}")
-    return Choice(max(known, key=lambda rate: known[rate]), tried, None)  # max() returns the first of equals
+        return LearningRateChoice(None, tried, f"all learning rates failed with seed {slot.place[2]}: {reason}")
+    return LearningRateChoice(
+        max(known, key=lambda rate: known[rate]), tried, None
+    )  # max() returns the first of equals
 
 
-def settled(plan: Plan, slot: Slot, records: Records) -> Cell | None:
+def settled(plan: CellPlan, slot: Slot, records: Records) -> Cell | None:
     """The cell that rows show of a slot; None while its learning rate isn't chosen."""
     if slot.chosen_by is None:
         return slot.cells[0]
@@ -52,7 +54,7 @@ def settled(plan: Plan, slot: Slot, records: Records) -> Cell | None:
     return next((cell for cell in slot.cells if cell.rate == rate), None)
 
 
-def to_run(plan: Plan, slot: Slot, records: Records) -> list[Cell]:
+def to_run(plan: CellPlan, slot: Slot, records: Records) -> list[Cell]:
     """The cells of a slot that are to run, or have run; none while the learning rate isn't chosen."""
     if slot.chooses:
         return list(slot.cells)

@@ -16,7 +16,7 @@ import ray
 
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
-from infocse_ray.report.cells import Cell, Plan, Slot, plan_cells
+from infocse_ray.report.cells import Cell, CellPlan, Slot, plan_cells
 from infocse_ray.report.choice import Records, choice_of, to_run
 from infocse_ray.report.config import Tables
 from infocse_ray.report.outcome import outcome
@@ -120,7 +120,7 @@ def _run(config: Tables, cell: Cell, run: Callable[[Settings], dict[str, Any]]) 
         return {"identity": cell.identity, "state": "failed", "reason": reason}
 
 
-def read_records(folder: Storage, plan: Plan) -> Records:
+def read_records(folder: Storage, plan: CellPlan) -> Records:
     """What came of the plan's cells so far, by name; nothing of cells whose settings or files have changed."""
     there = (folder / "cells").files()  # many learning rates have never run
     found = {}
@@ -134,7 +134,7 @@ def _record_of(folder: Storage, cell: Cell) -> Storage:
     return folder / "cells" / f"{cell.name}.json"
 
 
-def show_plan(plan: Plan, records: Records) -> None:
+def show_plan(plan: CellPlan, records: Records) -> None:
     """Print every cell that may run, its state and its budget."""
     many = sum(slot.runs for slot in plan.asked)
     number, todo = 0, []
@@ -155,7 +155,7 @@ def show_plan(plan: Plan, records: Records) -> None:
     )
 
 
-def _state(plan: Plan, slot: Slot, cell: Cell, records: Records) -> str:
+def _state(plan: CellPlan, slot: Slot, cell: Cell, records: Records) -> str:
     record = records.get(cell.name, {})
     state = record.get("state", "to do")
     if state == "failed":
@@ -164,13 +164,13 @@ def _state(plan: Plan, slot: Slot, cell: Cell, records: Records) -> str:
     return f"{state}, chosen" if chosen else state
 
 
-def _waits(plan: Plan, slot: Slot) -> str:
+def _waits(plan: CellPlan, slot: Slot) -> str:
     """What a slot without a learning rate waits for."""
     assert slot.chosen_by is not None
     return f"with the learning rate chosen for {plan.at[slot.chosen_by].title}"
 
 
-def _why_not(plan: Plan, slot: Slot, records: Records) -> str:
+def _why_not(plan: CellPlan, slot: Slot, records: Records) -> str:
     assert slot.chosen_by is not None
     return choice_of(plan.at[slot.chosen_by], records).why_not or f"no learning rate of {plan.at[slot.chosen_by].title}"
 

@@ -17,7 +17,7 @@ ITERATIONS_STUDIED = 3
 _SURE_PAIRS = {"annotate.min_edge_quantile": 0.75, "train.positive": "self_and_partner"}
 
 
-class Method(NamedTuple):
+class TableMethod(NamedTuple):
     """One way to train: settings on top of those that all cells share."""
 
     key: str
@@ -43,7 +43,7 @@ class Method(NamedTuple):
     """Settings, nested, over which those that all cells share win."""
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table."""
 
     key: str
@@ -60,27 +60,27 @@ class Study(NamedTuple):
 
     name: str
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     kind: str = ""
     """What the configuration calls it, where that is several tables, one a number of labels; else its name."""
     versus: tuple[tuple[str, str], ...] = ()
     """Rows whose difference is tested besides: the first, and another, or "" for the strongest of another family."""
 
 
-def _baseline(key: Family, label: str) -> Method:
-    return Method(key, label, key, {"train.strategy": key})
+def _baseline(key: Family, label: str) -> TableMethod:
+    return TableMethod(key, label, key, {"train.strategy": key})
 
 
-def _infocse(suffix: str, label: str, settings: Mapping[str, Any] | None = None, **more: Any) -> Method:
+def _infocse(suffix: str, label: str, settings: Mapping[str, Any] | None = None, **more: Any) -> TableMethod:
     key = "infocse" + (f"_{suffix}" if suffix else "")
     more = {"rate_of": "infocse" if suffix else None} | more
-    return Method(key, label, "infocse", {"train.strategy": "idc", **(settings or {})}, **more)
+    return TableMethod(key, label, "infocse", {"train.strategy": "idc", **(settings or {})}, **more)
 
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, TableMethod] = {
     method.key: method
     for method in (
-        Method("start", "The encoder as it is", "start", {"train.strategy": "none"}),
+        TableMethod("start", "The encoder as it is", "start", {"train.strategy": "none"}),
         _baseline("simcse", "SimCSE"),
         _baseline("consert", "ConSERT"),
         _baseline("mirror_bert", "Mirror-BERT"),
@@ -94,7 +94,7 @@ METHODS: dict[str, Method] = {
         _infocse("simcse", "InfoCSE from SimCSE", initialization="simcse"),
         _infocse("ict", "InfoCSE from ICT", initialization="ict"),
         _infocse("none", "InfoCSE from the encoder as it is", initialization="none", rate_of=None),
-        Method("adapt", "InfoCSE, as adapt.yaml has it", "infocse", initialization="none"),
+        TableMethod("adapt", "InfoCSE, as adapt.yaml has it", "infocse", initialization="none"),
         _infocse("first_encoder", "InfoCSE, first annotated by another encoder"),
         _infocse("cluster", "InfoCSE, positive = cluster", {"train.positive": "cluster"}),
         _infocse("mutual", "InfoCSE, mutual edges", {"annotate.mutual": True}),
@@ -104,7 +104,7 @@ METHODS: dict[str, Method] = {
             "quantile_partner_none", "InfoCSE, both, from the encoder as it is", _SURE_PAIRS, initialization="none"
         ),
         _infocse("quantile_partner_simcse", "InfoCSE, both, from SimCSE", _SURE_PAIRS, initialization="simcse"),
-        Method(
+        TableMethod(
             "ict_sentences",
             "ICT, block = sentences",
             "ict",
@@ -120,11 +120,11 @@ FIRST_ENCODER = "infocse_first_encoder"
 ADAPT = "adapt"
 """The method that needs a configuration of `infocse pretrain`: see `report/adapt.py`."""
 
-START = Row("start", METHODS["start"].label, "start", over="")
+START = TableRow("start", METHODS["start"].label, "start", over="")
 
 
-def _rows(*keys: str, **labels: str) -> tuple[Row, ...]:
-    return tuple(Row(key, labels.get(key, METHODS[key].label), key) for key in (*keys, *labels))
+def _rows(*keys: str, **labels: str) -> tuple[TableRow, ...]:
+    return tuple(TableRow(key, labels.get(key, METHODS[key].label), key) for key in (*keys, *labels))
 
 
 _BASELINES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
@@ -134,7 +134,7 @@ _COMPARED = (*_BASELINES, "infocse")
 FEW_SHOT, PLUS_PLUS = "few_shot", "plusplus"
 
 
-def _study(name: str, title: str, rows: tuple[Row, ...], **more: Any) -> Study:
+def _study(name: str, title: str, rows: tuple[TableRow, ...], **more: Any) -> Study:
     return Study(name, title, (START, *rows), **more)
 
 
@@ -152,7 +152,7 @@ STUDIES: dict[str, Study] = {
             "iterations",
             "Iterations",
             tuple(
-                Row(f"iteration_{t}", f"InfoCSE (iteration {t})", "infocse_3_iterations", t)
+                TableRow(f"iteration_{t}", f"InfoCSE (iteration {t})", "infocse_3_iterations", t)
                 for t in range(1, ITERATIONS_STUDIED + 1)
             ),
         ),
@@ -191,7 +191,7 @@ def tuned_key(method: str, size: LabelSize, alternates: bool = False) -> str:
     return f"{method}_plusplus_{size}" if alternates else f"{method}_{size}"
 
 
-def methods_with(sizes: Sequence[LabelSize]) -> dict[str, Method]:
+def methods_with(sizes: Sequence[LabelSize]) -> dict[str, TableMethod]:
     """All methods by key, those that are fine-tuned on so many labelled examples among them."""
     found = dict(METHODS)
     for size in dict.fromkeys((*sizes, "all")):
@@ -219,15 +219,15 @@ def studies_with(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[Study
     return found
 
 
-def _tuned_start(size: LabelSize, note: str) -> Row:
+def _tuned_start(size: LabelSize, note: str) -> TableRow:
     """What rows fine-tuned on so many labels are held against: the same labels, nothing trained before."""
     key = tuned_key("start", size)
-    return Row(key, f"{METHODS['start'].label}, fine-tuned{note}", key)
+    return TableRow(key, f"{METHODS['start'].label}, fine-tuned{note}", key)
 
 
 def _few_shot(size: LabelSize) -> Study:
     start = _tuned_start(size, "")
-    rows = [Row(tuned_key(k, size), f"{METHODS[k].label}, fine-tuned", tuned_key(k, size)) for k in _COMPARED]
+    rows = [TableRow(tuned_key(k, size), f"{METHODS[k].label}, fine-tuned", tuned_key(k, size)) for k in _COMPARED]
     return _study(
         f"{FEW_SHOT}_{size}",
         f"Few-shot retrieval, {shown_size(size)} labelled examples",
@@ -242,8 +242,8 @@ def _plus_plus(sizes: Sequence[LabelSize]) -> Study:
     for size in sizes:
         start = _tuned_start(size, f" ({shown_size(size)})")
         tuned, plus = tuned_key("infocse", size), tuned_key("infocse", size, alternates=True)
-        rows += [start, Row(tuned, f"InfoCSE, fine-tuned ({shown_size(size)})", tuned, over=start.key)]
-        rows += [Row(plus, f"InfoCSE++ ({shown_size(size)})", plus, over=start.key)]
+        rows += [start, TableRow(tuned, f"InfoCSE, fine-tuned ({shown_size(size)})", tuned, over=start.key)]
+        rows += [TableRow(plus, f"InfoCSE++ ({shown_size(size)})", plus, over=start.key)]
         versus.append((plus, tuned))
     return _study(PLUS_PLUS, "InfoCSE++", tuple(rows), versus=tuple(versus))
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from infocse_ray.loop.run import versions
 from infocse_ray.report.cell_settings import budget_of, stage_tokens
-from infocse_ray.report.cells import Plan, Slot
-from infocse_ray.report.choice import Choice, Records, choice_of, settled, to_run
+from infocse_ray.report.cells import CellPlan, Slot
+from infocse_ray.report.choice import LearningRateChoice, Records, choice_of, settled, to_run
 from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.leads import Leads, strongest_other
 from infocse_ray.report.outcome import METRICS, PLAIN, WHITENED
 from infocse_ray.report.paper import COLUMNS, paper_recalls
-from infocse_ray.report.studies import METHODS, Row, Study
+from infocse_ray.report.studies import METHODS, Study, TableRow
 
 
-def summarise(config: Tables, plan: Plan, records: Records, leads: Leads) -> dict[str, Any]:
+def summarise(config: Tables, plan: CellPlan, records: Records, leads: Leads) -> dict[str, Any]:
     """The content of `tables.json`.
 
     Returns:
@@ -60,7 +60,7 @@ def summarise(config: Tables, plan: Plan, records: Records, leads: Leads) -> dic
     }
 
 
-def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: Records) -> dict[str, Any]:
+def summarise_row(row: TableRow, corpus: str, seeds: list[int], plan: CellPlan, records: Records) -> dict[str, Any]:
     """A row on one corpus.
 
     Returns:
@@ -113,16 +113,16 @@ def summarise_row(row: Row, corpus: str, seeds: list[int], plan: Plan, records: 
     return out
 
 
-def _learning_rate(plan: Plan, slot: Slot | None, records: Records) -> Choice:
+def _learning_rate(plan: CellPlan, slot: Slot | None, records: Records) -> LearningRateChoice:
     """The learning rate of a slot's method on its corpus."""
     if slot is None or not slot.cells[0].tokens:
-        return Choice(None, {}, None)
+        return LearningRateChoice(None, {}, None)
     if slot.chosen_by is None:
-        return Choice(slot.cells[0].settings.train.learning_rate, {}, None)
+        return LearningRateChoice(slot.cells[0].settings.train.learning_rate, {}, None)
     return choice_of(plan.at[slot.chosen_by], records)
 
 
-def _variants(plan: Plan) -> list[str]:
+def _variants(plan: CellPlan) -> list[str]:
     return [PLAIN, WHITENED] if plan.whitened else [PLAIN]
 
 
@@ -149,7 +149,7 @@ def _compare(
     return leads.over(ours, theirs, variant, note) | {"strongest": strongest}
 
 
-def _cells(plan: Plan, slot: Slot, records: Records) -> dict[str, Any]:
+def _cells(plan: CellPlan, slot: Slot, records: Records) -> dict[str, Any]:
     """What `tables.json` says of the cells of a slot, by name; or, before there is a learning rate, by place."""
     cells = to_run(plan, slot, records)
     found = {}
@@ -186,7 +186,7 @@ def _total(counts: list[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _rows(plan: Plan) -> list[Row]:
+def _rows(plan: CellPlan) -> list[TableRow]:
     return [row for study in plan.studies for row in study.rows]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infocse_ray.report.cells import Plan
+from infocse_ray.report.cells import CellPlan
 from infocse_ray.report.choice import Records
 from infocse_ray.report.config import Tables
 from infocse_ray.report.leads import Leads
@@ -16,7 +16,7 @@ from infocse_ray.storage.folder import Storage
 class Writer:
     """Of one command's tables."""
 
-    def __init__(self, folder: Storage, config: Tables, plan: Plan) -> None:
+    def __init__(self, folder: Storage, config: Tables, plan: CellPlan) -> None:
         self._folder, self._config, self._plan = folder, config, plan
         self._leads = Leads(Storage.open(config.storage))
         self._drawn: dict[str, str] = {}

@@ -12,7 +12,7 @@ import torch
 from infocse_ray.encoder.model import SentenceEncoder
 
 
-class Choice:
+class WeightsChoice:
     """The best of what a training can give back, as it is offered.
 
     Attributes:

@@ -9,7 +9,7 @@ import torch
 
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.settings import Encoder
-from infocse_ray.train.choice import Choice, between
+from infocse_ray.train.choice import WeightsChoice, between
 
 
 def history(*scores: float) -> list[dict]:
@@ -17,24 +17,24 @@ def history(*scores: float) -> list[dict]:
 
 
 def test_a_training_that_never_beats_its_start_returns_that() -> None:
-    choice = Choice("mrr", history(0.5, 0.3, 0.4), 2, start_counts=True)
+    choice = WeightsChoice("mrr", history(0.5, 0.3, 0.4), 2, start_counts=True)
     assert (choice.kind, choice.chosen["step"]) == ("start", 0)
     assert not choice.offer({"share": 0.5, "mrr": 0.5})
     assert choice.kind == "start"
 
 
 def test_a_tie_with_the_start_is_the_starts() -> None:
-    assert Choice("mrr", history(0.5, 0.5), 1, start_counts=True).kind == "start"
+    assert WeightsChoice("mrr", history(0.5, 0.5), 1, start_counts=True).kind == "start"
 
 
 def test_the_best_step_is_chosen_where_it_is_better_or_the_start_doesnt_count() -> None:
     for scores, counts in (((0.5, 0.6), True), ((0.5, 0.1), False)):
-        choice = Choice("mrr", history(*scores), 1, start_counts=counts)
+        choice = WeightsChoice("mrr", history(*scores), 1, start_counts=counts)
         assert (choice.kind, choice.chosen["step"]) == ("trained", 1)
 
 
 def test_the_best_interpolation_is_chosen_where_it_beats_both_ends() -> None:
-    choice = Choice("mrr", history(0.5, 0.6), 1, start_counts=True)
+    choice = WeightsChoice("mrr", history(0.5, 0.6), 1, start_counts=True)
     kept = [choice.offer({"share": share, "mrr": mrr}) for share, mrr in ((0.25, 0.55), (0.5, 0.7), (0.75, 0.65))]
     assert kept == [False, True, False]
     assert (choice.kind, choice.chosen["share"]) == ("interpolated", 0.5)

@@ -14,15 +14,14 @@ from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.loop.inputs import check
 from infocse_ray.methods.conpono import CONPONO
 from infocse_ray.methods.registry import Use, strategy_of
-from infocse_ray.settings import CONPONO as Section
-from infocse_ray.settings import Settings, Train
+from infocse_ray.settings import CONPONOSettings, Settings, Train
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import document, ragged, texts_of
 
 
 def conpono(initializes: bool, context: int | None = None) -> CONPONO:
-    return CONPONO(Section(context=context), Train(), LEXICON, initializes)
+    return CONPONO(CONPONOSettings(context=context), Train(), LEXICON, initializes)
 
 
 @pytest.mark.parametrize(("initializes", "expected"), [(False, 4), (True, 1)])
@@ -41,7 +40,7 @@ def test_the_default_depends_on_the_use(initializes: bool, expected: int):
 
 
 def test_a_sentence_predicts_its_neighbours():
-    strategy = CONPONO(Section(targets=8, offsets=1), Train(), LEXICON, initializes=True)
+    strategy = CONPONO(CONPONOSettings(targets=8, offsets=1), Train(), LEXICON, initializes=True)
     views = strategy.open(document([[n] for n in range(12)])).views(5, np.random.default_rng(0))
     assert texts_of(views) == [(0, [5]), (1, [6]), (2, [4])]
 

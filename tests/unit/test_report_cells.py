@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.report.cells import Plan, plan_cells
+from infocse_ray.report.cells import CellPlan, plan_cells
 from infocse_ray.report.studies import METHODS, STUDIES, STUDY_NAMES
 from infocse_ray.settings import Train
 from tests.conftest import make_documents, write_jsonl
@@ -17,16 +17,16 @@ from tests.unit.table_runs import tables
 ADAPT_YAML = str(Path(__file__).parents[2] / "infocse_ray" / "configs" / "adapt.yaml")
 
 
-def plan(folder: Path, **changes: Any) -> Plan:
+def plan(folder: Path, **changes: Any) -> CellPlan:
     return plan_cells(tables(folder, **changes))
 
 
-def settings(plan: Plan, method: str) -> Any:
+def settings(plan: CellPlan, method: str) -> Any:
     [cell] = plan.at["a", method, 1].cells
     return cell.settings
 
 
-def asked(plan: Plan) -> list[str]:
+def asked(plan: CellPlan) -> list[str]:
     return [cell.name for slot in plan.asked for cell in slot.cells]
 
 

@@ -14,7 +14,7 @@ from infocse_ray.report.markdown import escape
 from infocse_ray.report.outcome import chosen_iteration
 from infocse_ray.report.paper import COLUMNS, paper_recalls
 from infocse_ray.report.runner import reproduce
-from infocse_ray.report.studies import START, STUDIES, Row, Study
+from infocse_ray.report.studies import START, STUDIES, Study, TableRow
 from tests.unit.table_runs import Ranks, Runs, tables
 
 pytest.importorskip("matplotlib")
@@ -161,7 +161,7 @@ def test_the_answer_comes_first(tmp_path: Path):
 
 def test_the_answer_names_corpora_and_rows_below():
     rows = (("simcse", "SimCSE"), ("cpc", "CPC"))
-    study = Study("s", "S", (START, *(Row(key, label, key) for key, label in rows)))
+    study = Study("s", "S", (START, *(TableRow(key, label, key) for key, label in rows)))
 
     def lead(low: float, high: float) -> dict[str, Any]:
         return {"lead": {"difference": (low + high) / 2, "low": low, "high": high}}

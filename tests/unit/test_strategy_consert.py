@@ -12,7 +12,7 @@ from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.consert import ConSERT
-from infocse_ray.settings import ConSERT as Section
+from infocse_ray.settings import ConSERTSettings
 from infocse_ray.train.trainee import Trainee
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import ragged, settings_for
@@ -27,7 +27,7 @@ class Observed:
     def __init__(self, folder, **section):
         settings = settings_for("consert", folder)
         self.encoder = load_encoder(folder, settings.encoder, False)
-        self.strategy = ConSERT(Section(**section), Lexicon.of(self.encoder))
+        self.strategy = ConSERT(ConSERTSettings(**section), Lexicon.of(self.encoder))
         self.trainee = Trainee(self.encoder, self.strategy, settings, 0)
         self.encoder.train()
         self.embedded = torch.empty(0)
@@ -126,7 +126,7 @@ def test_dropout_of_elements(tiny_encoder):
 
 
 def test_shuffle_permutes_the_positions_of_real_tokens():
-    strategy = ConSERT(Section(first="none", second="shuffle"), LEXICON)
+    strategy = ConSERT(ConSERTSettings(first="none", second="shuffle"), LEXICON)
     mask = (torch.arange(13) < torch.tensor(LENGTHS)[:, None]).long()
     drawn = set()
     for seed in range(50):
@@ -179,17 +179,17 @@ def test_vectors(model, change, request):
 def test_an_encoder_without_an_embedding_layer_is_refused():
     lexicon = LEXICON._replace(can_cut=False)
     with pytest.raises(ValueError, match=r"consert\.first = feature_cutoff.*set them to shuffle and none") as error:
-        ConSERT(Section(), lexicon)
+        ConSERT(ConSERTSettings(), lexicon)
     assert "\n" not in str(error.value)
-    ConSERT(Section(first="shuffle", second="none"), lexicon)
+    ConSERT(ConSERTSettings(first="shuffle", second="none"), lexicon)
     with pytest.raises(ValueError, match=r"consert\.second = shuffle: this bert encoder takes no positions"):
-        ConSERT(Section(), LEXICON._replace(can_shuffle=False))
-    ConSERT(Section(second="token_cutoff"), LEXICON._replace(can_shuffle=False))
+        ConSERT(ConSERTSettings(), LEXICON._replace(can_shuffle=False))
+    ConSERT(ConSERTSettings(second="token_cutoff"), LEXICON._replace(can_shuffle=False))
 
 
 def test_two_equal_views_are_refused():
     with pytest.raises(ValueError, match=r"consert\.first = none, consert\.second = none: both views are the sentence"):
-        ConSERT(Section(first="none", second="none"), LEXICON)
+        ConSERT(ConSERTSettings(first="none", second="none"), LEXICON)
 
 
 def test_encoders_that_ignore_positions_are_known(tiny_encoder):
@@ -203,7 +203,7 @@ def test_encoders_that_ignore_positions_are_known(tiny_encoder):
 def test_a_copy_for_validation_is_freed_at_once(tiny_encoder):
     settings = settings_for("consert", tiny_encoder)
     encoder = load_encoder(tiny_encoder, settings.encoder, False)
-    Trainee(encoder, ConSERT(Section(), Lexicon.of(encoder)), settings, 0)
+    Trainee(encoder, ConSERT(ConSERTSettings(), Lexicon.of(encoder)), settings, 0)
     gc.disable()
     try:
         copy = weakref.ref(for_inference(encoder, "fp32", torch.device("cpu")))

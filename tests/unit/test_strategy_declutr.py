@@ -8,13 +8,13 @@ from scipy import stats
 from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.declutr import DeCLUTR, Lengths
 from infocse_ray.methods.mlm_head import MaskedLanguageModel
-from infocse_ray.settings import DeCLUTR as Section
+from infocse_ray.settings import DeCLUTRSettings
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import Run, annotated, document
 
 
 def declutr(lexicon: Lexicon = LEXICON, **section) -> DeCLUTR:
-    return DeCLUTR(Section(**section), lexicon)
+    return DeCLUTR(DeCLUTRSettings(**section), lexicon)
 
 
 ROOMY = LEXICON._replace(longest=510)

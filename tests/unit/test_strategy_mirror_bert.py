@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from infocse_ray.encoder.spec import _characters
 from infocse_ray.methods.mirror_bert import MirrorBERT
 from infocse_ray.sampling.stream import ExampleStream
-from infocse_ray.settings import MirrorBERT as Section
+from infocse_ray.settings import MirrorBERTSettings
 from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents
 from tests.unit.stores import LEXICON, Written, counted, write_annotations
@@ -23,7 +23,7 @@ LENGTHS = LEXICON._replace(characters=np.where(SIZES == 0, 3, SIZES).astype(np.i
 
 
 def mirror(**section) -> MirrorBERT:
-    return MirrorBERT(Section(**section), LENGTHS)
+    return MirrorBERT(MirrorBERTSettings(**section), LENGTHS)
 
 
 def altered(strategy, rows, labels, seed=0):
@@ -80,7 +80,7 @@ def test_texts_are_told_apart_by_what_they_were_before(tmp_path):
     sentence = list(range(20, 34))
     documents = [Written(f"d{n}", [sentence, [n + 40] * 14]) for n in range(6)]
     source = write_annotations(Storage.open(str(tmp_path)), documents, 1, 1)
-    strategy = MirrorBERT(Section(), LEXICON)
+    strategy = MirrorBERT(MirrorBERTSettings(), LEXICON)
     batch = ExampleStream(counted(source, strategy), strategy, 12, 1).next_batch()
     masked = batch.texts.hashes() != batch.text_ids
     assert masked.tolist() == [False, True] * 12
@@ -92,7 +92,7 @@ def test_texts_are_told_apart_by_what_they_were_before(tmp_path):
 
 def test_an_encoder_without_a_mask_token_is_refused():
     with pytest.raises(ValueError, match=r"train\.strategy = mirror_bert.*no mask token") as error:
-        MirrorBERT(Section(), LEXICON._replace(mask=None))
+        MirrorBERT(MirrorBERTSettings(), LEXICON._replace(mask=None))
     assert "\n" not in str(error.value)
 
 

@@ -1,0 +1,120 @@
+"""Where the documents are, and which of their labels are used."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from infocse_ray.settings.section import Fraction, Section
+
+
+class Corpus(Section):
+    """corpus: where the documents are and how a row becomes a document."""
+
+    source: str | list[str] = Field(
+        description="Files, globs or folders, one or a list, local or s3://, gs://, ...: Parquet (.parquet), "
+        "JSON Lines (.jsonl, .json, .ndjson; also .gz, .xz, .zst) or text (.txt; also compressed)."
+    )
+    kind: Literal["auto", "mind", "msmarco", "browsing"] = Field(
+        default="auto",
+        description="What the files are. `auto`: a row, or a text file, is a document. `mind`: MIND's news.tsv and the "
+        "bodies its crawler wrote. `msmarco`: MS MARCO's documents with their queries and qrels. `browsing`: sequences "
+        "of page titles, JSON Lines or TSV. All as they are released, also .gz.",
+    )
+    id: str | None = Field(
+        default=None,
+        description="Column with the document's unique id. Default: `id` if there is one, else a hash of the "
+        "document's content; of `browsing` always that and its place, unless named.",
+    )
+    text: str | None = Field(
+        default=None, description="Column with the document's text, to be split into sentences. Default: `text`."
+    )
+    sentences: str | None = Field(
+        default=None,
+        description="Column with the document as a list of sentences; wins over `text`. Default: `sentences`; "
+        "of `browsing`, the titles, `history`.",
+    )
+    counterpart: str | None = Field(
+        default=None,
+        description="Column with the text, or list of texts, that belongs to the document (headline, query, ...), used "
+        "to validate, test and fine-tune, never to train without labels. Default: `counterpart` if there is one; "
+        "of `browsing`, `target`.",
+    )
+    labels: str | list[str] | None = Field(
+        default=None,
+        description="Parquet or JSON Lines files that have the counterparts, named as `source` names files: a row is "
+        "a document's id, a counterpart (or a list) and, if wanted, its split, in the columns that `id`, `counterpart` "
+        "and `split` name; several rows of one id are as many counterparts. Counterparts in the documents' files are "
+        "then not read. Of kind auto alone: the others bring theirs. Default: the documents' own.",
+    )
+    split: str | None = Field(
+        default=None,
+        description="Column that says train, valid (or dev, validation) or test. Default: `split` if there is "
+        "one, else a stable hash of the id draws the splits.",
+    )
+    unlabelled: Literal["all", "train"] = Field(
+        default="all",
+        description="Which documents' sentences are trained on. `all`: every document (the splits split the "
+        "labels, as in the paper), except the validation documents when validation has no labels. `train`: "
+        "only documents of the train split.",
+    )
+    valid_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for validation.")
+    test_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for the test.")
+    language: str = Field(default="en", description="ISO 639-1 language of the sentence splitter's rules.")
+    text_files: Literal["document", "line"] = Field(
+        default="document", description="A text file is one `document`, or one document a `line`."
+    )
+    min_sentences: int = Field(default=2, ge=2, description="Documents with fewer sentences are set aside.")
+    max_sentence_chars: int = Field(
+        default=10_000, ge=1, description="A document with a longer sentence (characters) is set aside."
+    )
+    max_document_sentences: int = Field(
+        default=10_000, ge=2, le=50_000, description="A document with more sentences is set aside."
+    )
+    lanes: int = Field(
+        default=64,
+        ge=1,
+        le=4096,
+        description="Independent streams the training pairs come from; the most training workers a run of "
+        "this corpus can have. Part of the batch plan: change it and the batches change.",
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _some_source(cls, value: str | list[str]) -> str | list[str]:
+        if not value or not all(value if isinstance(value, list) else [value]):
+            raise ValueError("name at least one path, glob or URI")
+        return value
+
+    @field_validator("labels")
+    @classmethod
+    def _some_labels(cls, value: str | list[str] | None) -> str | list[str] | None:
+        return value if value is None else cls._some_source(value)
+
+    @model_validator(mode="after")
+    def _labels_of_this_kind(self) -> Corpus:
+        if self.labels is not None and self.kind != "auto":
+            raise ValueError(
+                f"corpus.labels = {self.labels!r}: corpus.kind = {self.kind} brings its labels with it; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fractions(self) -> Corpus:
+        if self.valid_fraction + self.test_fraction > 1.0:
+            raise ValueError(
+                f"corpus.valid_fraction = {self.valid_fraction} and corpus.test_fraction = "
+                f"{self.test_fraction} add up to more than 1: lower one"
+            )
+        return self
+
+
+class Labels(Section):
+    """labels: which of the labelled examples fine-tuning has."""
+
+    train_size: Annotated[int, Field(ge=2)] | Literal["all"] = Field(
+        default="all",
+        description="How many of the train split's labelled examples (a document and one of its counterparts), drawn "
+        "by the seed: smaller numbers are inside larger ones. `all`: every one.",
+    )

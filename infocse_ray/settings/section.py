@@ -1,0 +1,51 @@
+"""What all sections of the settings have in common, and types that several use."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+Workers = int | Literal["auto"]
+
+
+OnGpu = bool | Literal["auto"]
+
+
+Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]
+
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "none"]
+
+
+StrategyName = Literal["idc", Baseline]
+
+
+def plain_name(value: str) -> str:
+    """A name that is a folder's, too.
+
+    Raises:
+        ValueError: it has letters that not every storage takes.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
+    return value
+
+
+class Section(BaseModel):
+    """A part of the settings: unknown keys are refused, nothing changes after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("num_workers", check_fields=False)
+    @classmethod
+    def _workers(cls, value: int | str | list[int]) -> int | str | list[int]:
+        if isinstance(value, list) and not (len(value) == 2 and 1 <= value[0] <= value[1]):
+            raise ValueError("give two whole numbers, the fewest and the most, as [1, 4]")
+        if isinstance(value, int) and value < 1:
+            raise ValueError("give a whole number from 1, or auto")
+        return value
