@@ -44,7 +44,7 @@ from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.cached import Chunk, backward
 from infocse_ray.train.checkpoint import checkpoint_bytes, load_checkpoint, save_checkpoint
-from infocse_ray.train.choice import Choice, between
+from infocse_ray.train.choice import WeightsChoice, between
 from infocse_ray.train.early_stopping import EarlyStopping
 from infocse_ray.train.loss import contrastive_loss
 from infocse_ray.train.memory import OutOfMemoryEverywhere
@@ -245,7 +245,7 @@ def train_worker(training: Training) -> None:
     if not progress["finished"]:
         _tell(training, f"    step {progress['step']}: stopped, at a checkpoint")
         return
-    choice = Choice(settings.validate.metric, progress["history"], stopping.best_step, settings.train.never_worse)
+    choice = WeightsChoice(settings.validate.metric, progress["history"], stopping.best_step, settings.train.never_worse)
     if settings.train.interpolation:
         folder = _model_folder(training, stopping.best_step)
         # Named by its content: a training begun anew in this place may have saved another encoder of the same step.
