@@ -69,7 +69,8 @@ class Evaluate(Section):
     query_prompt: str | None = Field(default=None, description="As encoder.query_prompt of pretrain.")
     precision: Literal["auto", "fp32", "bf16"] = Field(default="auto", description="As in pretrain.")
     similarity: Literal["dot", "cosine"] = Field(
-        default="dot", description="`cosine` normalises vectors even if the encoder's folder doesn't say so."
+        default="cosine",
+        description="`cosine` normalises vectors even if the encoder's folder doesn't say so; `dot` leaves them.",
     )
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
     num_workers: Workers = Field(default="auto", description="Workers. `auto`: one a GPU, one on CPUs.")

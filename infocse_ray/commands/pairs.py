@@ -46,7 +46,7 @@ class LookAtPairs(Section):
     pooling: Literal["auto", "mean", "cls"] = Field(default="auto", description="As encoder.pooling of pretrain.")
     max_length: int = Field(default=32, ge=4, description="As encoder.max_length of pretrain.")
     precision: Literal["auto", "fp32", "bf16"] = Field(default="auto", description="As in pretrain.")
-    similarity: Literal["dot", "cosine"] = Field(default="dot", description="As train.similarity of pretrain.")
+    similarity: Literal["dot", "cosine"] = Field(default="cosine", description="As train.similarity of pretrain.")
     k: int = Field(default=1, ge=1, description="As annotate.k of pretrain.")
     mutual: bool = Field(default=False, description="As annotate.mutual.")
     min_edge_quantile: Fraction = Field(

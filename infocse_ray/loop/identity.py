@@ -34,9 +34,7 @@ FEW_SHOT = ("labels", "finetune", "plusplus")
 
 def initialization_of(settings: Settings) -> StrategyName:
     """What the encoder is trained with before the first annotation."""
-    if settings.loop.initialization is not None:
-        return settings.loop.initialization
-    return "conpono" if settings.train.strategy == "idc" else "none"
+    return settings.loop.initialization
 
 
 def run_identity(

@@ -47,7 +47,7 @@ def adapt_method(file: str) -> TableMethod:
         raise ValueError(
             f"adapt = {file!r}: train.strategy = {strategy!r} is no strategy; `infocse pretrain` --help has them"
         )
-    initialization = loop.get("initialization") or ("conpono" if strategy == "idc" else "none")
+    initialization = loop.get("initialization") or "none"
     if family != "infocse" and initialization != "none":
         raise ValueError(
             f"adapt = {file!r}: loop.initialization = {initialization!r}: the tables have an initialisation before "

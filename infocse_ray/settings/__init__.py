@@ -1,8 +1,7 @@
 """Every knob of a run, as one typed, validated, frozen tree; YAML in, YAML out.
 
-Defaults are those of the InfoCSE paper (arXiv 2202.13802, appendix "Training Details"): K = 1, 32 tokens a
-sentence, batches of 3200 pairs, Adam (0.9, 0.999, 1e-8) at 2e-5, at most 200,000 steps an iteration, early
-stopping on recall@5 with a patience of 20,000 steps, inner products.
+Defaults adapt an encoder that was already tuned for sentences (`--config adapt` says the same); `--config paper` is the
+set-up of the InfoCSE paper (arXiv 2202.13802, appendix "Training Details").
 """
 
 from __future__ import annotations

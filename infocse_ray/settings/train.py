@@ -26,7 +26,7 @@ class Train(Section):
         "under other dropout.",
     )
     batch_size: int = Field(
-        default=3200, ge=2, description="Pairs (or a method's other examples) in a global batch, over all workers."
+        default=128, ge=2, description="Pairs (or a method's other examples) in a global batch, over all workers."
     )
     learning_rate: float = Field(
         default=2e-5, gt=0.0, description="Adam's learning rate, constant once `warmup_steps` are over."
@@ -55,7 +55,7 @@ class Train(Section):
         description="Gradients of the global batch, encoder's and head's together, are scaled down to this norm where "
         "theirs is larger. Default: never.",
     )
-    max_steps: int = Field(default=200_000, ge=1, description="Most optimiser steps in one iteration.")
+    max_steps: int = Field(default=2000, ge=1, description="Most optimiser steps in one iteration.")
     max_tokens: int | None = Field(
         default=None,
         ge=1,
@@ -63,13 +63,12 @@ class Train(Section):
         "counted. Default: no limit.",
     )
     temperature: float = Field(
-        default=1.0, gt=0.0, description="Similarities are divided by it; methods with one of their own use theirs."
+        default=0.05, gt=0.0, description="Similarities are divided by it; methods with one of their own use theirs."
     )
     similarity: Literal["dot", "cosine"] = Field(
-        default="dot",
-        description="`dot`: inner product, as in the paper. `cosine`: sentence vectors are normalised, "
-        "everywhere and in the exported model; best where train.strategy compares cosines (simcse, consert, "
-        "mirror_bert, declutr).",
+        default="cosine",
+        description="`cosine`: sentence vectors are normalised, everywhere and in the exported model. `dot`: inner "
+        "product, as in the paper.",
     )
     whitened: bool = Field(
         default=False,
@@ -117,14 +116,14 @@ class Train(Section):
 class Validate(Section):
     """validate: when training looks at the validation documents, and at what."""
 
-    every: int = Field(default=1000, ge=1, description="Steps between validations.")
+    every: int = Field(default=100, ge=1, description="Steps between validations.")
     every_tokens: int | None = Field(
         default=None,
         ge=1,
         description="Tokens encoded between validations, instead of steps: methods that differ in tokens a step are "
         "then looked at equally often. Default: by steps.",
     )
-    patience: int = Field(default=20_000, ge=1, description="Steps without a better score after which training stops.")
+    patience: int = Field(default=500, ge=1, description="Steps without a better score after which training stops.")
     metric: Metric = Field(default="recall@5", description="The score that chooses checkpoints and stops iterations.")
     on: Literal["auto", "counterpart", "sentence", "halves"] = Field(
         default="auto",
@@ -152,16 +151,15 @@ class Loop(Section):
     """loop: the outer iterations (Alg. 1)."""
 
     max_iterations: int = Field(
-        default=5, ge=1, description="Most iterations; the loop ends sooner when one brings no growth."
+        default=3, ge=1, description="Most iterations; the loop ends sooner when one brings no growth."
     )
     early_stop: bool = Field(
         default=True, description="End the loop when an iteration brings no growth; false: do all max_iterations."
     )
-    initialization: Baseline | None = Field(
-        default=None,
-        description="What the encoder is trained with before the first annotation (Alg. 1, line 2), as iteration 0; "
-        "`none`: it is taken as it stands. Default: conpono, as in the paper, where train.strategy is idc, and none "
-        "where it is not.",
+    initialization: Baseline = Field(
+        default="none",
+        description="What the encoder is trained with before the first annotation (Alg. 1, line 2), as iteration 0. "
+        "`none`: it is taken as it stands; the paper has conpono, for BERT.",
     )
     initialization_steps: int | None = Field(
         default=None, ge=1, description="Most steps of that training. Default: train.max_steps."

@@ -245,7 +245,8 @@ def train_worker(training: Training) -> None:
     if not progress["finished"]:
         _tell(training, f"    step {progress['step']}: stopped, at a checkpoint")
         return
-    choice = WeightsChoice(settings.validate.metric, progress["history"], stopping.best_step, settings.train.never_worse)
+    metric, never_worse = settings.validate.metric, settings.train.never_worse
+    choice = WeightsChoice(metric, progress["history"], stopping.best_step, never_worse)
     if settings.train.interpolation:
         folder = _model_folder(training, stopping.best_step)
         # Named by its content: a training begun anew in this place may have saved another encoder of the same step.

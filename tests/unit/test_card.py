@@ -78,7 +78,7 @@ def test_the_card_says_what_whitening_there_is():
     assert "with whitening by" in alone
     assert "No training, seed 42" in alone
     assert "with no training by" in card(train={"strategy": "none"})
-    assert "batch 3200" in card(train={"strategy": "none"}, loop={"initialization": "conpono"})
+    assert "batch 128" in card(train={"strategy": "none"}, loop={"initialization": "conpono"})
     for text in (whitened, alone):
         assert "`AutoModel` loads the backbone alone" in text
 

@@ -23,7 +23,13 @@ from infocse_ray.settings.command_line import dotted_names
 from infocse_ray.train.loop import Budget
 from tests.unit.stores import LEXICON
 
-BASE = {"name": "run", "corpus": {"source": "a"}, "encoder": {"model": "m"}}
+BASE = {
+    "name": "run",
+    "corpus": {"source": "a"},
+    "encoder": {"model": "m"},
+    "train": {"similarity": "dot"},
+    "loop": {"initialization": "conpono"},
+}
 
 ALL, RUN, TRAIN, NONE = "run annotate train first", "run", "run train first", ""
 PAIRS, FIRST = "run examples train", "run first_examples first"
@@ -68,7 +74,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.first_encoder": ("n", NONE),
     "annotate.num_workers": (3, NONE),
     "annotate.use_gpu": (False, NONE),
-    "train.strategy": ("simcse", "run examples train first_examples first"),
+    "train.strategy": ("simcse", "run examples train"),
     "train.positive": ("cluster", PAIRS),
     "train.batch_size": (64, TRAIN),
     "train.learning_rate": (1e-3, TRAIN),

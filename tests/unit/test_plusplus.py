@@ -141,5 +141,5 @@ def test_fine_tuning_alone_trains_nothing_without_labels(monkeypatch: pytest.Mon
 
 
 def test_plusplus_without_a_strategy_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^train.strategy = none: .*jobs/finetune.py"):
+    with pytest.raises(ValueError, match=r"^train.strategy = none: .*infocse finetune"):
         plusplus.plusplus(settings(train={"strategy": "none"}))

@@ -41,8 +41,8 @@ def config(tmp_path: Path):
     return write
 
 
-def test_defaults_are_those_of_the_paper():
-    run = settings()
+def test_the_paper_is_a_config():
+    run = parse(Settings, ["--config=paper", *NEEDED], "job", "")
     assert run.annotate.k == 1
     assert run.encoder.max_length == 32
     assert run.train.batch_size == 3200
@@ -51,8 +51,10 @@ def test_defaults_are_those_of_the_paper():
     assert run.train.max_steps == 200_000
     assert run.validate.patience == 20_000  # pyright: ignore
     assert run.validate.metric == "recall@5"  # pyright: ignore
-    assert run.train.similarity == "dot"
-    assert run.train.temperature == 1.0
+    assert (run.train.similarity, run.train.temperature) == ("dot", 1.0)
+    assert (run.loop.initialization, run.loop.max_iterations) == ("conpono", 5)
+    # What goes past the paper is off.
+    assert (run.encoder.whiten, run.train.never_worse, run.train.interpolation) == ("off", False, [])
 
 
 def test_what_comes_later_wins(config):
@@ -78,7 +80,7 @@ def test_on_is_a_key_like_others_in_yaml(config):
 
 
 def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
-    assert settings(config("seed: 3\ntrain:\n  # batch_size: 64\n")).train.batch_size == 3200
+    assert settings(config("seed: 3\ntrain:\n  # batch_size: 64\n")).train.batch_size == 128
 
 
 @pytest.mark.parametrize(
@@ -323,9 +325,8 @@ def test_shipped_config_is_valid(file: Path):
     assert run.name == "run"
 
 
-def test_config_of_the_paper_says_the_defaults():
-    (file,) = [f for f in CONFIGS if f.name == "paper.yaml"]
-    assert parse(Settings, [f"--config={file}", *NEEDED, "--encoder.pooling=auto"], "job", "") == settings()
+def test_the_config_adapt_says_the_defaults():
+    assert parse(Settings, ["--config=adapt", *NEEDED], "job", "") == settings()
 
 
 def test_fingerprint_depends_on_values_and_not_on_the_order_of_keys():

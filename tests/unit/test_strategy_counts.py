@@ -132,7 +132,7 @@ def test_a_setting_names_its_strategys_results_and_no_others(name, setting):
 READ = {
     "positive": ("cluster", {"idc"}),
     "temperature": (0.3, {"idc", "cpc", "conpono"}),
-    "similarity": ("cosine", {"idc", "ict"}),
+    "similarity": ("dot", {"idc", "ict"}),
     "batch_size": (7, set()),
     "learning_rate": (1.0, set()),
 }
