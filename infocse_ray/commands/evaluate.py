@@ -100,8 +100,8 @@ class Scored(NamedTuple):
 
 
 @repairing
-def evaluate_encoders(settings: Evaluate) -> None:
-    """Score and report."""
+def evaluate_encoders(settings: Evaluate) -> list[Scored]:
+    """Score and report; what `model` scored and, where there is one, `compare`."""
     corpus = settings.corpus
     if settings.split == "all":
         corpus = corpus.model_copy(update={"split": None, "valid_fraction": 0.0, "test_fraction": 0.0})
@@ -129,6 +129,7 @@ def evaluate_encoders(settings: Evaluate) -> None:
         _report(settings, scored, on)
     for one in scored:
         say(f"every question's rank is in {one.stage.folder / 'ranks'}")
+    return scored
 
 
 def _load(settings: Evaluate, setting: str, model: str) -> SentenceEncoder:

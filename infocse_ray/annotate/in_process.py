@@ -1,0 +1,88 @@
+"""IDC of a few documents in this process, without Ray or a run: to look at, in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from infocse_ray.annotate.idc import cluster
+from infocse_ray.corpus.copies import distinct
+from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.embed import embed, for_inference
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.settings import Encoder
+
+
+class ClusteredDocument(NamedTuple):
+    """A document's sentences and their clusters."""
+
+    sentences: list[str]
+    clusters: list[int]
+    """Of each sentence, from 0 in order of first appearance."""
+
+    def groups(self) -> list[list[str]]:
+        """The sentences cluster by cluster."""
+        found: list[list[str]] = [[] for _ in range(max(self.clusters, default=-1) + 1)]
+        for sentence, number in zip(self.sentences, self.clusters, strict=True):
+            found[number].append(sentence)
+        return found
+
+
+def cluster_sentences(
+    encoder: str | SentenceEncoder,
+    documents: Sequence[str | Sequence[str]],
+    k: int = 1,
+    mutual: bool = False,
+    max_length: int = 32,
+    language: str = "en",
+) -> list[ClusteredDocument]:
+    """Cluster the sentences inside each document as training would (IDC, Eq. 2-4 and Alg. 2 of arXiv 2202.13802).
+
+    Args:
+        encoder: a folder, a URI, a hub name, or an encoder that is loaded.
+        documents: texts, which are split into sentences, or lists of sentences.
+        k: edges a sentence keeps, to its most similar ones (Eq. 3).
+        mutual: keep an edge only if it is among the top-K of both its ends.
+        max_length: tokens a sentence is cut to, special tokens included; of an encoder that is loaded, its own.
+        language: ISO 639-1, of the sentence splitter's rules.
+
+    Raises:
+        ValueError: it is no encoder, or k is less than 1.
+    """
+    if isinstance(documents, str):
+        raise ValueError("documents: is one text; give a list of texts, or of lists of sentences")
+    if isinstance(encoder, str):
+        loaded = load_encoder(resolve_encoder(encoder, "encoder"), _shape(encoder, max_length), cosine=True)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        encoder = for_inference(loaded, "auto", device)
+    texts = [split_sentences(one, language) if isinstance(one, str) else list(one) for one in documents]
+    tokens = _tokens(encoder, [sentence for sentences in texts for sentence in sentences])
+    offsets = offsets_of(np.asarray([len(sentences) for sentences in texts], dtype=np.int64))
+    found = distinct(tokens, offsets, encoder.room())
+    vectors = embed(encoder, tokens.take(found.rows)).vectors
+    labels = cluster(vectors, found.offsets, k, mutual=mutual)[found.node].tolist()
+    return [
+        ClusteredDocument(sentences, labels[start:end])
+        for sentences, start, end in zip(texts, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+    ]
+
+
+def _shape(model: str, max_length: int) -> Encoder:
+    return Encoder(model=model, max_length=max_length)
+
+
+def _tokens(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
+    """Token ids without special tokens, by the tokenizer that a corpus is tokenised with."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    ids = [found.ids for found in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    values = np.fromiter((i for one in ids for i in one), dtype=np.int64)
+    return Tokens(values, offsets_of(np.asarray([len(one) for one in ids], dtype=np.int64)))
