@@ -14,24 +14,25 @@ from infocse_ray.settings.corpus import Corpus, Labels
 from infocse_ray.settings.encoder import Annotate, Encoder
 from infocse_ray.settings.fingerprint import fingerprint
 from infocse_ray.settings.methods import (
+    Baseline,
     CONPONOSettings,
     ConSERTSettings,
     CPCSettings,
     DeCLUTRSettings,
     ICTSettings,
+    MethodSections,
     MirrorBERTSettings,
     SimCSESettings,
+    StrategyName,
 )
-from infocse_ray.settings.section import Baseline, Fraction, Metric, OnGpu, Section, StrategyName, Workers, plain_name
+from infocse_ray.settings.section import Fraction, Metric, OnGpu, Section, Workers, plain_name
 from infocse_ray.settings.train import Finetune, Loop, PlusPlus, Train, Validate
 
 with warnings.catch_warnings():
     # BaseModel.validate is a deprecated pydantic 1 method that nothing here calls; the section keeps its name.
     warnings.filterwarnings("ignore", message='Field name "validate"')
 
-    class Settings(Section):
-        """A run of InfoCSE."""
-
+    class _Run(Section):
         name: str = Field(description="Name of the run: letters, digits, dot, dash, underscore.")
         storage: str = Field(
             default="runs",
@@ -48,18 +49,15 @@ with warnings.catch_warnings():
         labels: Labels = Field(default_factory=Labels)
         finetune: Finetune = Field(default_factory=Finetune)
         plusplus: PlusPlus = Field(default_factory=PlusPlus)
-        simcse: SimCSESettings = Field(default_factory=SimCSESettings)
-        consert: ConSERTSettings = Field(default_factory=ConSERTSettings)
-        mirror_bert: MirrorBERTSettings = Field(default_factory=MirrorBERTSettings)
-        ict: ICTSettings = Field(default_factory=ICTSettings)
-        cpc: CPCSettings = Field(default_factory=CPCSettings)
-        declutr: DeCLUTRSettings = Field(default_factory=DeCLUTRSettings)
-        conpono: CONPONOSettings = Field(default_factory=CONPONOSettings)
 
         @field_validator("name")
         @classmethod
         def _plain_name(cls, value: str) -> str:
             return plain_name(value)
+
+
+class Settings(MethodSections, _Run):
+    """A run of InfoCSE."""
 
 
 __all__ = [

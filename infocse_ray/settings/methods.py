@@ -1,4 +1,4 @@
-"""What each method has of its own; defaults are the published ones."""
+"""The methods by name, and what each has of its own; defaults are the published ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from infocse_ray.settings.section import Fraction, Section
 
+Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "none"]
+StrategyName = Literal["idc", Baseline]
 Temperature = Annotated[float, Field(gt=0.0)]
 
 
@@ -115,3 +117,15 @@ class CONPONOSettings(Section):
     form: Literal["softmax", "margin"] = Field(default="softmax", description="The loss.")
     margin: float = Field(default=1.0, gt=0.0, description="How far a positive must be ahead, in the margin form.")
     temperature: Shared = None
+
+
+class MethodSections(Section):
+    """A section for each method that has settings of its own, of the method's name."""
+
+    simcse: SimCSESettings = Field(default_factory=SimCSESettings)
+    consert: ConSERTSettings = Field(default_factory=ConSERTSettings)
+    mirror_bert: MirrorBERTSettings = Field(default_factory=MirrorBERTSettings)
+    ict: ICTSettings = Field(default_factory=ICTSettings)
+    cpc: CPCSettings = Field(default_factory=CPCSettings)
+    declutr: DeCLUTRSettings = Field(default_factory=DeCLUTRSettings)
+    conpono: CONPONOSettings = Field(default_factory=CONPONOSettings)

@@ -8,21 +8,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Workers = int | Literal["auto"]
-
-
 OnGpu = bool | Literal["auto"]
-
-
 Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]
-
-
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-
-
-Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "none"]
-
-
-StrategyName = Literal["idc", Baseline]
 
 
 def plain_name(value: str) -> str:

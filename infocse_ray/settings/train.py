@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from infocse_ray.settings.section import Baseline, Metric, OnGpu, Section, StrategyName, Workers
+from infocse_ray.settings.methods import Baseline, StrategyName
+from infocse_ray.settings.section import Metric, OnGpu, Section, Workers
 
 
 class Train(Section):
