@@ -1,40 +1,30 @@
-"""What `jobs/sweep.py` is told: the settings to try, how their values are chosen, when a trial is stopped early."""
+"""What a sweep is told: the settings to try, from which of Ray Tune's spaces, and when a trial is stopped early."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+import numpy as np
+from pydantic import Field, field_validator
+from ray import tune
 
 from infocse_ray.command_line import dotted_names, not_a
+from infocse_ray.loop.identity import HOW_NOT_WHAT
 from infocse_ray.nested import nested
 from infocse_ray.settings import Section, Settings, plain_name
 
-LISTED, DRAWN = ("grid",), ("choice", "uniform", "loguniform")
-"""Ways to give a parameter values: each once, or one a sample."""
-
-_OF_THE_SWEEP = {"name": "name", "storage": "storage"}
-"""Settings of a trial, and what of the sweep they follow from."""
+_NUMBERS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "qlograndint")
+SPACES = ("grid", "choice", *_NUMBERS)
+"""Ray Tune's search spaces by the names of the functions that make them; `grid` is `grid_search`."""
 
 _NO_PARAMETER = {
-    "name": "it names the run; a trial is named after its values",
-    "storage": "trials share their stages in one storage",
+    **dict.fromkeys(("name", "storage"), "it follows from the sweep's; leave it out"),
     "corpus": "trials would be validated on different documents; make a sweep for each corpus",
-    "validate.metric": "scores of different metrics can't be compared; set it in `settings`",
-    "validate.on": "trials would be asked different questions; set it in `settings`",
-    "validate.max_documents": "trials would be asked different questions; set it in `settings`",
-    "labels": "pretrain.py doesn't read it",
-    "finetune": "pretrain.py doesn't read it",
-    "plusplus": "pretrain.py doesn't read it",
-    **dict.fromkeys(
-        (
-            *("annotate.num_workers", "annotate.use_gpu", "train.num_workers", "train.use_gpu"),
-            *("train.chunk_tokens", "train.checkpoint_every", "train.max_failures"),
-        ),
-        "it says how to compute, not what: all its values have one result; set it in `settings`",
-    ),
+    **dict.fromkeys(("validate.metric", "validate.on", "validate.max_documents"), "scores couldn't be compared"),
+    **dict.fromkeys(("labels", "finetune", "plusplus"), "pretrain.py doesn't read it"),
+    **dict.fromkeys((f"annotate.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
+    **dict.fromkeys((f"train.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
 }
 """Settings, or whole sections, that no sweep is over, and why."""
 
@@ -68,20 +58,21 @@ class Sweep(Section):
         "--settings.train.max_steps 500.",
     )
     parameters: dict[str, Any] = Field(
-        description="Settings of pretrain.py by dotted name, and how each gets its values. `grid: [1, 2, 3]`: each of "
-        "these with each of the other grids' values. Anew for each sample: `choice: [a, b]`, one of these; `uniform: "
-        "[low, high]` or `loguniform: [low, high]`, between these, both included where the setting is a whole number.",
+        description="Settings of pretrain.py by dotted name, and Ray Tune's search space of each. `grid: [1, 2, 3]`: "
+        "each of these with each of the other grids' values. Anew for each sample: `choice: [a, b]`, one of these; "
+        "`uniform: [low, high]` or `loguniform: [low, high]`, between these; for whole numbers `randint: [low, high]` "
+        "or `lograndint: [low, high]`, without `high` itself; with q before the name and a third number, its multiples."
     )
     samples: int = Field(
         default=1,
         ge=1,
-        description="How often choice, uniform and loguniform are drawn from; the whole grid is tried with each draw.",
+        description="How often all spaces but grids are drawn from; the whole grid is tried with each draw.",
     )
     seed: int = Field(
         default=42,
         ge=0,
         lt=2**31,
-        description="What is drawn follows from it, draw by draw: more samples keep those that are there.",
+        description="What is drawn follows from it, sample by sample: more samples keep those that are there.",
     )
     asha: Asha = Field(default_factory=Asha)
     max_concurrent: int | None = Field(
@@ -103,114 +94,67 @@ class Sweep(Section):
     @field_validator("settings")
     @classmethod
     def _settings_of_a_trial(cls, values: dict[str, Any]) -> dict[str, Any]:
-        for name, place in _OF_THE_SWEEP.items():
-            if name in values:
-                raise ValueError(f"settings: {name} follows from `{place}` of the sweep; leave it out")
+        for name in {"name", "storage"} & values.keys():
+            raise ValueError(f"settings: {name} follows from `{name}` of the sweep; leave it out")
         return nested(values)
 
     @field_validator("parameters", mode="before")
     @classmethod
     def _by_dotted_name(cls, values: Any) -> Any:
-        return dict(_ways(values)) if isinstance(values, Mapping) else values
+        return dict(_flat(values)) if isinstance(values, Mapping) else values
 
     @field_validator("parameters")
     @classmethod
-    def _parameters(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+    def _known_spaces(cls, parameters: dict[str, Any]) -> dict[str, Any]:
         if not parameters:
             raise ValueError("parameters: name at least one setting, such as annotate.k: {grid: [1, 2, 3]}")
+        known = list(dotted_names(Settings))
         for name, how in parameters.items():
-            _check_name(name)
-            _check_way(name, how)
+            if name not in known:
+                hint = "; pretrain.py --help lists them"
+                raise ValueError(f"parameters: {not_a('setting of pretrain.py', name, known, hint)}")
+            for place in {name, name.partition(".")[0]} & _NO_PARAMETER.keys():
+                raise ValueError(f"parameters: {name} can't be swept: {_NO_PARAMETER[place]}")
+            search_space(name, how)
         return parameters
 
-    @model_validator(mode="after")
-    def _samples_of_something(self) -> Sweep:
-        if self.samples > 1 and not self.drawn:
-            raise ValueError(
-                f"samples = {self.samples}: no parameter is drawn, all samples would be the same; leave it out, or "
-                "give a parameter choice, uniform or loguniform"
-            )
-        return self
 
-    @property
-    def drawn(self) -> dict[str, dict[str, Any]]:
-        """The parameters that each sample draws."""
-        return {name: how for name, how in self.parameters.items() if next(iter(how)) in DRAWN}
+def search_space(name: str, how: Any) -> Any:
+    """A parameter's space as Ray Tune takes it.
 
-
-def setting_kinds(name: str) -> tuple[Any, ...]:
-    """The types that a setting of `pretrain`, by its dotted name, takes."""
-    *sections, last = name.split(".")
-    model: type[BaseModel] = Settings
-    for section in sections:
-        model = model.model_fields[section].annotation  # pyright: ignore[reportAssignmentType]
-    return tuple(_leaves(model.model_fields[last].annotation))
-
-
-def is_whole(name: str) -> bool:
-    """Whether a setting is a whole number."""
-    kinds = setting_kinds(name)
-    return int in kinds and float not in kinds
-
-
-def _leaves(annotation: Any) -> Iterator[Any]:
-    if args := get_args(annotation):
-        for one in args:
-            yield from _leaves(one)
-    else:
-        yield annotation
-
-
-def _ways(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every parameter by its dotted name, however deep the YAML has it."""
-    for name, value in nested(values).items():
-        known = isinstance(value, Mapping) and any(key in value for key in (*LISTED, *DRAWN))
-        if isinstance(value, Mapping) and value and not known and _is_section(f"{prefix}{name}"):
-            yield from _ways(value, f"{prefix}{name}.")
-        elif isinstance(value, Mapping):
-            yield f"{prefix}{name}", dict(value)
-        else:
-            raise ValueError(
-                f"parameters: {prefix}{name} = {value!r}: say how it gets its values, such as {{grid: [1, 2, 3]}}"
-            )
-
-
-def _is_section(name: str) -> bool:
-    return any(known.startswith(f"{name}.") for known in dotted_names(Settings))
-
-
-def _check_name(name: str) -> None:
-    known = list(dotted_names(Settings))
-    if name not in known:
-        raise ValueError(
-            f"parameters: {not_a('setting of pretrain.py', name, known, '; pretrain.py --help lists them')}"
-        )
-    for place in (name, name.partition(".")[0]):
-        if place in _NO_PARAMETER:
-            raise ValueError(f"parameters: {name} can't be swept: {_NO_PARAMETER[place]}")
-
-
-def _check_way(name: str, how: dict[str, Any]) -> None:
-    ways = ", ".join((*LISTED, *DRAWN))
-    if len(how) != 1 or next(iter(how)) not in (*LISTED, *DRAWN):
-        raise ValueError(f"parameters: {name} = {how!r}: give one of {ways}, such as {{grid: [1, 2, 3]}}")
+    Raises:
+        ValueError: one line that names the parameter and the fix.
+    """
+    if not isinstance(how, dict) or len(how) != 1 or not how.keys() & set(SPACES):
+        raise ValueError(f"parameters: {name} = {how!r}: give one of {', '.join(SPACES)}, such as {{grid: [1, 2, 3]}}")
     [(way, values)] = how.items()
     where = f"parameters: {name}: {way} = {values!r}"
     if not isinstance(values, list) or not values:
         raise ValueError(f"{where}: give a list, such as [1, 2]")
-    if way in ("grid", "choice"):
-        if any(value in values[:i] for i, value in enumerate(values)):
-            raise ValueError(f"{where}: name each value once")
-        return
-    if not {int, float} & set(setting_kinds(name)):
-        raise ValueError(f"{where}: the setting is no number; use choice")
+    if way == "grid":
+        return tune.grid_search(values)
+    if way == "choice":
+        return tune.choice(values)
     try:
-        low, high = (float(value) for value in values)
-    except (TypeError, ValueError):
-        raise ValueError(f"{where}: give two numbers, the lowest and the highest") from None
-    if not low < high or not math.isfinite(high - low):
+        # YAML reads 1e-5 as text; str: int(2.5) would be 2.
+        low, high, *step = [int(str(value)) if "randint" in way else float(value) for value in values]
+        space = getattr(tune, way)(min(low, high), max(low, high), *step)
+        space.sample(random_state=np.random.RandomState(0))  # Tune checks the bounds of some only as it draws
+    except (TypeError, ValueError) as error:
+        third = " and the step" if way.startswith("q") else ""
+        kind = "whole numbers" if "randint" in way else "numbers, the lower above 0" if "log" in way else "numbers"
+        raise ValueError(f"{where}: give {kind}, the lowest and the highest{third}") from error
+    if low >= high:
         raise ValueError(f"{where}: give the lower number first")
-    if is_whole(name) and not (low.is_integer() and high.is_integer()):
-        raise ValueError(f"{where}: the setting is a whole number; give whole bounds")
-    if way == "loguniform" and low <= 0:
-        raise ValueError(f"{where}: a logarithm needs bounds above 0; raise the lower")
+    return space
+
+
+def _flat(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every parameter by its dotted name, however deep the YAML has it."""
+    for key, value in nested(tree).items():
+        name = f"{prefix}{key}"
+        section = any(known.startswith(f"{name}.") for known in dotted_names(Settings))
+        if section and isinstance(value, dict) and value and not value.keys() & set(SPACES):
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value

@@ -1,84 +1,147 @@
-"""One trial: a `pretrain` that reports after each iteration, and what is kept of it.
+"""The trials of a sweep, all settled and checked before the first runs.
 
-It runs in a process of its own, which Ray Tune starts and may end at a report; what it had finished is in its stages.
+A trial is one `pretrain` in the sweep's storage, named after its values: whichever sweep or command runs it, it finds
+its stages, and those that it shares with others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from ray.exceptions import RayActorError
+import numpy as np
+from pydantic import ValidationError
+from ray.tune.search.variant_generator import generate_variants
 
-from infocse_ray.failures import one_line
-from infocse_ray.loop.infocse import pretrain as run_pretrain
-from infocse_ray.redact import redacted
-from infocse_ray.sweep.plan import Trial
+from infocse_ray.command_line import as_settings, explain
+from infocse_ray.corpus.source import Source
+from infocse_ray.loop.inputs import Inputs, check
+from infocse_ray.nested import merged, nested
+from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.sweep.config import Sweep, search_space
 
-Report = Callable[[dict[str, Any]], None]
-"""Takes what Tune is told: a `record`, and for its scheduler `iteration` and `score` (see `best_score`)."""
+_LONGEST_NAME = 60
 
-_SCORES = ("recall@5", "recall@10", "recall@20", "mrr", "queries")
+_LOADED_ALIKE = re.compile(
+    r"seed|validate\..*|annotate\.(k|mutual|min_edge_quantile|kmeans_\w+)"
+    r"|train\.(batch_size|(head_)?learning_rate|warmup_steps|weight_decay|max_\w+|adam_\w+)"
+    r"|loop\.(max_iterations|early_stop|initialization_\w+)"
+)
+"""Parameters whose values don't change which corpus and encoders a run loads."""
 
 
-def run_trial(
-    trial: Trial, report: Report, at_once: int = 1, pretrain: Callable[..., dict[str, Any]] = run_pretrain
-) -> None:
-    """Run or go on with a trial's run.
+class Trial(NamedTuple):
+    """One run of the sweep."""
+
+    number: int
+    """Its row in the table, from 1."""
+    values: dict[str, Any]
+    """Its parameters by dotted name."""
+    settings: Settings
+    identity: str
+    """Of its run: settings, corpus files, encoders."""
+    source: Source
+    """The corpus' files."""
+    tokenizer: str
+    """As `tokenizers` JSON: with the source, what the trial's token store is made of."""
+
+    @property
+    def name(self) -> str:
+        """Of its run."""
+        return self.settings.name
+
+    @property
+    def title(self) -> str:
+        """For people: annotate.k = 2, train.batch_size = 32."""
+        return title_of(self.values)
+
+
+def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> list[Trial]:
+    """Settle and check the settings of every trial.
 
     Args:
-        trial: which.
-        report: is told the state after each iteration and at the end; what it raises ends the trial.
-        at_once: how many trials share the cluster.
-        pretrain: does it.
+        config: of the sweep.
+        find: finds a run's corpus and loads its encoders.
+
+    Returns:
+        The trials in the order they start: the alphabetically first grid's values take turns fastest, so trials of
+        the same annotate.k, which share their first annotation, don't wait for each other.
+
+    Raises:
+        ValueError: one line that names parameter, value and fix; nothing has run.
     """
+    # A choice may be drawn twice.
+    settled = {one.name: one for one in (settings_of(config, values) for values in variants(config))}
+    numbers = {name: number for number, name in enumerate(settled, 1)}
+    most = max(settings.loop.max_iterations for settings in settled.values())
+    if (grace := config.asha.grace_iterations) is not None and grace >= most:
+        raise ValueError(
+            f"asha.grace_iterations = {grace}: trials have {most} iterations at most (loop.max_iterations), none could "
+            "be stopped before its last; lower it, raise that, or leave asha out"
+        )
 
-    def after_iteration(iterations: list[dict[str, Any]]) -> None:
-        tell("running", iterations)
+    def loaded(settings: Settings) -> str:
+        return title_of({k: v for k, v in _values(config, settings).items() if not _LOADED_ALIKE.fullmatch(k)})
 
-    def tell(state: str, iterations: list[dict[str, Any]], **more: Any) -> None:
-        record = {"state": state, "iterations": [in_short(entry) for entry in iterations], **more}
-        score = best_score(record, trial.settings.validate.metric)
-        report({"iteration": iterations[-1]["iteration"], "score": score, "record": record})
+    trials = []
+    # Loaded once for all that load alike, and forgotten before the next.
+    for title, alike in itertools.groupby(sorted(settled.values(), key=loaded), key=loaded):
+        every = list(alike)
+        try:
+            inputs = find(every[0])
+        except ValueError as error:
+            raise ValueError(f"trial {title}: {error}" if title else str(error)) from error
+        for one in every:
+            identity, number = inputs.identity(one), numbers[one.name]
+            trials.append(Trial(number, _values(config, one), one, identity, inputs.source, inputs.tokenizer))
+    return sorted(trials, key=lambda trial: trial.number)
 
+
+def variants(config: Sweep) -> Iterator[dict[str, Any]]:
+    """The parameters' values of every trial, drawn by Ray Tune."""
+    space = {name: search_space(name, how) for name, how in config.parameters.items()}
+    for sample in range(config.samples):
+        chance = np.random.RandomState([config.seed, sample])
+        for _, variant in generate_variants({"config": space}, constant_grid_search=True, random_state=chance):
+            yield variant["config"]
+
+
+def settings_of(config: Sweep, values: dict[str, Any]) -> Settings:
+    """The settings of the trial with these values.
+
+    Raises:
+        ValueError: one line that names the parameter or setting.
+    """
+    tree = merged(merged(nested(config.settings), nested(values)), {"name": "trial", "storage": config.storage})
     try:
-        metrics = pretrain(trial.settings, after_iteration, at_once)
-        tell("finished", metrics["iterations"], best_iteration=metrics["best_iteration"])
-    except Exception as error:  # whatever it is, the other trials can do without this one
-        report({"record": {"state": "failed", "reason": reason_of(error)}})
+        settings = Settings.model_validate(as_settings(tree, Settings))
+    except ValidationError as error:
+        drawn = any("valid integer" in one["msg"] and isinstance(one["input"], float) for one in error.errors())
+        hint = "; for whole numbers use randint or lograndint" if drawn else ""
+        raise ValueError(f"trial {title_of(values)}: {explain(error, Settings)}{hint}") from error
+    # Named by the values as the settings have them: 1e-5 and 0.00001 are one.
+    return settings.model_copy(update={"name": trial_name(config.name, _values(config, settings))})
 
 
-def in_short(entry: dict[str, Any]) -> dict[str, Any]:
-    """What the table needs of an iteration of `metrics.json`."""
-    counts = entry.get("train") or {}
-    annotated = (entry.get("annotations") or {}).get("pairs")
-    return {
-        "iteration": entry["iteration"],
-        "validation": _scores(entry.get("validation")),
-        "test": _scores(entry.get("test")),
-        "steps": counts.get("steps"),
-        "tokens": counts.get("tokens"),
-        # What a strategy that annotates nothing trains on isn't pairs of one cluster, but as many examples.
-        "pairs": annotated if annotated is not None else (entry.get("examples") or {}).get("examples"),
-        "seconds": round(sum(seconds or 0.0 for seconds in (entry.get("seconds") or {}).values()), 2),
-    }
+def _values(config: Sweep, settings: Settings) -> dict[str, Any]:
+    return {name: operator.attrgetter(name)(settings) for name in config.parameters}
 
 
-def best_score(record: dict[str, Any], metric: str) -> float | None:
-    """The best validation score so far, of a trained encoder if there is one: what all start from tells nothing."""
-    scored = [entry for entry in record.get("iterations", []) if entry["validation"]]
-    trained = [entry for entry in scored if entry["iteration"] > 0]
-    return max((entry["validation"][metric] for entry in trained or scored), default=None)
+def title_of(values: dict[str, Any]) -> str:
+    """Parameters as people read them: annotate.k = 2, train.batch_size = 32."""
+    return ", ".join(f"{name} = {shown_value(value)}" for name, value in values.items())
 
 
-def reason_of(error: BaseException | str) -> str:
-    """An error in one line."""
-    if isinstance(error, RayActorError):
-        return "its process died: killed, out of memory, or its node was lost"
-    if isinstance(error, str):  # the traceback, of which the last line says it
-        return redacted(error.strip().rpartition("\n")[2].strip())
-    return redacted(one_line(error))
+def shown_value(value: Any) -> str:
+    """A parameter's value as a table has it."""
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _scores(found: dict[str, Any] | None) -> dict[str, float] | None:
-    return None if found is None else {name: found[name] for name in _SCORES}
+def trial_name(sweep: str, values: dict[str, Any]) -> str:
+    """A run's name that people can read, with a hash for what they can't, such as `news-k2-batch_size32-1f0c9a2b`."""
+    parts = (f"{name.rpartition('.')[2]}{shown_value(value)}" for name, value in values.items())
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(parts))[:_LONGEST_NAME].rstrip("-._")
+    return f"{sweep}-{readable}-{fingerprint(values)[:8]}"

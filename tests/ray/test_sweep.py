@@ -86,7 +86,7 @@ def test_trials_share_their_stages_and_the_best_is_a_finished_run(
     assert "[1/2]   annotated: " in said, "what a trial says is shown, with its number"
     found = results(tmp_path)
     assert [row["state"] for row in found["trials"]] == ["finished"] * 2
-    assert all(len(row["iterations"]) == 2 and row["pairs"] for row in found["trials"])
+    assert all(len(row["iterations"]) == 2 and row["iterations"][1]["pairs"] for row in found["trials"])
     assert stages(tmp_path)["prepare"] == 1
     assert stages(tmp_path)["train"] == 2
     annotations = {json.loads(file.read_text())["folder"] for file in (tmp_path / "runs" / "stages").iterdir()}
