@@ -6,7 +6,6 @@ its stages, and those that it shares with others.
 
 from __future__ import annotations
 
-import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -83,16 +82,18 @@ def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> li
             "be stopped before its last; lower it, raise that, or leave asha out"
         )
 
-    def loaded(settings: Settings) -> str:
-        return title_of({k: v for k, v in _values(config, settings).items() if not _LOADED_ALIKE.fullmatch(k)})
+    def apart(settings: Settings) -> dict[str, Any]:
+        return {k: v for k, v in _values(config, settings).items() if not _LOADED_ALIKE.fullmatch(k)}
 
+    groups: dict[str, list[Settings]] = {}
+    for one in settled.values():
+        groups.setdefault(fingerprint(apart(one)), []).append(one)
     trials = []
-    # Loaded once for all that load alike, and forgotten before the next.
-    for title, alike in itertools.groupby(sorted(settled.values(), key=loaded), key=loaded):
-        every = list(alike)
+    for every in groups.values():
         try:
-            inputs = find(every[0])
+            inputs = find(every[0])  # loaded once for all that load alike, and forgotten before the next
         except ValueError as error:
+            title = title_of(apart(every[0]))
             raise ValueError(f"trial {title}: {error}" if title else str(error)) from error
         for one in every:
             identity, number = inputs.identity(one), numbers[one.name]

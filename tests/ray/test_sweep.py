@@ -25,6 +25,7 @@ from infocse_ray.nested import nested
 from infocse_ray.settings import Settings
 from infocse_ray.sweep.config import Sweep
 from infocse_ray.sweep.run import sweep
+from infocse_ray.sweep.trials import plan_trials
 from tests.conftest import make_documents, write_jsonl
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +134,22 @@ def test_what_does_not_fit_the_corpus_or_the_cluster_is_refused_before_any_trial
     with pytest.raises(ValueError, match=r"annotate.num_workers = 99: the cluster has 2 CPU cores"):
         sweep(Sweep.model_validate(config | {"settings": config["settings"] | {"annotate.num_workers": 99}}))
     assert stages(tmp_path) == {"prepare": 1}
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_why_a_trial_failed_is_in_the_table(tmp_path: Path, tiny_encoder: Path) -> None:
+    two = {"annotate.k": {"grid": [1]}, "train.batch_size": {"grid": [8, 16]}}
+    config = Sweep.model_validate(config_for(tmp_path, tiny_encoder) | {"parameters": two})
+    blocked = plan_trials(config)
+    for trial in blocked:  # a file where the run's folder would be
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        (tmp_path / "runs" / trial.name).touch()
+    assert sweep(config) == 2
+    for row, trial in zip(results(tmp_path)["trials"], blocked, strict=True):
+        assert row["state"] == "failed"
+        assert trial.name in row["reason"]
+        assert "\n" not in row["reason"]
+        assert "ray::" not in row["reason"]
 
 
 def start(folder: Path, config: dict[str, Any]) -> subprocess.Popen[bytes]:

@@ -102,6 +102,9 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
     found = plan_trials(sweep_of(tmp_path, parameters=grids), find)
     assert [settings.encoder.model for settings in find.asked] == ["a", "b"]
     assert len({trial.identity for trial in found}) == 4
+    find = Finder()
+    plan_trials(sweep_of(tmp_path, parameters={"train.temperature": {"grid": [0.05, 0.05000001]}}), find)
+    assert len(find.asked) == 2, "values that look alike in the table aren't"
 
 
 @pytest.mark.parametrize(
