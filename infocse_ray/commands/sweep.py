@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infocse_ray.commands.job import run_job
-from infocse_ray.sweep.config import Sweep
-from infocse_ray.sweep.run import sweep
+from infocse_ray.tuning.config import Sweep
+from infocse_ray.tuning.run import sweep
 
 _ESSENTIALS = ("name", "settings", "parameters", "samples", "max_concurrent", "only")
 

@@ -23,8 +23,9 @@ from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
 from infocse_ray.settings.nested import nested
-from infocse_ray.sweep.config import Sweep
-from infocse_ray.sweep.run import sweep
+from infocse_ray.tuning.config import Sweep
+from infocse_ray.tuning.run import sweep
+from infocse_ray.tuning.trials import plan_trials
 from tests.conftest import make_documents, write_jsonl
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ def test_trials_share_their_stages_and_the_best_is_a_finished_run(
     assert "[1/2]   annotated: " in said, "what a trial says is shown, with its number"
     found = results(tmp_path)
     assert [row["state"] for row in found["trials"]] == ["finished"] * 2
-    assert all(len(row["iterations"]) == 2 and row["pairs"] for row in found["trials"])
+    assert all(len(row["iterations"]) == 2 and row["iterations"][1]["pairs"] for row in found["trials"])
     assert stages(tmp_path)["prepare"] == 1
     assert stages(tmp_path)["train"] == 2
     annotations = {json.loads(file.read_text())["folder"] for file in (tmp_path / "runs" / "stages").iterdir()}
@@ -133,6 +134,22 @@ def test_what_does_not_fit_the_corpus_or_the_cluster_is_refused_before_any_trial
     with pytest.raises(ValueError, match=r"annotate.num_workers = 99: the cluster has 2 CPU cores"):
         sweep(Sweep.model_validate(config | {"settings": config["settings"] | {"annotate.num_workers": 99}}))
     assert stages(tmp_path) == {"prepare": 1}
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_why_a_trial_failed_is_in_the_table(tmp_path: Path, tiny_encoder: Path) -> None:
+    two = {"annotate.k": {"grid": [1]}, "train.batch_size": {"grid": [8, 16]}}
+    config = Sweep.model_validate(config_for(tmp_path, tiny_encoder) | {"parameters": two})
+    blocked = plan_trials(config)
+    for trial in blocked:  # a file where the run's folder would be
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        (tmp_path / "runs" / trial.name).touch()
+    assert sweep(config) == 2
+    for row, trial in zip(results(tmp_path)["trials"], blocked, strict=True):
+        assert row["state"] == "failed"
+        assert trial.name in row["reason"]
+        assert "\n" not in row["reason"]
+        assert "ray::" not in row["reason"]
 
 
 def start(folder: Path, config: dict[str, Any]) -> subprocess.Popen[bytes]:

@@ -13,10 +13,10 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.loop.identity import run_identity
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.sweep.config import Sweep
-from infocse_ray.sweep.plan import Trial
-from infocse_ray.sweep.run import Work, _ToLedger
-from infocse_ray.sweep.trials import run_trial
+from infocse_ray.tuning.config import Sweep
+from infocse_ray.tuning.run import ToTable, run_trial, scheduler_for
+from infocse_ray.tuning.table import Table
+from infocse_ray.tuning.trials import Trial
 from tests.conftest import make_documents, write_jsonl
 
 
@@ -99,21 +99,27 @@ class OneByOne:
     def __init__(self, runs: Runs) -> None:
         self.runs = runs
 
-    def __call__(self, work: Work) -> None:
-        ledger = _ToLedger(work)
-        for trial in work.trials:
-            self._run(work, ledger, trial)
+    def __call__(self, table: Table, todo: list[Trial]) -> None:
+        scheduler: Any = scheduler_for(table)
+        for trial in todo:
+            self._run(scheduler, ToTable(table), trial)
 
-    def _run(self, work: Work, ledger: _ToLedger, trial: Trial) -> None:
-        tuned: Any = SimpleNamespace(trial_id=f"tune-{trial.number}", config={"trial": trial.name})
-        if work.scheduler is not None:
-            work.scheduler.on_trial_add(None, tuned)  # pyright: ignore[reportArgumentType]
+    def _run(self, scheduler: Any, notes: ToTable, trial: Trial) -> None:
+        tuned: Any = SimpleNamespace(trial_id=f"tune-{trial.number}", config={"trial": trial.number})
+        if scheduler is not None:
+            scheduler.on_trial_add(None, tuned)
 
-        def report(result: dict[str, Any]) -> None:
-            ledger.on_trial_result(0, [], tuned, result)
-            if work.scheduler is not None and work.scheduler.on_trial_result(None, tuned, result) == "STOP":  # pyright: ignore
+        def tell(result: dict[str, Any]) -> None:
+            notes.on_trial_result(0, [], tuned, result)
+            if scheduler is not None and scheduler.on_trial_result(None, tuned, result) == "STOP":
                 raise SystemExit(0)
 
-        with contextlib.suppress(SystemExit):
-            run_trial(trial, report, pretrain=self.runs)
-        ledger.on_trial_complete(0, [], tuned)
+        try:
+            with contextlib.suppress(SystemExit):
+                run_trial(trial.settings, tell, pretrain=self.runs)
+        except Exception as error:
+            reason = error
+            tuned.get_pickled_error = lambda: reason
+            notes.on_trial_error(0, [], tuned)
+        else:
+            notes.on_trial_complete(0, [], tuned)

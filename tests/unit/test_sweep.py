@@ -13,9 +13,8 @@ import pytest
 from infocse_ray.report import plots
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
-from infocse_ray.sweep.plan import plan_trials
-from infocse_ray.sweep.plots import plot
-from infocse_ray.sweep.run import sweep
+from infocse_ray.tuning.run import sweep
+from infocse_ray.tuning.trials import plan_trials
 from tests.unit.sweep_runs import Finder, OneByOne, Runs, sweep_of
 
 ASHA = {"grace_iterations": 1, "reduction_factor": 2}
@@ -58,19 +57,17 @@ def test_finished_trials_never_run_again(tmp_path: Path, runs: Runs):
     assert len(runs.calls) == 10
 
 
-def test_a_trial_whose_record_is_damaged_is_looked_at_again(
-    tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
-):
+def test_trials_of_a_damaged_table_are_looked_at_again(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
     run(tmp_path, runs)
     first = content(tmp_path)
-    cut_off, changed = sorted((tmp_path / "runs" / "s" / "trials").glob("s-k2-*.json"))
-    cut_off.write_bytes(cut_off.read_bytes()[:-9])
-    changed.write_text(changed.read_text().replace("0.2", "0.9"))
-    assert run(tmp_path, runs) == 0
-    assert sorted(runs.calls[4:]) == [(2, 4), (2, 8)]
-    assert content(tmp_path) == first
-    said = capsys.readouterr().out
-    assert all(f"{file} is damaged (" in said for file in (cut_off, changed))
+    file = tmp_path / "runs" / "s" / "sweep.json"
+    for damage in (lambda text: text[:-9], lambda text: text.replace("0.2", "0.9")):
+        runs.calls.clear()
+        file.write_text(damage(file.read_text()))
+        assert run(tmp_path, runs) == 0
+        assert len(runs.calls) == 4
+        assert content(tmp_path) == first
+        assert f"{file} is damaged (" in capsys.readouterr().out
 
 
 def test_a_failed_trial_stops_nothing_and_is_tried_again(
@@ -78,26 +75,26 @@ def test_a_failed_trial_stops_nothing_and_is_tried_again(
 ):
     runs.failing[2, 4] = RuntimeError("the workers failed\nin two lines")
     assert run(tmp_path, runs) == 1
-    assert states(tmp_path) == ["finished", "finished", "failed", "finished"]
-    row = content(tmp_path)["trials"][2]
+    assert states(tmp_path) == ["finished", "failed", "finished", "finished"]
+    row = content(tmp_path)["trials"][1]
     assert row["reason"] == "RuntimeError: the workers failed"
     assert len(row["iterations"]) == 2, "what it had reported is kept"
     said = capsys.readouterr().out
-    assert "[3/4] annotate.k = 2, train.batch_size = 4: failed: RuntimeError: the workers failed\n" in said
+    assert "[2/4] annotate.k = 2, train.batch_size = 4: failed: RuntimeError: the workers failed\n" in said
     assert "3 of 4 trials are finished; 1 failed, and the same command tries them again" in said
-    assert "Trial 3: RuntimeError: the workers failed." in (tmp_path / "runs" / "s" / "sweep.md").read_text()
+    assert "Trial 2: RuntimeError: the workers failed." in (tmp_path / "runs" / "s" / "sweep.md").read_text()
     runs.failing.clear()
     assert run(tmp_path, runs) == 0
     assert runs.calls[4:] == [(2, 4)]
     assert states(tmp_path) == ["finished"] * 4
-    assert content(tmp_path)["trials"][2]["reason"] is None
+    assert content(tmp_path)["trials"][1]["reason"] is None
 
 
 def test_an_interrupted_sweep_goes_on_with_what_is_not_finished(tmp_path: Path, runs: Runs):
     runs.failing[1, 8] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, runs)
-    assert states(tmp_path) == ["finished", "running", "finished", "to do"]
+    assert states(tmp_path) == ["finished", "finished", "running", "to do"]
     runs.failing.clear()
     assert run(tmp_path, runs) == 0
     assert runs.calls[3:] == [(1, 8), (2, 8)]
@@ -116,7 +113,7 @@ def test_results_are_there_after_every_report(tmp_path: Path):
 
     run(tmp_path, Watched())
     assert seen[0] == (["running", "to do", "to do", "to do"], False)
-    assert seen[1] == (["finished", "to do", "running", "to do"], True)
+    assert seen[1] == (["finished", "running", "to do", "to do"], True)
 
 
 def test_the_table_has_a_row_for_each_trial(tmp_path: Path, runs: Runs):
@@ -129,13 +126,14 @@ def test_the_table_has_a_row_for_each_trial(tmp_path: Path, runs: Runs):
         "| pairs | seconds |"
     )
     assert lines[4] == "| 1 | 1 | 4 | finished | 0.1000 | 0.0500 | **0.2500** | 0.1250 | 1,000, 2,000 | 7 |"
-    assert lines[5] == "| 2 | 1 | 8 | failed | 0.1000 | 0.0500 |  |  | 1,000 | 4 |"
-    assert lines[6].startswith("| **3** | **2** | **4** | **finished** | **0.1000** | **0.3000** |"), "the best"
-    assert "- Trial 2: train.batch\\_size = 8: too many \\| really." in lines
+    assert lines[6] == "| 3 | 1 | 8 | failed | 0.1000 | 0.0500 |  |  | 1,000 | 4 |"
+    assert lines[5].startswith("| **2** | **2** | **4** | **finished** | **0.1000** | **0.3000** |"), "the best"
+    assert "- Trial 3: train.batch\\_size = 8: too many \\| really." in lines
     found = content(tmp_path)
-    assert found["best"] == found["trials"][2]["name"], "the first of two equals"
-    assert (found["trials"][2]["best_iteration"], found["trials"][2]["score"]) == (1, 0.3)
-    assert found["trials"][2]["test"]["recall@5"] == 0.15
+    best = found["trials"][1]
+    assert found["best"] == best["name"], "the first of two equals"
+    assert best["best_iteration"] == 1
+    assert [entry["test"]["recall@5"] for entry in best["iterations"]] == [0.05, 0.15, 0.125]
 
 
 def test_the_metric_is_that_of_the_settings(tmp_path: Path, runs: Runs):
@@ -143,8 +141,10 @@ def test_the_metric_is_that_of_the_settings(tmp_path: Path, runs: Runs):
     run(tmp_path, runs, settings=settings)
     found = content(tmp_path)
     assert found["metric"] == "recall@10"
-    assert found["trials"][0]["score"] == 0.9
-    assert "test recall@10" in (tmp_path / "runs" / "s" / "sweep.md").read_text()
+    lines = (tmp_path / "runs" / "s" / "sweep.md").read_text().splitlines()
+    assert "test recall@10" in lines[2]
+    assert "0.9000" in lines[4]
+    assert found["best"] == found["trials"][0]["name"]
 
 
 def test_the_best_settings_are_a_file_for_pretrain(tmp_path: Path, runs: Runs):
@@ -152,7 +152,7 @@ def test_the_best_settings_are_a_file_for_pretrain(tmp_path: Path, runs: Runs):
     config = sweep_of(tmp_path, settings=settings)
     runs.scores = lambda settings: [0.1, 0.2, 0.1 * settings.annotate.k + 0.01 * settings.train.batch_size]
     sweep(config, OneByOne(runs), Finder())
-    trial = plan_trials(config, Finder()).trials[3]
+    trial = plan_trials(config, Finder())[3]
     assert content(tmp_path)["best"] == trial.name
     file = tmp_path / "runs" / "s" / "best.yaml"
     assert parse(Settings, ["--config", str(file)], "pretrain.py", "") == trial.settings
@@ -166,9 +166,13 @@ def test_a_trial_that_lags_behind_is_stopped_early_and_stays_stopped(
     first = {(1, 4): 0.2, (2, 4): 0.4, (1, 8): 0.3 - 1e-9, (2, 8): 0.5}
     runs = Runs(lambda settings: [0.1, first[settings.annotate.k, settings.train.batch_size], 0.9])
     assert run(tmp_path, runs, asha=ASHA) == 0
-    assert states(tmp_path) == ["finished", "stopped", "finished", "finished"]
-    row = content(tmp_path)["trials"][1]
-    assert (row["reason"], row["test"], len(row["iterations"])) == ("stopped early after iteration 1", None, 2)
+    assert states(tmp_path) == ["finished", "finished", "stopped", "finished"]
+    row = content(tmp_path)["trials"][2]
+    assert (row["reason"], row["best_iteration"], len(row["iterations"])) == (
+        "stopped early after iteration 1",
+        None,
+        2,
+    )
     assert "3 of 4 trials are finished; 1 stopped early" in capsys.readouterr().out
     run(tmp_path, runs, asha=ASHA)
     assert len(runs.calls) == 4
@@ -201,14 +205,12 @@ def test_trials_are_compared_by_what_they_trained(tmp_path: Path, runs: Runs):
     run(tmp_path, runs)
     found = content(tmp_path)
     assert [row["best_iteration"] for row in found["trials"]] == [0] * 4
-    assert [round(row["score"], 2) for row in found["trials"]] == [0.14, 0.18, 0.24, 0.28]
     assert found["best"] == found["trials"][3]["name"]
-    assert found["start"] == 0.9
+    assert ": recall@5 0.2800 on" in (tmp_path / "runs" / "s" / "best.yaml").read_text()
     runs.scores = lambda settings: [0.3 * settings.annotate.k]
     run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.strategy": "none"})
     found = content(tmp_path)
-    assert [row["score"] for row in found["trials"]] == [0.3, 0.3, 0.6, 0.6], "nothing was trained"
-    assert found["start"] is None
+    assert found["best"] == found["trials"][1]["name"], "nothing was trained"
 
 
 def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
@@ -217,18 +219,18 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
     assert not (tmp_path / "runs").exists()
     assert capsys.readouterr().out.splitlines() == [
         "[1/4] annotate.k = 1, train.batch_size = 4: to do",
-        "[3/4] annotate.k = 2, train.batch_size = 4: to do",
-        "[2/4] annotate.k = 1, train.batch_size = 8: to do",
+        "[2/4] annotate.k = 2, train.batch_size = 4: to do",
+        "[3/4] annotate.k = 1, train.batch_size = 8: to do",
         "[4/4] annotate.k = 2, train.batch_size = 8: to do",
-        "4 trials, 0 done; to go: 4",
+        "4 trials, 0 of them done",
     ]
     runs.failing[2, 4] = ValueError("too small")
     run(tmp_path, runs)
     capsys.readouterr()
     run(tmp_path, runs, only="plan")
     said = capsys.readouterr().out
-    assert "[3/4] annotate.k = 2, train.batch_size = 4: failed, to be tried again: too small" in said
-    assert "4 trials, 3 done; to go: 1" in said
+    assert "[2/4] annotate.k = 2, train.batch_size = 4: failed, to be tried again: too small" in said
+    assert "4 trials, 3 of them done" in said
 
 
 def test_a_run_is_not_overwritten_by_a_sweep_of_its_name(tmp_path: Path, runs: Runs):
@@ -247,40 +249,36 @@ def test_no_matplotlib_is_said_before_any_trial(tmp_path: Path, runs: Runs, monk
     assert not (tmp_path / "runs").exists()
 
 
-def drawn(figures: list[Any], results: dict[str, Any]) -> list[Any]:
-    """The axes of the plot."""
-    image = pytest.importorskip("PIL.Image")
-    with image.open(io.BytesIO(plot(results))) as picture:
+def axes_of(figures: list[Any], file: Path) -> dict[str, Any]:
+    """The last plot's panels by the parameter along them; `file` is a picture."""
+    with pytest.importorskip("PIL.Image").open(io.BytesIO(file.read_bytes())) as picture:
         assert picture.format == "PNG"
-    return figures[-1].axes
+    return {axes.get_xlabel(): axes for axes in figures[-1].axes}
 
 
-def test_two_grids_are_lines_over_the_first(tmp_path: Path, runs: Runs, figures: list[Any]):
+def test_the_plot_joins_trials_that_agree_in_all_other_parameters(tmp_path: Path, runs: Runs, figures: list[Any]):
     scores = {(1, 4): 0.3, (2, 4): 0.4, (1, 8): 0.5, (2, 8): 0.6}
     runs.scores = lambda settings: [0.1, 0.2, scores[settings.annotate.k, settings.train.batch_size]]
     runs.failing[1, 8] = ValueError("no")
     run(tmp_path, runs)
-    [axes] = drawn(figures, content(tmp_path))
-    *lines, start = axes.get_lines()
-    assert [line.get_ydata().tolist() for line in lines] == [[0.3, 0.4], [0.2, 0.6]]
-    assert start.get_ydata() == [0.1, 0.1], "what all trials began with"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "train.batch_size = 4",
-        "train.batch_size = 8",
-    ]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2"]
-    assert axes.get_xlabel() == "annotate.k"
-    assert "recall@5" in axes.get_ylabel()
+    axes = axes_of(figures, tmp_path / "runs" / "s" / "sweep.png")
+    assert list(axes) == ["annotate.k", "train.batch_size"]
+    first, second = axes.values()
+    assert [line.get_ydata().tolist() for line in first.get_lines()] == [[0.3, 0.4], [0.2, 0.6]]
+    assert [line.get_ydata().tolist() for line in second.get_lines()] == [[0.3, 0.2], [0.4, 0.6]]
+    labels = [text.get_text() for text in first.get_legend().get_texts()]
+    assert labels == ["train.batch_size = 4", "train.batch_size = 8"]
+    assert [label.get_text() for label in first.get_xticklabels()] == ["1", "2"]
 
 
-def test_drawn_parameters_are_a_scatter_each(tmp_path: Path, runs: Runs, figures: list[Any]):
+def test_drawn_numbers_are_along_an_axis_of_numbers(tmp_path: Path, runs: Runs, figures: list[Any]):
     parameters = {"train.learning_rate": {"loguniform": [1e-5, 1e-4]}, "loop.initialization": {"choice": ["none"]}}
     run(tmp_path, runs, parameters=parameters, samples=3)
-    found = content(tmp_path)
-    axes = {one.get_xlabel(): one for one in drawn(figures, found)}
+    axes = axes_of(figures, tmp_path / "runs" / "s" / "sweep.png")
     rates, initializations = axes["train.learning_rate"], axes["loop.initialization"]
-    points = rates.collections[0].get_offsets().tolist()
-    assert points == [[row["values"]["train.learning_rate"], row["score"]] for row in found["trials"]]
+    [line] = rates.get_lines()
+    drawn = [row["values"]["train.learning_rate"] for row in content(tmp_path)["trials"]]
+    assert line.get_xdata().tolist() == sorted(drawn)
     assert rates.get_xscale() == "log"
     assert [label.get_text() for label in initializations.get_xticklabels()] == ["none"]
 
@@ -288,6 +286,5 @@ def test_drawn_parameters_are_a_scatter_each(tmp_path: Path, runs: Runs, figures
 def test_a_sweep_without_any_score_has_a_plot(tmp_path: Path, figures: list[Any], runs: Runs):
     runs.scores = lambda settings: []
     assert run(tmp_path, runs) == 4
-    [axes] = drawn(figures, content(tmp_path))
-    assert len(axes.get_lines()) == 2
+    assert len(axes_of(figures, tmp_path / "runs" / "s" / "sweep.png")) == 2
     assert not (tmp_path / "runs" / "s" / "best.yaml").exists()

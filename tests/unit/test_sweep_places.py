@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ import ray
 
 from infocse_ray.runtime.cluster import placement
 from infocse_ray.settings import Settings
-from infocse_ray.sweep.run import concurrent_trials
-from tests.unit.sweep_runs import sweep_of
+from infocse_ray.tuning.run import concurrent_trials
 
 
 def settings(annotate: Any, train: Any) -> Settings:
@@ -41,7 +39,6 @@ def settings(annotate: Any, train: Any) -> Settings:
     ],
 )
 def test_each_trial_has_its_places_at_the_same_time(
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     nodes: list[tuple[int, int]],
     annotate: Any,
@@ -54,8 +51,7 @@ def test_each_trial_has_its_places_at_the_same_time(
     sums = {"CPU": float(sum(c for c, _ in nodes)), "GPU": float(sum(g for _, g in nodes))}
     monkeypatch.setattr(ray, "cluster_resources", lambda: sums)
     one = settings({"num_workers": annotate}, {"num_workers": train})
-    config = sweep_of(tmp_path, max_concurrent=max_concurrent)
-    at_once = concurrent_trials(config, [one] * 9)
+    at_once = concurrent_trials(max_concurrent, [one] * 9)
     assert at_once == expected
     for section in (one.annotate, one.train):
         there = placement(section, at_once)
@@ -65,9 +61,9 @@ def test_each_trial_has_its_places_at_the_same_time(
         assert fit >= there.workers * at_once
 
 
-def test_no_more_at_a_time_than_there_are_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_more_at_a_time_than_there_are_trials(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 8.0}}])
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
     small, large = settings({"num_workers": 1}, {"num_workers": 1}), settings({"num_workers": 8}, {"num_workers": 1})
-    assert concurrent_trials(sweep_of(tmp_path), [small] * 3) == 3
-    assert concurrent_trials(sweep_of(tmp_path), [small, small, large]) == 1, "the largest decides"
+    assert concurrent_trials(None, [small] * 3) == 3
+    assert concurrent_trials(None, [small, small, large]) == 1, "the largest decides"

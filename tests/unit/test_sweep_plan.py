@@ -10,88 +10,81 @@ import pytest
 
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
-from infocse_ray.sweep.config import Sweep
-from infocse_ray.sweep.plan import Plan, plan_trials
+from infocse_ray.tuning.config import Sweep
+from infocse_ray.tuning.trials import Trial, plan_trials
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.sweep_runs import Finder, sweep_of
 
 CONFIG = Path(__file__).parents[2] / "infocse_ray" / "configs" / "sweep.yaml"
 
 
-def plan(folder: Path, **changes: Any) -> Plan:
+def plan(folder: Path, **changes: Any) -> list[Trial]:
     return plan_trials(sweep_of(folder, **changes), Finder())
 
 
-def values(plan: Plan, name: str) -> list[Any]:
-    return [trial.values[name] for trial in plan.trials]
+def values(plan: list[Trial], name: str) -> list[Any]:
+    return [trial.values[name] for trial in plan]
 
 
 def test_every_combination_of_the_grids_is_a_trial_with_its_settings(tmp_path: Path):
     found = plan(tmp_path)
-    pairs = [(trial.settings.annotate.k, trial.settings.train.batch_size) for trial in found.trials]
-    assert pairs == [(1, 4), (1, 8), (2, 4), (2, 8)]
-    assert [trial.number for trial in found.trials] == [1, 2, 3, 4]
-    assert {trial.settings.loop.max_iterations for trial in found.trials} == {2}
-    assert found.trials[3].values == {"annotate.k": 2, "train.batch_size": 8}
-    assert found.trials[3].title == "annotate.k = 2, train.batch_size = 8"
-    assert {trial.settings.name for trial in found.trials} == {trial.name for trial in found.trials}
+    pairs = [(trial.settings.annotate.k, trial.settings.train.batch_size) for trial in found]
+    assert pairs == [(1, 4), (2, 4), (1, 8), (2, 8)]
+    assert [trial.number for trial in found] == [1, 2, 3, 4]
+    assert {trial.settings.loop.max_iterations for trial in found} == {2}
+    assert found[3].values == {"annotate.k": 2, "train.batch_size": 8}
+    assert found[3].title == "annotate.k = 2, train.batch_size = 8"
+    assert {trial.settings.name for trial in found} == {trial.name for trial in found}
 
 
 def test_trials_of_one_first_annotation_do_not_start_together(tmp_path: Path):
-    found = plan(tmp_path, parameters={"annotate.k": {"grid": [1, 2, 3]}, "train.batch_size": {"grid": [4, 8]}})
-    assert [trial.values["annotate.k"] for trial in found.running] == [1, 2, 3, 1, 2, 3]
-    # What annotates nothing else starts in the order of the grid.
-    alike = plan(tmp_path, parameters={"train.batch_size": {"grid": [4, 8]}})
-    assert alike.running == alike.trials
+    grids = {"train.batch_size": {"grid": [4, 8]}, "annotate.k": {"grid": [1, 2, 3]}}
+    assert values(plan(tmp_path, parameters=grids), "annotate.k") == [1, 2, 3, 1, 2, 3]
 
 
 def test_a_trial_is_named_after_its_values_alone(tmp_path: Path):
-    names = [trial.name for trial in plan(tmp_path).trials]
+    names = [trial.name for trial in plan(tmp_path)]
     assert re.fullmatch(r"s-k1-batch_size4-[0-9a-f]{8}", names[0])
     assert len(set(names)) == 4
     more = {"annotate.k": {"grid": [5, 2]}, "train.batch_size": {"grid": [8]}}
-    assert plan(tmp_path, parameters=more).trials[1].name == names[3], "in another grid it is the same run"
+    assert plan(tmp_path, parameters=more)[1].name == names[3], "in another grid it is the same run"
     rates = {"train.learning_rate": {"grid": ["1e-5", 0.00001, 3e-5]}}
     assert values(plan(tmp_path, parameters=rates), "train.learning_rate") == [1e-5, 3e-5]
     path = {"encoder.model": {"grid": ["some/very long path/" + "x" * 90, "some/very long path/" + "x" * 91]}}
-    for trial in plan(tmp_path, parameters=path).trials:
+    for trial in plan(tmp_path, parameters=path):
         Settings.model_validate(trial.settings.model_dump())
         assert len(trial.name) < 80
 
 
 def test_other_settings_of_all_trials_make_other_identities_under_the_same_names(tmp_path: Path):
     one, other = plan(tmp_path), plan(tmp_path, settings=sweep_of(tmp_path).settings | {"seed": 7})
-    assert [trial.name for trial in one.trials] == [trial.name for trial in other.trials]
-    assert not {trial.identity for trial in one.trials} & {trial.identity for trial in other.trials}
-    assert len({trial.identity for trial in one.trials}) == 4
+    assert [trial.name for trial in one] == [trial.name for trial in other]
+    assert not {trial.identity for trial in one} & {trial.identity for trial in other}
+    assert len({trial.identity for trial in one}) == 4
 
 
 def test_what_is_drawn_follows_from_the_seed_and_more_samples_keep_those_there(tmp_path: Path):
     parameters = {
         "annotate.k": {"grid": [1, 2]},
         "train.learning_rate": {"loguniform": [1e-5, 1e-4]},
-        "train.batch_size": {"uniform": [4, 6]},
+        "train.batch_size": {"randint": [4, 7]},
         "loop.initialization": {"choice": ["none", "simcse"]},
         "train.temperature": {"uniform": [0.01, 0.1]},
         "simcse.temperature": {"uniform": [0.01, 0.1]},
     }
     found = plan(tmp_path, parameters=parameters, samples=40)
     rates = values(found, "train.learning_rate")
-    assert len(found.trials) == 80
+    assert len(found) == 80
     assert all(1e-5 <= rate <= 1e-4 for rate in rates)
     assert 10 <= sum(rate < 10**-4.5 for rate in set(rates)) <= 30, "half of them are below the middle of the logarithm"
-    assert set(values(found, "train.batch_size")) == {4, 5, 6}, "whole numbers, both bounds among them"
+    assert set(values(found, "train.batch_size")) == {4, 5, 6}, "whole numbers, the upper bound not among them"
     assert set(values(found, "loop.initialization")) == {"none", "simcse"}
     assert all(0.01 <= value <= 0.1 for value in values(found, "train.temperature"))
     assert values(found, "train.temperature") != values(found, "simcse.temperature"), "each draws its own"
     # The whole grid is tried with each draw.
-    assert all(
-        one.values | {"annotate.k": 2} == other.values for one, other in zip(*[iter(found.trials)] * 2, strict=True)
-    )
+    assert all(one.values | {"annotate.k": 2} == other.values for one, other in zip(*[iter(found)] * 2, strict=True))
     few = plan(tmp_path, parameters=parameters, samples=3)
-    assert [trial.name for trial in few.trials] == [trial.name for trial in found.trials[:6]]
-    alone = plan(tmp_path, parameters={"train.learning_rate": parameters["train.learning_rate"]}, samples=3)
-    assert values(alone, "train.learning_rate") == rates[0:6:2]
+    assert [trial.name for trial in few] == [trial.name for trial in found[:6]]
     assert values(plan(tmp_path, parameters=parameters, samples=3, seed=1), "train.learning_rate") != rates[:6]
 
 
@@ -108,7 +101,10 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
     grids = {"annotate.k": {"grid": [1, 2]}, "encoder.model": {"grid": ["a", "b"]}, "train.strategy": {"grid": ["idc"]}}
     found = plan_trials(sweep_of(tmp_path, parameters=grids), find)
     assert [settings.encoder.model for settings in find.asked] == ["a", "b"]
-    assert len({trial.identity for trial in found.trials}) == 4
+    assert len({trial.identity for trial in found}) == 4
+    find = Finder()
+    plan_trials(sweep_of(tmp_path, parameters={"train.temperature": {"grid": [0.05, 0.05000001]}}), find)
+    assert len(find.asked) == 2, "values that look alike in the table aren't"
 
 
 @pytest.mark.parametrize(
@@ -118,27 +114,30 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"annotate.kk": {"grid": [1]}}, "annotate.kk is not a setting of pretrain.py: did you mean annotate.k?"),
         ({"annotate": {"kk": {"grid": [1]}}}, "annotate.kk is not a setting of pretrain.py: did you mean annotate.k?"),
         ({"anotate": {"k": {"grid": [1]}}}, "anotate is not a setting of pretrain.py: did you mean annotate"),
-        ({"name": {"grid": ["a"]}}, "name can't be swept: it names the run"),
-        ({"storage": {"grid": ["a"]}}, "storage can't be swept: trials share their stages"),
+        ({"name": {"grid": ["a"]}}, "name can't be swept: it follows from"),
+        ({"storage": {"grid": ["a"]}}, "storage can't be swept: it follows from"),
         ({"corpus.valid_fraction": {"grid": [0.1]}}, "corpus.valid_fraction can't be swept: .* different documents"),
-        ({"validate.metric": {"grid": ["mrr"]}}, "validate.metric can't be swept: .* can't be compared"),
+        ({"validate.metric": {"grid": ["mrr"]}}, "validate.metric can't be swept: scores couldn't be compared"),
         ({"validate.on": {"grid": ["halves"]}}, "validate.on can't be swept"),
-        ({"train.chunk_tokens": {"grid": [64]}}, "train.chunk_tokens can't be swept: it says how to compute"),
+        ({"train.chunk_tokens": {"grid": [64]}}, "train.chunk_tokens can't be swept: it changes no result"),
         ({"finetune.epochs": {"grid": [1]}}, "finetune.epochs can't be swept: pretrain.py doesn't read it"),
-        ({"annotate.k": [1, 2]}, r"annotate.k = \[1, 2\]: say how it gets its values, such as {grid"),
-        ({"annotate.k": {"gird": [1]}}, "annotate.k = {'gird': .*: give one of grid, choice, uniform, loguniform"),
+        ({"annotate.k": [1, 2]}, r"annotate.k = \[1, 2\]: give one of grid, choice, .* such as {grid"),
+        ({"annotate.k": {"gird": [1]}}, "annotate.k = {'gird': .*: give one of grid, choice, uniform, quniform"),
         ({"annotate.k": {"grid": [1], "choice": [2]}}, "give one of grid, choice"),
         ({"annotate.k": {"grid": 3}}, "annotate.k: grid = 3: give a list"),
         ({"annotate.k": {"grid": []}}, r"annotate.k: grid = \[\]: give a list"),
-        ({"annotate.k": {"grid": [1, 1]}}, "name each value once"),
-        ({"annotate.k": {"uniform": [1, 2, 3]}}, "annotate.k: uniform = .*: give two numbers"),
-        ({"annotate.k": {"uniform": ["a", 3]}}, "annotate.k: uniform = .*: give two numbers"),
+        ({"annotate.k": {"uniform": [1, 2, 3]}}, "annotate.k: uniform = .*: give numbers, the lowest and the highest"),
+        ({"annotate.k": {"uniform": ["a", 3]}}, "annotate.k: uniform = .*: give numbers, the lowest and the highest"),
         ({"annotate.k": {"uniform": [3, 1]}}, "annotate.k: uniform = .*: give the lower number first"),
-        ({"annotate.k": {"uniform": [1, 2.5]}}, "annotate.k: uniform = .*: the setting is a whole number"),
-        ({"train.learning_rate": {"loguniform": [0, 1]}}, "a logarithm needs bounds above 0"),
-        ({"train.strategy": {"uniform": [0, 1]}}, "train.strategy: uniform = .*: the setting is no number; use choice"),
-        ({"annotate.k": {"grid": [1, 0]}}, "parameters: annotate.k = 0: .*greater than or equal to 1"),
-        ({"train.batch_size": {"grid": [8, "many"]}}, "parameters: train.batch_size = 'many': .*valid integer"),
+        ({"annotate.k": {"uniform": [1, 3]}}, r"annotate.k = \d\.\d+: .*valid integer.*for whole numbers use randint"),
+        ({"annotate.k": {"randint": [1, 2.5]}}, "annotate.k: randint = .*: give whole numbers, the lowest and"),
+        ({"annotate.k": {"randint": [3, 1]}}, "annotate.k: randint = .*: give the lower number first"),
+        ({"annotate.k": {"uniform": [1, float("inf")]}}, "annotate.k: uniform = .*: give numbers, the lowest and"),
+        ({"train.learning_rate": {"loguniform": [0, 1]}}, "loguniform = .*: give numbers, the lower above 0"),
+        ({"train.learning_rate": {"quniform": [0.1, 0.5]}}, "quniform = .*: give numbers, .* and the step"),
+        ({"train.strategy": {"uniform": [0, 1]}}, r"trial train.strategy = 0\.\d+: train.strategy = 0\.\d+: .*'idc'"),
+        ({"annotate.k": {"grid": [1, 0]}}, "trial annotate.k = 0: annotate.k = 0: .*greater than or equal to 1"),
+        ({"train.batch_size": {"grid": [8, "many"]}}, "train.batch_size = 'many': .*valid integer"),
         (
             {"annotate.method": {"grid": ["kmeans"]}, "annotate.mutual": {"grid": [False, True]}},
             "trial annotate.method = kmeans, annotate.mutual = true: annotate.mutual = true: annotate.method = kmeans",
@@ -156,11 +155,10 @@ def test_parameters_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, para
     ("changes", "message"),
     [
         ({"settings": {"name": "x"}}, "settings: name follows from `name` of the sweep"),
-        ({"samples": 2}, "samples = 2: no parameter is drawn"),
         ({"name": "a/b"}, "use letters, digits"),
         ({"asha": {"grace_iterations": 2}}, r"asha.grace_iterations = 2: trials have 2 iterations .*; lower it"),
         ({"asha": {"reduction_factor": 1}}, "greater than 1"),
-        ({"settings": {"encoder": {"model": "m"}}}, "settings: corpus is required"),
+        ({"settings": {"encoder": {"model": "m"}}}, "corpus is required"),
     ],
 )
 def test_a_sweep_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str):
@@ -168,9 +166,9 @@ def test_a_sweep_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str,
         plan(tmp_path, **changes)
 
 
-def test_a_mistake_in_all_trials_settings_is_called_so(tmp_path: Path):
+def test_a_mistake_in_all_trials_settings_is_said(tmp_path: Path):
     settings = sweep_of(tmp_path).settings | {"train": {"temperatur": 1.0}}
-    with pytest.raises(ValueError, match=r"settings: train.temperatur is not a setting: did you mean .*temperature\?"):
+    with pytest.raises(ValueError, match=r"train.temperatur is not a setting: did you mean .*temperature\?"):
         plan(tmp_path, settings=settings)
 
 
@@ -197,8 +195,8 @@ def test_the_command_line_overrides_the_shipped_file(tmp_path: Path, capsys: pyt
     assert list(config.parameters) == ["annotate.k", "train.batch_size", "train.learning_rate"]
     assert (config.asha.grace_iterations, config.max_concurrent) == (1, 2)
     assert values(found, "annotate.k") == [7] * 4
-    assert {trial.settings.train.max_tokens for trial in found.trials} == {99}
-    assert found.trials[0].settings.train.similarity == "cosine", "what the file says of the same section holds"
+    assert {trial.settings.train.max_tokens for trial in found} == {99}
+    assert found[0].settings.train.similarity == "cosine", "what the file says of the same section holds"
     with pytest.raises(SystemExit):
         parse(Sweep, [*argv, "--parameters.annotate.kk={grid: [1]}"], "sweep.py", "")
     said = capsys.readouterr().err

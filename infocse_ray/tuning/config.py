@@ -1,0 +1,160 @@
+"""What a sweep is told: the settings to try, from which of Ray Tune's spaces, and when a trial is stopped early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+from ray import tune
+
+from infocse_ray.loop.identity import HOW_NOT_WHAT
+from infocse_ray.settings import Section, Settings, plain_name
+from infocse_ray.settings.command_line import dotted_names, not_a
+from infocse_ray.settings.nested import nested
+
+_NUMBERS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "qlograndint")
+SPACES = ("grid", "choice", *_NUMBERS)
+"""Ray Tune's search spaces by the names of the functions that make them; `grid` is `grid_search`."""
+
+_NO_PARAMETER = {
+    **dict.fromkeys(("name", "storage"), "it follows from the sweep's; leave it out"),
+    "corpus": "trials would be validated on different documents; make a sweep for each corpus",
+    **dict.fromkeys(("validate.metric", "validate.on", "validate.max_documents"), "scores couldn't be compared"),
+    **dict.fromkeys(("labels", "finetune", "plusplus"), "pretrain.py doesn't read it"),
+    **dict.fromkeys((f"annotate.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
+    **dict.fromkeys((f"train.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
+}
+"""Settings, or whole sections, that no sweep is over, and why."""
+
+
+class Asha(Section):
+    """asha: stopping trials early (asynchronous successive halving, Li et al. 2020)."""
+
+    grace_iterations: int | None = Field(
+        default=None,
+        ge=1,
+        description="After so many iterations, and again after reduction_factor times as many, a trial goes on only if "
+        "its validation score is among the best 1 / reduction_factor of all that came so far. Default: none is "
+        "stopped.",
+    )
+    reduction_factor: float = Field(default=2.0, gt=1.0, description="See grace_iterations.")
+
+
+class Sweep(Section):
+    """The trials to run."""
+
+    name: str = Field(description="Name of the sweep: letters, digits, dot, dash, underscore.")
+    storage: str = Field(
+        default="runs",
+        min_length=1,
+        description="Folder or URI that every node reaches; the table is in <storage>/<name>, a trial's run in "
+        "<storage>/<name>-<its values>.",
+    )
+    settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Settings of every trial, as pretrain.py takes them; on the command line by dotted name, such as "
+        "--settings.train.max_steps 500.",
+    )
+    parameters: dict[str, Any] = Field(
+        description="Settings of pretrain.py by dotted name, and Ray Tune's search space of each. `grid: [1, 2, 3]`: "
+        "each of these with each of the other grids' values. Anew for each sample: `choice: [a, b]`, one of these; "
+        "`uniform: [low, high]` or `loguniform: [low, high]`, between these; for whole numbers `randint: [low, high]` "
+        "or `lograndint: [low, high]`, without `high` itself; with q before the name and a third number, its multiples."
+    )
+    samples: int = Field(
+        default=1,
+        ge=1,
+        description="How often all spaces but grids are drawn from; the whole grid is tried with each draw.",
+    )
+    seed: int = Field(
+        default=42,
+        ge=0,
+        lt=2**31,
+        description="What is drawn follows from it, sample by sample: more samples keep those that are there.",
+    )
+    asha: Asha = Field(default_factory=Asha)
+    max_concurrent: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most trials at a time. Default: as many as the cluster has GPUs (or CPU cores) for, at "
+        "annotate.num_workers and train.num_workers each; one, where these are `auto` and a trial takes them all. "
+        "Given, `auto` is a trial's share.",
+    )
+    only: Literal["plan"] | None = Field(
+        default=None, description="`plan`: print the trials and their state, and run nothing."
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, value: str) -> str:
+        return plain_name(value)
+
+    @field_validator("settings")
+    @classmethod
+    def _settings_of_a_trial(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name in {"name", "storage"} & values.keys():
+            raise ValueError(f"settings: {name} follows from `{name}` of the sweep; leave it out")
+        return nested(values)
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _by_dotted_name(cls, values: Any) -> Any:
+        return dict(_flat(values)) if isinstance(values, Mapping) else values
+
+    @field_validator("parameters")
+    @classmethod
+    def _known_spaces(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        if not parameters:
+            raise ValueError("parameters: name at least one setting, such as annotate.k: {grid: [1, 2, 3]}")
+        known = list(dotted_names(Settings))
+        for name, how in parameters.items():
+            if name not in known:
+                hint = "; pretrain.py --help lists them"
+                raise ValueError(f"parameters: {not_a('setting of pretrain.py', name, known, hint)}")
+            for place in {name, name.partition(".")[0]} & _NO_PARAMETER.keys():
+                raise ValueError(f"parameters: {name} can't be swept: {_NO_PARAMETER[place]}")
+            search_space(name, how)
+        return parameters
+
+
+def search_space(name: str, how: Any) -> Any:
+    """A parameter's space as Ray Tune takes it.
+
+    Raises:
+        ValueError: one line that names the parameter and the fix.
+    """
+    if not isinstance(how, dict) or len(how) != 1 or not how.keys() & set(SPACES):
+        raise ValueError(f"parameters: {name} = {how!r}: give one of {', '.join(SPACES)}, such as {{grid: [1, 2, 3]}}")
+    [(way, values)] = how.items()
+    where = f"parameters: {name}: {way} = {values!r}"
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"{where}: give a list, such as [1, 2]")
+    if way == "grid":
+        return tune.grid_search(values)
+    if way == "choice":
+        return tune.choice(values)
+    try:
+        # YAML reads 1e-5 as text; str: int(2.5) would be 2.
+        low, high, *step = [int(str(value)) if "randint" in way else float(value) for value in values]
+        space = getattr(tune, way)(min(low, high), max(low, high), *step)
+        space.sample(random_state=np.random.RandomState(0))  # Tune checks the bounds of some only as it draws
+    except (TypeError, ValueError) as error:
+        third = " and the step" if way.startswith("q") else ""
+        kind = "whole numbers" if "randint" in way else "numbers, the lower above 0" if "log" in way else "numbers"
+        raise ValueError(f"{where}: give {kind}, the lowest and the highest{third}") from error
+    if low >= high:
+        raise ValueError(f"{where}: give the lower number first")
+    return space
+
+
+def _flat(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every parameter by its dotted name, however deep the YAML has it."""
+    for key, value in nested(tree).items():
+        name = f"{prefix}{key}"
+        section = any(known.startswith(f"{name}.") for known in dotted_names(Settings))
+        if section and isinstance(value, dict) and value and not value.keys() & set(SPACES):
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value

@@ -1,0 +1,148 @@
+"""The trials of a sweep, all settled and checked before the first runs.
+
+A trial is one `pretrain` in the sweep's storage, named after its values: whichever sweep or command runs it, it finds
+its stages, and those that it shares with others.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
+from ray.tune.search.variant_generator import generate_variants
+
+from infocse_ray.corpus.source import Source
+from infocse_ray.loop.inputs import Inputs, check
+from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.settings.command_line import as_settings, explain
+from infocse_ray.settings.nested import merged, nested
+from infocse_ray.tuning.config import Sweep, search_space
+
+_LONGEST_NAME = 60
+
+_LOADED_ALIKE = re.compile(
+    r"seed|validate\..*|annotate\.(k|mutual|min_edge_quantile|kmeans_\w+)"
+    r"|train\.(batch_size|(head_)?learning_rate|warmup_steps|weight_decay|max_\w+|adam_\w+)"
+    r"|loop\.(max_iterations|early_stop|initialization_\w+)"
+)
+"""Parameters whose values don't change which corpus and encoders a run loads."""
+
+
+class Trial(NamedTuple):
+    """One run of the sweep."""
+
+    number: int
+    """Its row in the table, from 1."""
+    values: dict[str, Any]
+    """Its parameters by dotted name."""
+    settings: Settings
+    identity: str
+    """Of its run: settings, corpus files, encoders."""
+    source: Source
+    """The corpus' files."""
+    tokenizer: str
+    """As `tokenizers` JSON: with the source, what the trial's token store is made of."""
+
+    @property
+    def name(self) -> str:
+        """Of its run."""
+        return self.settings.name
+
+    @property
+    def title(self) -> str:
+        """For people: annotate.k = 2, train.batch_size = 32."""
+        return title_of(self.values)
+
+
+def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> list[Trial]:
+    """Settle and check the settings of every trial.
+
+    Args:
+        config: of the sweep.
+        find: finds a run's corpus and loads its encoders.
+
+    Returns:
+        The trials in the order they start: the alphabetically first grid's values take turns fastest, so trials of
+        the same annotate.k, which share their first annotation, don't wait for each other.
+
+    Raises:
+        ValueError: one line that names parameter, value and fix; nothing has run.
+    """
+    # A choice may be drawn twice.
+    settled = {one.name: one for one in (settings_of(config, values) for values in variants(config))}
+    numbers = {name: number for number, name in enumerate(settled, 1)}
+    most = max(settings.loop.max_iterations for settings in settled.values())
+    if (grace := config.asha.grace_iterations) is not None and grace >= most:
+        raise ValueError(
+            f"asha.grace_iterations = {grace}: trials have {most} iterations at most (loop.max_iterations), none could "
+            "be stopped before its last; lower it, raise that, or leave asha out"
+        )
+
+    def apart(settings: Settings) -> dict[str, Any]:
+        return {k: v for k, v in _values(config, settings).items() if not _LOADED_ALIKE.fullmatch(k)}
+
+    groups: dict[str, list[Settings]] = {}
+    for one in settled.values():
+        groups.setdefault(fingerprint(apart(one)), []).append(one)
+    trials = []
+    for every in groups.values():
+        try:
+            inputs = find(every[0])  # loaded once for all that load alike, and forgotten before the next
+        except ValueError as error:
+            title = title_of(apart(every[0]))
+            raise ValueError(f"trial {title}: {error}" if title else str(error)) from error
+        for one in every:
+            identity, number = inputs.identity(one), numbers[one.name]
+            trials.append(Trial(number, _values(config, one), one, identity, inputs.source, inputs.tokenizer))
+    return sorted(trials, key=lambda trial: trial.number)
+
+
+def variants(config: Sweep) -> Iterator[dict[str, Any]]:
+    """The parameters' values of every trial, drawn by Ray Tune."""
+    space = {name: search_space(name, how) for name, how in config.parameters.items()}
+    for sample in range(config.samples):
+        chance = np.random.RandomState([config.seed, sample])
+        for _, variant in generate_variants({"config": space}, constant_grid_search=True, random_state=chance):
+            yield variant["config"]
+
+
+def settings_of(config: Sweep, values: dict[str, Any]) -> Settings:
+    """The settings of the trial with these values.
+
+    Raises:
+        ValueError: one line that names the parameter or setting.
+    """
+    tree = merged(merged(nested(config.settings), nested(values)), {"name": "trial", "storage": config.storage})
+    try:
+        settings = Settings.model_validate(as_settings(tree, Settings))
+    except ValidationError as error:
+        drawn = any("valid integer" in one["msg"] and isinstance(one["input"], float) for one in error.errors())
+        hint = "; for whole numbers use randint or lograndint" if drawn else ""
+        raise ValueError(f"trial {title_of(values)}: {explain(error, Settings)}{hint}") from error
+    # Named by the values as the settings have them: 1e-5 and 0.00001 are one.
+    return settings.model_copy(update={"name": trial_name(config.name, _values(config, settings))})
+
+
+def _values(config: Sweep, settings: Settings) -> dict[str, Any]:
+    return {name: operator.attrgetter(name)(settings) for name in config.parameters}
+
+
+def title_of(values: dict[str, Any]) -> str:
+    """Parameters as people read them: annotate.k = 2, train.batch_size = 32."""
+    return ", ".join(f"{name} = {shown_value(value)}" for name, value in values.items())
+
+
+def shown_value(value: Any) -> str:
+    """A parameter's value as a table has it."""
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def trial_name(sweep: str, values: dict[str, Any]) -> str:
+    """A run's name that people can read, with a hash for what they can't, such as `news-k2-batch_size32-1f0c9a2b`."""
+    parts = (f"{name.rpartition('.')[2]}{shown_value(value)}" for name, value in values.items())
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(parts))[:_LONGEST_NAME].rstrip("-._")
+    return f"{sweep}-{readable}-{fingerprint(values)[:8]}"
