@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.idc import cluster_sizes, count_pairs
+from infocse_ray.annotate.clusters import cluster_sizes, count_pairs
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.storage.folder import Storage
 

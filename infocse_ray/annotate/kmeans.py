@@ -16,8 +16,8 @@ import torch
 from scipy.cluster.vq import kmeans2, vq
 
 from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.clusters import number_clusters
 from infocse_ray.annotate.documents import TrainingDocuments, joined
-from infocse_ray.annotate.idc import number_clusters
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE

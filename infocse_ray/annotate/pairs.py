@@ -14,14 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.annotate.idc import (
-    Edges,
-    connected_clusters,
-    count_pairs,
-    mutual_edges,
-    top_k_edges,
-    undirected_edges,
-)
+from infocse_ray.annotate.clusters import count_pairs
+from infocse_ray.annotate.idc import Edges, connected_clusters, mutual_edges, top_k_edges, undirected_edges
 
 KINDS = ("edges", "chained", "rest of the document", "other documents")
 QUANTILES = (0.25, 0.5, 0.75)

@@ -26,13 +26,15 @@ from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.registry import strategy_of
 from infocse_ray.runtime.cluster import Placement, placement
 from infocse_ray.sampling.examples import Examples, Shards, count_examples
-from infocse_ray.sampling.prefetch import Ahead
+from infocse_ray.sampling.prefetch import Prefetcher
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Annotate, Corpus, Encoder, Settings, Train
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import Budget, Training, train_step
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.loop import Training
+from infocse_ray.train.schedule import Budget
+from infocse_ray.train.state import TrainState
+from infocse_ray.train.step import train_step
 from infocse_ray.train.trainer import train
 
 WARM_UP_STEPS = 3
@@ -102,14 +104,14 @@ def train_plainly(material: Material) -> dict[str, float]:
     encoder = encoder_in(material.model).load().to(default_device())
     strategy = strategy_of("idc", settings, Lexicon.of(encoder))
     assert strategy is not None
-    trainee = Trainee(encoder, strategy, settings, 0)
-    batches = Ahead(ExampleStream(material.examples, strategy, settings.train.batch_size, 0, 0, 1))
+    state = TrainState(encoder, strategy, settings, 0)
+    batches = Prefetcher(ExampleStream(material.examples, strategy, settings.train.batch_size, 0, 0, 1))
     ended = []
     for step in range(1, material.steps + 1):
         batch = batches.next_batch()
-        trainee.tokens_of_all(batch, stop=False)
+        state.tokens_of_all(batch, stop=False)
         batches.deal_next(keep_state=False)
-        train_step(trainee, batch, 0, step)
+        train_step(state, batch, 0, step)
         ended.append(time.time())
     batches.close()
     return _paced(material, begun, ended)

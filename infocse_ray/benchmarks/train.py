@@ -18,8 +18,8 @@ from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.registry import strategy_of
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Corpus, Encoder, Settings, Train
-from infocse_ray.train.loop import train_step
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
+from infocse_ray.train.step import train_step
 
 WARM_UP_PAIRS = 64
 
@@ -35,7 +35,7 @@ def ours_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int, 
     encoder = encoder_in(model).load().to(default_device())
     strategy = strategy_of("idc", settings, Lexicon.of(encoder))
     assert strategy is not None
-    trainee = Trainee(encoder, strategy, settings, 0)
+    state = TrainState(encoder, strategy, settings, 0)
 
     def batch_of(part: list[tuple[int, str, str]]) -> Batch:
         documents, *sides = zip(*part, strict=True)
@@ -45,7 +45,7 @@ def ours_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int, 
         return Batch.of_pairs([str(d) for d in documents], np.array(documents), tokens[0], tokens[1])
 
     def step(batch: Batch) -> float:
-        return train_step(trainee, batch, 0, 1).loss
+        return train_step(state, batch, 0, 1).loss
 
     return timed_step(step, batch_of(pairs[:WARM_UP_PAIRS]), batch_of(pairs))
 

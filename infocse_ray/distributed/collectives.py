@@ -66,14 +66,14 @@ def gather(local: torch.Tensor, counts: list[int]) -> torch.Tensor:
     return result
 
 
-def total(values: torch.Tensor) -> torch.Tensor:
+def all_reduce_sum(values: torch.Tensor) -> torch.Tensor:
     """The sum over workers, elementwise."""
     if workers() > 1:
         dist.all_reduce(values)
     return values
 
 
-def largest(value: int, device: torch.device) -> int:
+def all_reduce_max(value: int, device: torch.device) -> int:
     """The largest value any worker has."""
     if workers() == 1:
         return value
@@ -82,7 +82,7 @@ def largest(value: int, device: torch.device) -> int:
     return int(found)
 
 
-def everyones(names: list[str]) -> list[str]:
+def all_gather_list(names: list[str]) -> list[str]:
     """The names of all workers, by worker."""
     if workers() == 1:
         return names
@@ -104,7 +104,7 @@ def row_counts(local: torch.Tensor) -> list[int]:
         return [len(local)]
     counts = torch.zeros(workers(), dtype=torch.int64, device=local.device)
     counts[rank()] = len(local)
-    return total(counts).tolist()
+    return all_reduce_sum(counts).tolist()
 
 
 def each_worker(local: torch.Tensor, counts: list[int]) -> Iterator[torch.Tensor]:

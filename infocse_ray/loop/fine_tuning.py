@@ -19,7 +19,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.sampling.label_sample import Drawn, draw
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage, run_stage
-from infocse_ray.train.loop import Budget
+from infocse_ray.train.schedule import Budget
 
 
 def train_size(settings: Settings, store: TokenStore) -> int:

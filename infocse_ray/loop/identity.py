@@ -11,7 +11,7 @@ from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Settings, StrategyName, fingerprint
-from infocse_ray.train.loop import Budget
+from infocse_ray.train.schedule import Budget
 
 HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
 """Training settings that say how to compute, not what: they don't name another result."""

@@ -19,7 +19,7 @@ from infocse_ray.methods.method import Strategy
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.stage import Stage
-from infocse_ray.train.loop import Budget
+from infocse_ray.train.schedule import Budget
 
 AfterIteration = Callable[[list[dict[str, Any]]], None]
 """Takes what `metrics.json` will say of the iterations so far."""

@@ -21,7 +21,9 @@ from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stages.events import curve_folder
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import INTERPOLATED, Budget, Training, model_name
+from infocse_ray.train.loop import Training
+from infocse_ray.train.models import INTERPOLATED, model_name
+from infocse_ray.train.schedule import Budget
 from infocse_ray.train.trainer import train
 
 

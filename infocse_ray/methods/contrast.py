@@ -58,7 +58,7 @@ class Encoded(NamedTuple):
     labels: torch.Tensor
     """int64 [texts], which view of its example each text is, numbered by the strategy."""
     texts: torch.Tensor
-    """int64 [texts], equal for texts that were equal before they were altered."""
+    """int64 [texts], equal for texts that were equal before they were augmented."""
 
     def where(self, *labels: int) -> torch.Tensor:
         """int64: the texts with these labels, in order."""

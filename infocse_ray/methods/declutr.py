@@ -6,7 +6,7 @@
 2. NT-Xent, by cosine at temperature 0.05, between an anchor and the mean of its positives; the spans of the other
    anchor stay as negatives, though they are of the same document, as published ("hard" negatives).
 3. Anchors are encoded with 15 % of their tokens to be guessed (80 % masked, 10 % another token, 10 % as they are); the
-   mean cross entropy of the guesses is added to the loss.
+   mean cross entropy of the predictions is added to the loss.
 
 Published: mean pooling, spans of 32 to 512 tokens, 4 documents a batch, AdamW at 5e-5, weight decay 0.1, gradients
 clipped at 1. Deviations: the run's batch (of documents), steps, learning rate, weight decay and clipping; each anchor
@@ -110,7 +110,7 @@ class DeCLUTR(Plain):
         self.head_is_new = section.mask > 0 and trained is None
         self.longest = min(section.max_tokens, lexicon.longest)
         self.lengths = Lengths(min(section.min_tokens, self.longest), self.longest)
-        self.guesses = section.mask > 0
+        self.has_mlm_labels = section.mask > 0
         self.none = f"fewer than {section.anchors} tokens"
         self.short = f"fewer than {2 * section.anchors * self.lengths.shortest} tokens, so that spans are shorter"
 
@@ -140,7 +140,7 @@ class DeCLUTR(Plain):
         if not self.section.mask or not len(rows):
             return {}
         ids = input_ids.numpy().copy()
-        guess = np.full(ids.shape, -100, dtype=np.int64)
+        mlm_labels = np.full(ids.shape, -100, dtype=np.int64)
         for row in rows.tolist():
             random = generator(int(seeds[row]))
             # Of the row's own length: how far it is padded must not change what is guessed.
@@ -148,11 +148,11 @@ class DeCLUTR(Plain):
             draw, what = random.random(len(places)), random.random(len(places))
             other = random.integers(self.lexicon.vocabulary, size=len(places))
             chosen = (draw < self.section.mask) & ~np.isin(ids[row, places], self.lexicon.special)
-            guess[row, places[chosen]] = ids[row, places[chosen]]
+            mlm_labels[row, places[chosen]] = ids[row, places[chosen]]
             ids[row, places[chosen & (what < 0.8)]] = self.lexicon.mask
             swapped = chosen & (what >= 0.9)
             ids[row, places[swapped]] = other[swapped]
-        return {"input_ids": torch.from_numpy(ids), "guess": torch.from_numpy(guess)}
+        return {"input_ids": torch.from_numpy(ids), "mlm_labels": torch.from_numpy(mlm_labels)}
 
     def head(self) -> torch.nn.Module:
         """For guessing tokens, if any are to be guessed."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.annotate.idc import count_pairs, count_together
+from infocse_ray.annotate.clusters import count_pairs, count_together
 from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of

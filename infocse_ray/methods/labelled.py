@@ -92,7 +92,7 @@ class Labelled(Plain):
         mine = document._replace(counterparts=labels.take(np.flatnonzero(drawn)))
         return LabelledDocument(mine, self.sentence, self.counterpart)
 
-    def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
+    def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Of what is there to be known by, the first token, so that encoding it costs little."""
         lengths = np.where(labels == _OTHER, np.minimum(texts.lengths, 1), texts.lengths)
         return texts.shortened(lengths)

@@ -1,7 +1,7 @@
 """What a method of making positives has to say of itself; the trainer asks nothing else.
 
 1. From a document, so many examples a pass; an example is a few texts, its views (`count`, `open`).
-2. What changes the views: on tokens (`alter`), or as inputs of the encoder (`inputs`); which dropout.
+2. What changes the views: on tokens (`augment`), or as inputs of the encoder (`inputs`); which dropout.
 3. A head that exists in training only, and what is contrasted with what (`head`, `contrast`).
 """
 
@@ -86,8 +86,8 @@ class Strategy(Protocol):
         ...
 
     @property
-    def guesses(self) -> bool:
-        """Whether `inputs` may have tokens to guess."""
+    def has_mlm_labels(self) -> bool:
+        """Whether `inputs` gives `mlm_labels`."""
         ...
 
     @property
@@ -121,7 +121,7 @@ class Strategy(Protocol):
         """Make a document ready to deal its examples."""
         ...
 
-    def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
+    def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """The texts with what the method changes about their tokens.
 
         Args:
@@ -144,8 +144,8 @@ class Strategy(Protocol):
 
         Returns:
             Any of `input_ids`; `position_ids` int64 [b, length], from 0; `keep` bool [b, 1 or length, 1 or d], the
-            elements of the embedding layer's output that are not set to 0; `guess` int64 [b, length], the token to be
-            guessed at a place, -100 elsewhere.
+            elements of the embedding layer's output that are not set to 0; `mlm_labels` int64 [b, length], the token
+            that a masked place had, -100 elsewhere.
         """
         ...
 
@@ -159,7 +159,7 @@ class Strategy(Protocol):
 
 
 class Plain:
-    """What most strategies have in common: nothing is altered, there is no head, dropout is the encoder's own."""
+    """What most strategies have in common: nothing is augmented, there is no head, dropout is the encoder's own."""
 
     annotated = False
     query_labels: frozenset[int] = frozenset()
@@ -168,10 +168,10 @@ class Plain:
     """What the method publishes for a backbone that has no pooling of its own."""
     short = ""
     none = "no sentence"
-    guesses = False
+    has_mlm_labels = False
     head_is_new = False
 
-    def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
+    def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Nothing."""
         return texts
 

@@ -45,7 +45,7 @@ class MirrorBERT(TwoViews):
         """Name and settings."""
         return ("mirror_bert", self.section)
 
-    def alter(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
+    def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Mask a span of each second view."""
         rows = []
         for row, (start, end) in enumerate(zip(texts.offsets[:-1], texts.offsets[1:], strict=True)):

@@ -1,4 +1,4 @@
-"""The head of masked-language models: it guesses tokens from the encoder's token vectors, in training only.
+"""The head of masked-language models: it predicts masked tokens from the encoder's token vectors, in training only.
 
 Linear, GELU, layer norm, then inner products with the word embeddings, and a bias a token (BERT, Devlin et al. 2019;
 RoBERTa, MPNet, DistilBERT and ModernBERT have the same under other names). Encoders tuned for sentences come without
@@ -62,11 +62,11 @@ class MaskedLanguageModel(nn.Module):
         # Encoders often have more rows than there are tokens, a multiple of 64.
         return nn.functional.linear(hidden, embeddings[: len(self.bias)], self.bias)
 
-    def guesses(self, states: torch.Tensor, tokens: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
-        """Sum of the cross entropies of guessing tokens.
+    def mlm_loss(self, states: torch.Tensor, tokens: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
+        """Sum of the cross entropies of the masked tokens.
 
         Args:
-            states: float [m, d], the encoder's vectors where a token is to be guessed.
+            states: float [m, d], the encoder's vectors where a token was masked.
             tokens: int64 [m], what it is.
             embeddings: float [vocabulary, e], the encoder's word embeddings.
         """

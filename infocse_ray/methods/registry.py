@@ -63,7 +63,7 @@ METHODS: dict[StrategyName, Method] = {
 
 def _declutr(settings: Settings, lexicon: Lexicon, folder: Path | None) -> DeCLUTR:
     strategy = DeCLUTR(settings.declutr, lexicon)  # first, for it may refuse
-    if folder is None or not strategy.guesses:
+    if folder is None or not strategy.has_mlm_labels:
         return strategy
     return DeCLUTR(settings.declutr, lexicon, trained_head(folder, lexicon.vocabulary))
 

@@ -14,7 +14,7 @@ import torch
 
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, concatenate
-from infocse_ray.distributed.collectives import of_first, rank, total, workers
+from infocse_ray.distributed.collectives import all_reduce_sum, of_first, rank, workers
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
@@ -99,7 +99,7 @@ def best_whitening(
     assert vectors is not None
     assert held_out is not None
     scores: dict[str, float] = {}
-    if not int(total(torch.tensor(len(held_out.true_keys), device=vectors.device))):
+    if not int(all_reduce_sum(torch.tensor(len(held_out.true_keys), device=vectors.device))):
         return _everywhere(fit_whitening(moments, UNCHOSEN, plan.dimensions).to(vectors.device)), scores
     maps = [_everywhere(fit_whitening(moments, power, plan.dimensions).to(vectors.device)) for power in POWERS]
     for one in maps:
@@ -151,7 +151,7 @@ class Refit(NamedTuple):
         encoder.whitening = None
         own, device = moments_of(encoder, self.sample), encoder.device
         count, first, second = (
-            total(torch.as_tensor(part, device=device)) for part in (own.count, own.first, own.second)
+            all_reduce_sum(torch.as_tensor(part, device=device)) for part in (own.count, own.first, own.second)
         )
         moments = Moments(int(count), first.cpu().numpy(), second.cpu().numpy())
         vectors = None if self.held_out is None else self.held_out.embed(encoder)

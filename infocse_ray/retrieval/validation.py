@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, overload
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.corpus.schema import SPLITS
-from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of
+from infocse_ray.corpus.store import Documents, TokenStore, counterparts_of, documents_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
 from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
 from infocse_ray.distributed.memory import MORE, advised
@@ -133,57 +134,96 @@ def questions_for(
     """
     if on == "sentence":
         return held_out_for(store, split, seed, max_documents, device)
-    limit = key_limit(store.summary["labelled" if on == "counterpart" else "documents"][split], max_documents)
-    asking: list[Groups] = [_empty()]
-    askers: list[np.ndarray] = [np.zeros(0, np.int64)]
-    asked = 0
-    true: list[Groups] = [_empty()]
-    keys: list[np.ndarray] = [np.zeros(0, np.int64)]
-    doc_ids: list[str] = []
-    pool: list[Tokens] = [_empty().sentences]
-    pool_keys: list[np.ndarray] = [np.zeros(0, np.int64)]
-    for shard in range(rank(), store.shards, workers()):
-        if on == "counterpart":
-            for table in store.read(shard, SPLITS, ["counterparts", "counterpart_keys"]):
-                found = counterparts_of(table)
-                pool.append(found.tokens)
-                pool_keys.append(found.keys)
-        for table in store.read(shard, [split]):
-            table = table.filter(pa.array(table["key"].to_numpy() < limit))
-            if not len(table):
-                continue
-            if on == "halves":
-                documents = documents_of(table)
-                asker = np.arange(len(table))
-                for rows, into in zip(halves(documents.offsets), (asking, true), strict=True):
-                    owner = np.searchsorted(documents.offsets, rows, side="right") - 1
-                    sizes = np.bincount(owner, minlength=len(documents.keys))
-                    into.append(Groups(documents.sentences.take(rows), offsets_of(sizes)))
-                keys.append(documents.keys)
-            else:
-                found = counterparts_of(table)
-                labelled, asker = np.unique(found.document, return_inverse=True)
-                documents = documents_of(table.take(pa.array(labelled)))
-                asking.append(Groups(documents.sentences, documents.offsets))
-                true.append(Groups(found.tokens, np.arange(len(found.tokens) + 1)))
-                keys.append(found.keys)
-            doc_ids += documents.doc_ids.take(pa.array(asker)).to_pylist()
-            askers.append(asked + asker)
-            asked += len(documents.keys)
-    true_keys, asker = np.concatenate(keys), np.concatenate(askers)
     if on == "halves":
-        return Questions(_join(asking), asker, _join(true), true_keys, doc_ids, None, true_keys)
-    distinct, first = np.unique(np.concatenate(pool_keys), return_index=True)
-    mine = _not_on_an_earlier_worker(distinct, device)
-    tokens = concatenate(pool).take(first[mine])
-    candidates = Groups(tokens, np.arange(len(tokens) + 1), "query")
-    return Questions(
-        _join(asking), asker, _join(true)._replace(role="query"), true_keys, doc_ids, candidates, distinct[mine]
+        limit = key_limit(store.summary["documents"][split], max_documents)
+        asked = _joined([_ask_for_halves(table) for table in _tables(store, split, limit)])
+        return Questions(*asked, None, asked.true_keys)
+    limit = key_limit(store.summary["labelled"][split], max_documents)
+    asked = _joined([_ask_for_counterparts(table) for table in _tables(store, split, limit)])
+    return Questions(*asked._replace(true=asked.true._replace(role="query")), *_candidates(store, device))
+
+
+class _Asked(NamedTuple):
+    """What some documents ask, as `Questions` has it, without what is ranked."""
+
+    documents: Groups
+    asker: np.ndarray
+    true: Groups
+    true_keys: np.ndarray
+    doc_ids: list[str]
+
+
+_NO_GROUP = Groups(Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64)), np.zeros(1, np.int64))
+_NO_KEY = np.zeros(0, np.int64)
+_NO_QUESTION = _Asked(_NO_GROUP, _NO_KEY, _NO_GROUP, _NO_KEY, [])
+"""What a worker without documents has."""
+
+
+def _tables(store: TokenStore, split: str, limit: int) -> Iterator[pa.Table]:
+    """The documents of this worker's shards that ask: those of the split with a key below the limit."""
+    for shard in range(rank(), store.shards, workers()):
+        for table in store.read(shard, [split]):
+            if len(asking := table.filter(pa.array(table["key"].to_numpy() < limit))):
+                yield asking
+
+
+def _ask_for_halves(table: pa.Table) -> _Asked:
+    """Each document asks with its even sentences for its odd ones."""
+    documents = documents_of(table)
+    even, odd = (_part(documents, rows) for rows in halves(documents.offsets))
+    return _Asked(even, np.arange(len(table)), odd, documents.keys, documents.doc_ids.to_pylist())
+
+
+def _ask_for_counterparts(table: pa.Table) -> _Asked:
+    """Each document that has counterparts asks for each of them."""
+    true = counterparts_of(table)
+    labelled, asker = np.unique(true.document, return_inverse=True)
+    documents = documents_of(table.take(pa.array(labelled)))
+    return _Asked(
+        Groups(documents.sentences, documents.offsets),
+        asker,
+        _one_each(true.tokens),
+        true.keys,
+        documents.doc_ids.take(pa.array(asker)).to_pylist(),
     )
 
 
-def _empty() -> Groups:
-    return Groups(Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64)), np.zeros(1, np.int64))
+def _candidates(store: TokenStore, device: torch.device) -> tuple[Groups, np.ndarray]:
+    """This worker's share of the counterparts of all splits, each text once over all workers; and their keys."""
+    texts, keys = [_NO_GROUP.sentences], [_NO_KEY]
+    for shard in range(rank(), store.shards, workers()):
+        for table in store.read(shard, SPLITS, ["counterparts", "counterpart_keys"]):
+            there = counterparts_of(table)
+            texts.append(there.tokens)
+            keys.append(there.keys)
+    distinct, first = np.unique(np.concatenate(keys), return_index=True)
+    mine = _not_on_an_earlier_worker(distinct, device)
+    return _one_each(concatenate(texts).take(first[mine]))._replace(role="query"), distinct[mine]
+
+
+def _part(documents: Documents, rows: np.ndarray) -> Groups:
+    """The documents with some of their sentences."""
+    owner = np.searchsorted(documents.offsets, rows, side="right") - 1
+    sizes = np.bincount(owner, minlength=len(documents.keys))
+    return Groups(documents.sentences.take(rows), offsets_of(sizes))
+
+
+def _one_each(texts: Tokens) -> Groups:
+    """Every text as a group of its own."""
+    return Groups(texts, np.arange(len(texts) + 1))
+
+
+def _joined(parts: list[_Asked]) -> _Asked:
+    """The questions of all parts."""
+    parts = [_NO_QUESTION, *parts]
+    earlier = offsets_of(np.array([len(part.documents.offsets) - 1 for part in parts]))
+    return _Asked(
+        _join([part.documents for part in parts]),
+        np.concatenate([part.asker + begin for part, begin in zip(parts, earlier[:-1], strict=True)]),
+        _join([part.true for part in parts]),
+        np.concatenate([part.true_keys for part in parts]),
+        [doc_id for part in parts for doc_id in part.doc_ids],
+    )
 
 
 def _join(groups: list[Groups]) -> Groups:

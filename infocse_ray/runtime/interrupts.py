@@ -147,7 +147,10 @@ def patiently(work: Callable[[], Result], board: Board | None = None) -> Result:
                 if board is None or not board.ask_to_stop():
                     _requests.leave()
                 asked = True
-                say("  asked to stop: training ends at a checkpoint after this step; a second signal ends it at once")
+                say(
+                    "  asked to stop: training ends at a checkpoint once its workers know; "
+                    "a second signal ends it at once"
+                )
     except Interrupted:
         _left_behind.append(thread)
         raise

@@ -9,8 +9,8 @@ import numpy as np
 from infocse_ray.sampling.stream import Batch, ExampleStream
 
 
-class Ahead:
-    """An example stream that is one batch ahead, in a thread of its own."""
+class Prefetcher:
+    """An example stream that deals one batch ahead, in a thread of its own."""
 
     def __init__(self, stream: ExampleStream) -> None:
         self._stream = stream

@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     labels: np.ndarray
     """int64 [texts], which view each text is, numbered by the strategy."""
     texts: Tokens
-    """The views, altered as the strategy has it."""
+    """The views, augmented as the strategy has it."""
     text_ids: np.ndarray
     """int64 [texts], equal for texts that were equal before that."""
     seeds: np.ndarray
@@ -138,7 +138,7 @@ class ExampleStream:
             keys=np.array([document.key for document, _, _ in drawn], dtype=np.int64),
             owner=np.repeat(np.arange(len(sizes)), np.array(sizes, dtype=np.int64)),
             labels=label_of,
-            texts=self._strategy.alter(texts, label_of, seed_of),
+            texts=self._strategy.augment(texts, label_of, seed_of),
             text_ids=texts.hashes(),
             seeds=seed_of,
         )

@@ -20,7 +20,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.storage.checksums import checked, differs, sizes, verified
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
 
 _LIST = "files-{:05d}.json"
 
@@ -28,7 +28,7 @@ _LIST = "files-{:05d}.json"
 def save_checkpoint(
     folder: Path,
     rank: int,
-    trainee: Trainee,
+    state: TrainState,
     stream_state: dict[str, np.ndarray],
     progress: dict[str, Any],
 ) -> None:
@@ -36,12 +36,12 @@ def save_checkpoint(
     lanes = f"lanes-{rank:05d}.npz"
     np.savez(folder / lanes, allow_pickle=False, **stream_state)  # pyright: ignore
     if rank == 0:
-        whitening = trainee.encoder.whitening
+        whitening = state.encoder.whitening
         power = None if whitening is None else {"whitening": json.dumps(whitening.power)}
-        for module, name, said in ((trainee.encoder, "encoder", power), (trainee.head, "head", None)):
+        for module, name, said in ((state.encoder, "encoder", power), (state.head, "head", None)):
             weights = {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
             save_file(weights, folder / f"{name}.safetensors", said)
-        torch.save(trainee.optimizer.state_dict(), folder / "optimizer.pt")
+        torch.save(state.optimizer.state_dict(), folder / "optimizer.pt")
         (folder / "progress.json").write_text(json.dumps(progress))
     # Last: a checkpoint is whole once every worker's list is there, with what it lists.
     mine = [lanes] if rank else [file.name for file in folder.iterdir()]
@@ -64,21 +64,21 @@ def damage(folder: Path) -> str | None:
     return None
 
 
-def checkpoint_bytes(trainee: Trainee) -> int:
+def checkpoint_bytes(state: TrainState) -> int:
     """About how many bytes worker 0 writes: every weight, and Adam's two moments of it."""
-    return 3 * sum(weight.numel() * weight.element_size() for weight in trainee.parameters())
+    return 3 * sum(weight.numel() * weight.element_size() for weight in state.parameters())
 
 
-def load_checkpoint(folder: Path, trainee: Trainee, stream: ExampleStream) -> dict[str, Any]:
+def load_checkpoint(folder: Path, state: TrainState, stream: ExampleStream) -> dict[str, Any]:
     """Restore everything from a whole checkpoint that any number of workers wrote; returns `progress`."""
-    _load_encoder(folder / "encoder.safetensors", trainee.encoder)
-    trainee.head.load_state_dict(load_file(folder / "head.safetensors"))
-    trainee.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
-    state: dict[str, np.ndarray] = {}
+    _load_encoder(folder / "encoder.safetensors", state.encoder)
+    state.head.load_state_dict(load_file(folder / "head.safetensors"))
+    state.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
+    lanes: dict[str, np.ndarray] = {}
     for file in sorted(folder.glob("lanes-*.npz")):
         with np.load(file, allow_pickle=False) as part:
-            state |= {name: part[name] for name in part.files}
-    stream.restore(state)
+            lanes |= {name: part[name] for name in part.files}
+    stream.restore(lanes)
     return json.loads((folder / "progress.json").read_text())
 
 

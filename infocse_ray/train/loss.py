@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from infocse_ray.distributed.collectives import gather, gather_rows, rank, row_counts, total, workers
+from infocse_ray.distributed.collectives import all_reduce_sum, gather, gather_rows, rank, row_counts, workers
 from infocse_ray.methods.contrast import Contrast
 
 _BLOCK_ELEMENTS = 2**24
@@ -30,7 +30,7 @@ def contrastive_loss(contrast: Contrast) -> torch.Tensor:
     counts = row_counts(local.texts)
     columns = gather(local.vectors, counts)
     documents, texts = gather_rows(local.documents, counts), gather_rows(local.texts, counts)
-    all_rows = int(total(torch.tensor(len(rows.texts), device=columns.device)))
+    all_rows = int(all_reduce_sum(torch.tensor(len(rows.texts), device=columns.device)))
     own = contrast.positive + sum(counts[: rank()])
     positive_texts = local.texts[contrast.positive]
 

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 import torch
 
-from infocse_ray.distributed.collectives import largest, workers
+from infocse_ray.distributed.collectives import all_reduce_max, workers
 from infocse_ray.distributed.memory import MORE, is_out_of_memory
 from infocse_ray.errors import OutOfMemory
 
@@ -65,7 +65,7 @@ class ChunkMemory:
             if not is_out_of_memory(error):
                 raise
             result = []  # nothing keeps the error, whose frames keep tensors
-        if largest(int(not result), self._device):
+        if all_reduce_max(int(not result), self._device):
             raise _TooMuch
         return result[0]
 

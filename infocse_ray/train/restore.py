@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 from ray.train import Checkpoint
 
-from infocse_ray.distributed.collectives import everyones, rank
+from infocse_ray.distributed.collectives import all_gather_list, rank
 from infocse_ray.runtime.progress import say
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import damage
@@ -40,7 +40,7 @@ def kept(offered: Checkpoint) -> list[Checkpoint]:
         found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
         names = [info.base_name for info in found if info.type == pafs.FileType.Directory]
         earlier = sorted((n for n in names if n.startswith("checkpoint_") and n < name), reverse=True)
-    return [offered, *(Checkpoint(f"{folder}/{one}", filesystem) for one in everyones(earlier))]
+    return [offered, *(Checkpoint(f"{folder}/{one}", filesystem) for one in all_gather_list(earlier))]
 
 
 def newest_whole(offered: Checkpoint, tell: Callable[[str], None]) -> Checkpoint | None:
@@ -59,8 +59,8 @@ def newest_whole(offered: Checkpoint, tell: Callable[[str], None]) -> Checkpoint
                 why = damage(Path(folder))
         except OSError as error:
             why = str(error)
-        if not (wrong := everyones([why] if why is not None else [])):
+        if not (wrong := all_gather_list([why] if why is not None else [])):
             return checkpoint
-        tell(f"    the checkpoint {checkpoint.path} is damaged ({wrong[0]}); the one before it is looked at")
-    tell("    no checkpoint is whole: training begins at its first step")
+        tell(f"the checkpoint {checkpoint.path} is damaged ({wrong[0]}); the one before it is looked at")
+    tell("no checkpoint is whole: training begins at its first step")
     return None

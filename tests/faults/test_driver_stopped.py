@@ -27,14 +27,16 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
     with frozen(workers):
         # A terminal sends its Ctrl-C to all processes that the job has started, too.
         (os.killpg if number == signal.SIGINT else os.kill)(driver.pid, number)
-        said(driver, "asked to stop: training ends at a checkpoint after this step")
+        said(driver, "asked to stop: training ends at a checkpoint once its workers know")
     output = finish(driver, status)
     [step] = checkpoints(run / "iteration_1" / "train")
     assert 30 < step < 120
+    assert f"step {step}: asked to stop; this step is the last, and a checkpoint follows" in output
     assert f"step {step}: stopped, at a checkpoint" in output
     assert f"pretrain.py: stopped by {name}; what is finished is kept, and the same command goes on" in output
 
-    finish(start(corpus, name, tiny_encoder))
+    resumed = finish(start(corpus, name, tiny_encoder))
+    assert f"step {step}: training goes on from its checkpoint" in resumed
     found, expected = (metrics_of(r)["iterations"][1] for r in (run, undisturbed))
     assert found["train"]["resumed_at"] == [step]
     assert found["history"] == expected["history"]

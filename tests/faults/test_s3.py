@@ -21,7 +21,8 @@ from infocse_ray.errors import StorageUnavailable
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Corpus, Settings
 from infocse_ray.stages.stage import Stage, find_stage, run_stage
-from infocse_ray.storage.folder import Storage, open_filesystem, s3
+from infocse_ray.storage import s3
+from infocse_ray.storage.folder import Storage, open_filesystem
 from infocse_ray.storage.s3 import open_s3, retries_within
 from tests.conftest import make_documents
 from tests.faults.s3_server import ERROR, KEY, SECRET, SILENCE, SLOW_DOWN, S3Server, s3_server

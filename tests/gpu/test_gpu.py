@@ -19,8 +19,8 @@ from infocse_ray.methods.registry import strategy_of
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import backward
-from infocse_ray.train.loop import StepReport, train_step
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
+from infocse_ray.train.step import StepReport, train_step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -53,11 +53,11 @@ def encoder_on(device: torch.device, folder: Path, dropout: bool) -> SentenceEnc
     return encoder
 
 
-def trainee_on(device: torch.device, folder: Path, dropout: bool) -> Trainee:
+def state_on(device: torch.device, folder: Path, dropout: bool) -> TrainState:
     encoder, settings = encoder_on(device, folder, dropout), settings_for(folder, chunk_tokens=64)
     strategy = strategy_of("idc", settings, Lexicon.of(encoder))
     assert strategy is not None
-    return Trainee(encoder, strategy, settings, 0)
+    return TrainState(encoder, strategy, settings, 0)
 
 
 def pairs(count: int, seed: int) -> Batch:
@@ -84,8 +84,8 @@ def test_vectors_are_those_of_the_cpu(tiny_encoder: Path, precision: Any, least:
 
 
 def steps(device: torch.device, folder: Path) -> list[StepReport]:
-    trainee = trainee_on(device, folder, False)
-    return [train_step(trainee, pairs(24, step), 0, step) for step in range(1, 6)]
+    state = state_on(device, folder, False)
+    return [train_step(state, pairs(24, step), 0, step) for step in range(1, 6)]
 
 
 def test_steps_are_those_of_the_cpu(tiny_encoder: Path) -> None:
@@ -102,20 +102,20 @@ def test_cached_gradients_are_those_of_the_plain_batch_dropout_included(
     batch = pairs(20, 3)
 
     def gradients(kept_tokens: int) -> list[torch.Tensor]:
-        trainee = trainee_on(GPU, tiny_encoder, True)
-        trainee.encoder.train()
-        chunks = trainee.chunks(batch)
+        state = state_on(GPU, tiny_encoder, True)
+        state.encoder.train()
+        chunks = state.chunks(batch)
         assert len(chunks) > 3
         torch.manual_seed(7)
         backward(
-            trainee.model,
+            state.model,
             chunks,
             40,
             lambda vectors: (vectors @ vectors.mT).logsumexp(1).mean(),
             lambda: torch.autocast("cuda", dtype) if dtype else contextlib.nullcontext(),
             kept_tokens,
         )
-        return [p.grad for p in trainee.parameters() if p.grad is not None]
+        return [p.grad for p in state.parameters() if p.grad is not None]
 
     for cached, plain in zip(gradients(0), gradients(10**9), strict=True):
         # In bf16 the plain batch sums its chunks' gradients in bf16; other noise would change them by their size.

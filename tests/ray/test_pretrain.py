@@ -39,7 +39,8 @@ from infocse_ray.settings import Annotate, Corpus, Settings
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import Budget, Training
+from infocse_ray.train.loop import Training
+from infocse_ray.train.schedule import Budget
 from infocse_ray.train.trainer import train
 from tests.conftest import make_documents, write_jsonl
 

@@ -25,12 +25,12 @@ class Toy(torch.nn.Module):
         self.watch: Callable[[], object] = lambda: None
         self.seen: list[object] = []
 
-    def forward(self, input_ids, attention_mask, guess=None):
+    def forward(self, input_ids, attention_mask, mlm_labels=None):
         self.seen.append(self.watch())
         hidden = torch.tanh(self.hidden(self.dropout(self.embedding(input_ids))))
         weight = attention_mask.to(hidden.dtype)[:, :, None]
         vectors = self.out(self.dropout((hidden * weight).sum(1) / weight.sum(1))) * self.scale
-        return vectors, hidden[guess >= 0] if guess is not None else hidden[:0, 0]
+        return vectors, hidden[mlm_labels >= 0] if mlm_labels is not None else hidden[:0, 0]
 
 
 def toy(dropout: float) -> Toy:
@@ -224,7 +224,7 @@ def silently(work):
     """Do what a worker does apart from the others: nothing may be exchanged in it, not even by DDP."""
     send, torch.distributed.all_reduce = torch.distributed.all_reduce, lambda *_, **__: pytest.fail("an exchange")
     try:
-        work()
+        return work()
     finally:
         torch.distributed.all_reduce = send
 

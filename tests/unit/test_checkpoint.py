@@ -20,7 +20,7 @@ from tests.unit.group import on_workers
 NAMES = ["checkpoint_2026-01-01_10-00-00.000001", "checkpoint_2026-01-01_10-00-01.000001"]
 
 
-def small_trainee() -> Any:
+def small_state() -> Any:
     backbone, head = torch.nn.Linear(3, 2), torch.nn.Identity()
     optimizer = torch.optim.AdamW(backbone.parameters())
     backbone(torch.ones(3)).sum().backward()
@@ -38,8 +38,8 @@ def write(folder: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> Path:
         # Each has a folder of its own, and Ray brings them together.
         own = folder / f"of-{number}"
         own.mkdir()
-        state = {f"lane-{number}": torch.arange(4).numpy()}
-        save_checkpoint(own, number, small_trainee(), state, {"step": 7, "best": 0.25})
+        lanes = {f"lane-{number}": torch.arange(4).numpy()}
+        save_checkpoint(own, number, small_state(), lanes, {"step": 7, "best": 0.25})
         for file in own.iterdir():
             file.rename(folder / file.name)
         own.rmdir()

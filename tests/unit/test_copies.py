@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infocse_ray.annotate.idc import cluster_sizes, count_pairs, count_together
+from infocse_ray.annotate.clusters import cluster_sizes, count_pairs, count_together
 from infocse_ray.corpus.copies import distinct, without_copies
 from infocse_ray.corpus.store import Documents, documents_of
 from infocse_ray.corpus.tokens import offsets_of

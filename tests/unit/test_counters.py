@@ -13,7 +13,7 @@ from infocse_ray.loop.manifest import Manifest
 from infocse_ray.stages import counters
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import StepReport
+from infocse_ray.train.step import StepReport
 
 RUN = Storage("s3://bucket/runs", "news")
 TRAIN = RUN / "iteration_1" / "train"

@@ -202,13 +202,13 @@ def test_training_and_validation_give_documents_and_counterparts_their_prompts(t
     write_layout(prompted, 32, "mean", False, 16, prompts=prompts, include_prompt=False)
     run = Run(prompted, annotated(tmp_path / "source", prompted), case="labelled", dropout=False)
     batch = run.stream.next_batch()
-    encoder, trainee = run.encoder.eval(), run.trainee
+    encoder, state = run.encoder.eval(), run.state
     vectors, tokens = torch.zeros(len(batch.texts), 32), 0
     with torch.no_grad():
-        for chunk in trainee.chunks(batch):
-            vectors[chunk.rows] = trainee.model(**chunk.inputs)[0]
+        for chunk in state.chunks(batch):
+            vectors[chunk.rows] = state.model(**chunk.inputs)[0]
             tokens += int(chunk.inputs["attention_mask"].sum())
-    assert trainee.tokens(batch).sum() == tokens
+    assert state.tokens(batch).sum() == tokens
     queries = np.isin(batch.labels, [1, 2])
     assert 0 < queries.sum() < len(queries)
     for role in ROLES:

@@ -16,7 +16,7 @@ from infocse_ray.stages.events import Curve, curve_folder, event_file, show_stag
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import StepReport
+from infocse_ray.train.step import StepReport
 
 Points = dict[str, list[tuple[int, float]]]
 

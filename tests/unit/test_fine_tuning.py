@@ -16,7 +16,8 @@ from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
-from infocse_ray.train.loop import Budget, Training, train_worker
+from infocse_ray.train.loop import Training, train_worker
+from infocse_ray.train.schedule import Budget
 from tests.unit.stores import counted
 from tests.unit.trainees import LABELLED, Lexicon, annotated, load_encoder, settings_for, strategy_for
 

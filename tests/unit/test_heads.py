@@ -11,7 +11,7 @@ from infocse_ray.methods.contrast import Encoded
 from infocse_ray.methods.registry import strategy_of
 from infocse_ray.settings import Settings, Train
 from infocse_ray.train.loss import contrastive_loss
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import strategy_for
 
@@ -62,7 +62,7 @@ def encoded(case):
 
 
 def after_steps(folder, case, **train):
-    """Loss after some steps of a head alone, as the trainee's optimiser takes them; and what it is by chance."""
+    """Loss after some steps of a head alone, as training's optimiser takes them; and what it is by chance."""
     settings = Settings.model_validate(
         {
             "name": "run",
@@ -73,19 +73,19 @@ def after_steps(folder, case, **train):
     )
     strategy = strategy_of(settings.train.strategy, settings, WIDE)
     assert strategy is not None
-    trainee = Trainee(load_encoder(folder, settings.encoder, True), strategy, settings, 5)
+    state = TrainState(load_encoder(folder, settings.encoder, True), strategy, settings, 5)
     vocabulary, batch = WIDE.vocabulary, None if case == "declutr" else encoded(case)
     states, words = drawn(1, vocabulary, DIMENSION), 0.02 * drawn(2, vocabulary, DIMENSION)
 
     def loss():
         if batch is None:
-            return trainee.head.guesses(states, torch.arange(vocabulary), words) / vocabulary
-        return contrastive_loss(strategy.contrast(batch, trainee.head))
+            return state.head.mlm_loss(states, torch.arange(vocabulary), words) / vocabulary
+        return contrastive_loss(strategy.contrast(batch, state.head))
 
     for step in range(1, STEPS + 1):
-        trainee.optimizer.zero_grad()
+        state.optimizer.zero_grad()
         loss().backward()
-        trainee.update(step, trainee.gradient_norm())
+        state.update(step, state.gradient_norm())
     columns = vocabulary if batch is None else EXAMPLES * sum(label > 0 for label in VIEWS[case])
     return loss().item(), math.log(columns)
 
@@ -146,14 +146,14 @@ def rates(folder, name, section):
     encoder = load_encoder(folder, settings.encoder, False)
     strategy = strategy_of(settings.train.strategy, settings, Lexicon.of(encoder))
     assert strategy is not None
-    trainee = Trainee(encoder, strategy, settings, 1)
-    trainee.update(1, torch.tensor(1.0))
-    own = {id(p) for p in trainee.head.parameters()}
+    state = TrainState(encoder, strategy, settings, 1)
+    state.update(1, torch.tensor(1.0))
+    own = {id(p) for p in state.head.parameters()}
     found = {}
-    for group in trainee.optimizer.param_groups:
+    for group in state.optimizer.param_groups:
         for parameter in group["params"]:
             assert found.setdefault("head" if id(parameter) in own else "encoder", group["lr"]) == group["lr"]
-    assert {id(p) for group in trainee.optimizer.param_groups for p in group["params"]} == {
-        id(p) for p in trainee.parameters()
+    assert {id(p) for group in state.optimizer.param_groups for p in group["params"]} == {
+        id(p) for p in state.parameters()
     }
     return found

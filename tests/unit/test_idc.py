@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infocse_ray.annotate import idc
+from infocse_ray.annotate import blocks, idc
+from infocse_ray.annotate.clusters import cluster_sizes, count_pairs
 
 
 def spans(offsets):
@@ -119,7 +120,7 @@ def test_duplicates_tie_exactly_whatever_the_rounding_of_the_product(k, bound):
 def test_duplicates_are_found_within_a_document_and_with_either_sign_of_zero():
     vectors = torch.tensor([[0.0, 1, 2], [0, 1, 2], [-0.0, 1, 2], [0, 3, 2], [0, 1, 2], [0, 1, 2]])
     offsets = np.array([0, 1, 4, 6])
-    found = idc._duplicates(vectors, offsets, np.array([1, 2]))
+    found = blocks.duplicates_of(vectors, offsets, np.array([1, 2]))
     assert [a.tolist() for a in found] == [[0, 1], [1, 1], [0, 0]]
 
 
@@ -205,13 +206,13 @@ def test_few_products_little_padding_and_bounded_gathers(monkeypatch, bound, gat
         return bmm(a, b)
 
     monkeypatch.setattr(torch, "bmm", recorded)
-    monkeypatch.setattr(idc, "_GATHER_ELEMENTS", gather)
+    monkeypatch.setattr(blocks, "_GATHER_ELEMENTS", gather)
     idc.top_k_edges(unit_vectors(int(sizes.sum()), 64, seed=0), batch(sizes), 1, max_block_elements=bound)
-    blocks, gathers = np.array(calls).T
-    assert blocks.max() <= bound
+    products, gathers = np.array(calls).T
+    assert products.max() <= bound
     assert gathers.max() <= gather
     assert len(calls) < len(sizes) / 10
-    assert blocks.sum() < 1.25 * (sizes**2).sum()
+    assert products.sum() < 1.25 * (sizes**2).sum()
 
 
 @settings(max_examples=25, deadline=None)
@@ -248,7 +249,7 @@ def test_components_and_their_counts(sizes, seed):
     documents = [clusters[i:j].tolist() for i, j in spans(offsets)]
     pairs_expected = [sum(a == b for i, a in enumerate(ids) for b in ids[:i]) for ids in documents]
     sizes_expected = [ids.count(c) for ids in documents for c in sorted(set(ids))]
-    counted, sized = idc.count_pairs(clusters, offsets), idc.cluster_sizes(clusters, offsets)
+    counted, sized = count_pairs(clusters, offsets), cluster_sizes(clusters, offsets)
     assert counted.dtype == sized.dtype == np.int64
     assert counted.tolist() == pairs_expected
     assert sized.tolist() == sizes_expected
@@ -263,8 +264,8 @@ def test_refuses_bad_offsets(offsets, message):
     for call in (
         lambda: idc.cluster(torch.ones(4, 2), offsets, 1),
         lambda: idc.connected_clusters(none, none, offsets),
-        lambda: idc.count_pairs(clusters, offsets),
-        lambda: idc.cluster_sizes(clusters, offsets),
+        lambda: count_pairs(clusters, offsets),
+        lambda: cluster_sizes(clusters, offsets),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -275,8 +276,8 @@ def test_refuses_offsets_that_do_not_end_at_the_last_sentence(end):
     offsets, clusters = np.array([0, 2, end]), np.zeros(4, np.int32)
     for call in (
         lambda: idc.cluster(torch.ones(4, 2), offsets, 1),
-        lambda: idc.count_pairs(clusters, offsets),
-        lambda: idc.cluster_sizes(clusters, offsets),
+        lambda: count_pairs(clusters, offsets),
+        lambda: cluster_sizes(clusters, offsets),
     ):
         with pytest.raises(ValueError, match="number of sentences 4"):
             call()

@@ -20,7 +20,7 @@ from infocse_ray.methods.registry import Use, strategy_of
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.settings import Settings, StrategyName
 from infocse_ray.settings.command_line import dotted_names
-from infocse_ray.train.loop import Budget
+from infocse_ray.train.schedule import Budget
 from tests.unit.stores import LEXICON
 
 BASE = {

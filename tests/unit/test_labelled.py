@@ -158,7 +158,7 @@ def test_counts_are_what_is_dealt(store):
 def test_what_is_there_to_be_known_by_costs_one_token():
     strategy = Labelled(ALL, 1.0, False, LEXICON)
     texts = ragged([[5, 6, 7], [8, 9], [10, 11, 12]])
-    found = strategy.alter(texts, np.array([0, 1, 2]), np.zeros(3, np.uint64))
+    found = strategy.augment(texts, np.array([0, 1, 2]), np.zeros(3, np.uint64))
     assert [found.values[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)] == [
         [5, 6, 7],
         [8, 9],
@@ -173,7 +173,7 @@ def test_the_document_vectors_gradient_is_that_of_a_plain_implementation(tiny_en
     train = {"chunk_tokens": chunk_tokens, "similarity": "cosine", "temperature": 0.1}
     run = Run(tiny_encoder, source, dropout=False, case=LABELLED, **train)
     batch = run.stream.next_batch()
-    assert (run.trainee.tokens(batch).sum() > 10 * chunk_tokens) == (chunk_tokens == 64)
+    assert (run.state.tokens(batch).sum() > 10 * chunk_tokens) == (chunk_tokens == 64)
 
     plain = AutoModel.from_pretrained(tiny_encoder).eval()
     tokenizer = run.encoder.tokenizer

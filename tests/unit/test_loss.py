@@ -169,7 +169,7 @@ def share_of_batch(counts, dtype, block_elements, mistake=None):
         if mistake == "times the workers":
             loss = loss * collective.workers()
         loss.backward()
-    value = collective.total(loss.detach().double().clone()) / collective.workers()
+    value = collective.all_reduce_sum(loss.detach().double().clone()) / collective.workers()
     return value.item(), flat_gradient(net)
 
 

@@ -51,11 +51,11 @@ def starve(run: Run, most: int, place: str = "forward") -> None:
         nonlocal chunks_with_gradients
         gradients = torch.is_grad_enabled()
         chunks_with_gradients = chunks_with_gradients + 1 if gradients else 0
-        if run.trainee.memory.tokens <= most:
+        if run.state.memory.tokens <= most:
             return hidden
         if place == "backward":
             return _Backward.apply(hidden) if gradients else hidden  # pyright: ignore[reportReturnType]
-        later = chunks_with_gradients > 1 or run.trainee.memory.tokens > 2 * most
+        later = chunks_with_gradients > 1 or run.state.memory.tokens > 2 * most
         if {"forward with gradients": gradients, "a later chunk": gradients and later}.get(place, True):
             out_of_memory()
         return hidden
@@ -79,7 +79,7 @@ def test_a_step_that_ran_out_ends_as_with_the_smaller_chunk_from_the_start(tiny_
     run = Run(tiny_encoder, annotations, chunk_tokens="auto")
     starve(run, 64, place)
     found = curve(run)
-    assert run.trainee.memory.tokens == 64
+    assert run.state.memory.tokens == 64
     expected = curve(Run(tiny_encoder, annotations, chunk_tokens=64))
     assert_same(found, expected)
     # Without dropout's noise, which differs by chunks, this would prove little.
@@ -92,7 +92,7 @@ def test_auto_with_room_enough_is_one_chunk_encoded_once(tiny_encoder, annotatio
     run.encoder.backbone.embeddings.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
     found = curve(run)
     assert all(calls)
-    assert run.trainee.memory.tokens == FIRST_ON_CPU
+    assert run.state.memory.tokens == FIRST_ON_CPU
     assert_same(found, curve(Run(tiny_encoder, annotations, chunk_tokens=FIRST_ON_CPU)))
 
 
@@ -103,7 +103,7 @@ def starved_curves(folder, annotations):
         run = Run(folder, annotations, chunk_tokens="auto")
         if collective.rank() == 1:
             starve(run, most, place)
-        found[most, place] = (*curve(run), run.trainee.memory.tokens)
+        found[most, place] = (*curve(run), run.state.memory.tokens)
     for tokens in (64, FIRST_ON_CPU):
         found[tokens] = curve(Run(folder, annotations, chunk_tokens=tokens))
     return found

@@ -31,7 +31,7 @@ from infocse_ray.loop.inputs import check
 from infocse_ray.methods.mlm_head import MaskedLanguageModel, trained_head
 from infocse_ray.methods.registry import Use, strategy_of
 from infocse_ray.settings import Settings
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.trainees import settings_for
 
@@ -118,13 +118,13 @@ def test_workers_get_the_head_with_the_strategy(masked, tiny_encoder):
     strategy, settings, encoder = declutr(masked, learning_rate=3e-5)
     found = trained_head(masked, len(encoder.tokenizer))
     assert found is not None
-    trainee = Trainee(encoder, pickle.loads(pickle.dumps(strategy)), settings, 5)
-    for name, tensor in trainee.head.state_dict().items():
+    state = TrainState(encoder, pickle.loads(pickle.dumps(strategy)), settings, 5)
+    for name, tensor in state.head.state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), found.weights[name])
     # What is trained already learns like the encoder; what isn't has a rate of its own.
-    assert {group["full_lr"] for group in trainee.optimizer.param_groups} == {3e-5}
+    assert {group["full_lr"] for group in state.optimizer.param_groups} == {3e-5}
     new, settings, encoder = declutr(tiny_encoder, learning_rate=3e-5)
-    assert {group["full_lr"] for group in Trainee(encoder, new, settings, 5).optimizer.param_groups} == {3e-5, 1e-3}
+    assert {group["full_lr"] for group in TrainState(encoder, new, settings, 5).optimizer.param_groups} == {3e-5, 1e-3}
     assert new.identity() != strategy.identity()
     assert declutr(masked, mask=0.0)[0].identity() == declutr(tiny_encoder, mask=0.0)[0].identity()
 

@@ -27,14 +27,14 @@ def run_of(folder, source, case="conpono", **train):
 
 def trained(run):
     """Parameters by name, as `Run.weights` names them, and the learning rate of each."""
-    head = {f"head.{name}": (p, HEAD_RATE) for name, p in run.trainee.head.named_parameters()}
+    head = {f"head.{name}": (p, HEAD_RATE) for name, p in run.state.head.named_parameters()}
     return {name: (p, RATE) for name, p in run.encoder.named_parameters() if p.requires_grad} | head
 
 
 def test_without_options_it_is_adam(tiny_encoder, source):
     run, other = (run_of(tiny_encoder, source, case="idc") for _ in range(2))
-    other.trainee.optimizer = torch.optim.Adam(
-        [{"params": [p], "full_lr": RATE} for p in other.trainee.parameters()], lr=RATE, fused=True
+    other.state.optimizer = torch.optim.Adam(
+        [{"params": [p], "full_lr": RATE} for p in other.state.parameters()], lr=RATE, fused=True
     )
     assert run.losses(4) == other.losses(4)
     for name, tensor in run.weights().items():
@@ -45,7 +45,7 @@ def test_weights_decay_by_the_rate_and_vectors_do_not(tiny_encoder, source):
     plain, decayed = (run_of(tiny_encoder, source, head_learning_rate=HEAD_RATE, weight_decay=d) for d in (0.0, 0.5))
     with torch.no_grad():  # CONPONO's maps start at 0, which has nothing to lose
         for run in (plain, decayed):
-            run.trainee.head.maps.fill_(0.01)
+            run.state.head.maps.fill_(0.01)
     before = plain.weights()
     for run in (plain, decayed):
         run.next()
@@ -68,7 +68,7 @@ def test_learning_rates_rise_in_a_straight_line(tiny_encoder, source):
     found = []
     for step in range(1, 7):
         run.next()
-        found.append(sorted({group["lr"] for group in run.trainee.optimizer.param_groups}))
+        found.append(sorted({group["lr"] for group in run.state.optimizer.param_groups}))
         if step == 1:
             whole.next()
             for name in trained(run):
@@ -79,7 +79,7 @@ def test_learning_rates_rise_in_a_straight_line(tiny_encoder, source):
 
 
 def gradient(run):
-    return torch.cat([p.grad.flatten() for p in run.trainee.parameters() if p.grad is not None])
+    return torch.cat([p.grad.flatten() for p in run.state.parameters() if p.grad is not None])
 
 
 def test_large_gradients_are_scaled_down_and_small_ones_are_not(tiny_encoder, source):
@@ -97,11 +97,11 @@ def test_large_gradients_are_scaled_down_and_small_ones_are_not(tiny_encoder, so
 def test_resumed_equals_uninterrupted_amid_the_warm_up(tiny_encoder, source, tmp_path):
     uninterrupted = run_of(tiny_encoder, source, **OPTIONS)
     uninterrupted.losses(1)
-    save_checkpoint(tmp_path, 0, uninterrupted.trainee, uninterrupted.stream.state(), {"step": 1})
+    save_checkpoint(tmp_path, 0, uninterrupted.state, uninterrupted.stream.state(), {"step": 1})
     expected = uninterrupted.losses(4)
     resumed = run_of(tiny_encoder, source, **OPTIONS)
     resumed.losses(2)  # a step too far: loading must replace everything
-    assert load_checkpoint(tmp_path, resumed.trainee, resumed.stream) == {"step": 1}
+    assert load_checkpoint(tmp_path, resumed.state, resumed.stream) == {"step": 1}
     resumed.step = 1
     assert resumed.losses(4) == expected
     for name, tensor in resumed.weights().items():
@@ -129,16 +129,16 @@ def break_gradient(folder, source, part, value):
     run = run_of(folder, source)
     run.next()
     if collective.rank() == collective.workers() - 1:
-        head, word = run.trainee.head.maps, run.encoder.backbone.embeddings.word_embeddings.weight
+        head, word = run.state.head.maps, run.encoder.backbone.embeddings.word_embeddings.weight
         (head if part == "head" else word).register_hook(lambda gradient: gradient * value)
     before = run.weights()
-    state = run.trainee.optimizer.state_dict()["state"]
+    state = run.state.optimizer.state_dict()["state"]
     moments = [state[key]["exp_avg"].clone() for key in state]
     with pytest.raises(NonFinite) as error:
         run.take(run.stream.next_batch(), 2)
     for name, tensor in run.weights().items():
         assert torch.equal(tensor, before[name]), name
-    state = run.trainee.optimizer.state_dict()["state"]
+    state = run.state.optimizer.state_dict()["state"]
     assert all(torch.equal(state[key]["exp_avg"], moment) for key, moment in zip(state, moments, strict=True))
     return str(error.value)
 

@@ -16,7 +16,8 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus, Section
-from infocse_ray.storage.folder import Storage, open_filesystem, redact
+from infocse_ray.storage import redact
+from infocse_ray.storage.folder import Storage, open_filesystem
 from infocse_ray.storage.redact import learn, redacted, redacted_json, without_credentials
 from tests.conftest import make_documents, write_jsonl
 

@@ -13,7 +13,7 @@ from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import Lexicon
 from infocse_ray.methods.consert import ConSERT
 from infocse_ray.settings import ConSERTSettings
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import ragged, settings_for
 
@@ -28,7 +28,7 @@ class Observed:
         settings = settings_for("consert", folder)
         self.encoder = load_encoder(folder, settings.encoder, False)
         self.strategy = ConSERT(ConSERTSettings(**section), Lexicon.of(self.encoder))
-        self.trainee = Trainee(self.encoder, self.strategy, settings, 0)
+        self.state = TrainState(self.encoder, self.strategy, settings, 0)
         self.encoder.train()
         self.embedded = torch.empty(0)
         backbone = self.encoder.backbone
@@ -46,7 +46,7 @@ class Observed:
 
     def vectors(self, rows, label, first_seed=0):
         """Of views with a label, each text's augmentation drawn from its place."""
-        return self.trainee.model(**self.inputs(rows, label, first_seed))[0]
+        return self.state.model(**self.inputs(rows, label, first_seed))[0]
 
     def plain(self, rows):
         return self.encoder(*self.encoder.pad(ragged(rows), 64))
@@ -203,7 +203,7 @@ def test_encoders_that_ignore_positions_are_known(tiny_encoder):
 def test_a_copy_for_validation_is_freed_at_once(tiny_encoder):
     settings = settings_for("consert", tiny_encoder)
     encoder = load_encoder(tiny_encoder, settings.encoder, False)
-    Trainee(encoder, ConSERT(ConSERTSettings(), Lexicon.of(encoder)), settings, 0)
+    TrainState(encoder, ConSERT(ConSERTSettings(), Lexicon.of(encoder)), settings, 0)
     gc.disable()
     try:
         copy = weakref.ref(for_inference(encoder, "fp32", torch.device("cpu")))

@@ -113,7 +113,7 @@ def masked(strategy, rows, labels, seed=0, width=None):
     before = ids.clone()
     found = strategy.inputs(ids, mask, np.array(labels), seeds)
     assert torch.equal(ids, before)
-    return before, found["input_ids"], found["guess"]
+    return before, found["input_ids"], found["mlm_labels"]
 
 
 def test_masked_tokens():
@@ -121,12 +121,12 @@ def test_masked_tokens():
     rows = [draw.integers(5, 200, draw.integers(30, 60)).tolist() for _ in range(600)]
     for row in rows:
         row[3] = 1  # an unknown token among the real ones
-    before, after, guess = masked(declutr(), rows, [n % 2 for n in range(600)])
+    before, after, mlm_labels = masked(declutr(), rows, [n % 2 for n in range(600)])
     ordinary = before > SPECIAL
-    chosen = guess >= 0
+    chosen = mlm_labels >= 0
     assert not chosen[~ordinary].any()
-    assert (guess[~chosen] == -100).all()
-    assert torch.equal(guess[chosen], before[chosen])
+    assert (mlm_labels[~chosen] == -100).all()
+    assert torch.equal(mlm_labels[chosen], before[chosen])
     assert torch.equal(after[~chosen], before[~chosen])
     tokens, guesses = int(ordinary.sum()), int(chosen.sum())
     assert stats.binomtest(guesses, tokens, 0.15).pvalue > 1e-3
@@ -142,10 +142,10 @@ def test_masked_tokens():
 
 def test_positives_are_never_masked():
     rows = [[7] * 40] * 6
-    before, after, guess = masked(declutr(mask=0.9), rows, [0, 2, 1, 3, 2, 2])
+    before, after, mlm_labels = masked(declutr(mask=0.9), rows, [0, 2, 1, 3, 2, 2])
     assert torch.equal(after[[1, 3, 4, 5]], before[[1, 3, 4, 5]])
-    assert (guess[[1, 3, 4, 5]] == -100).all()
-    assert ((guess[[0, 2]] >= 0).sum(1) > 30).all()
+    assert (mlm_labels[[1, 3, 4, 5]] == -100).all()
+    assert ((mlm_labels[[0, 2]] >= 0).sum(1) > 30).all()
     assert declutr(mask=0.9).inputs(before, torch.ones_like(before), np.full(6, 2), np.zeros(6, np.uint64)) == {}
     assert declutr(mask=0.0).inputs(before, torch.ones_like(before), np.zeros(6, int), np.zeros(6, np.uint64)) == {}
 
@@ -171,23 +171,23 @@ def test_the_loss_of_guessing_is_added(tiny_encoder, tmp_path):
     for chunk_tokens in (64, 100_000):
         run = Run(tiny_encoder, source, dropout=False, case="declutr", batch_size=6, chunk_tokens=chunk_tokens)
         batch = run.stream.next_batch()
-        chunks = run.trainee.chunks(batch)
+        chunks = run.state.chunks(batch)
         assert (len(chunks) > 1) == (chunk_tokens == 64)
-        head, bert = run.trainee.head, run.encoder.backbone
+        head, bert = run.state.head, run.encoder.backbone
         entropies = []
         with torch.inference_mode():
             for chunk in chunks:
-                guess = chunk.inputs.get("guess")
-                if guess is None:
+                mlm_labels = chunk.inputs.get("mlm_labels")
+                if mlm_labels is None:
                     continue
                 hidden = bert(chunk.inputs["input_ids"], chunk.inputs["attention_mask"]).last_hidden_state
-                for row, place in (guess >= 0).nonzero().tolist():
+                for row, place in (mlm_labels >= 0).nonzero().tolist():
                     x = torch.nn.functional.gelu(head.dense(hidden[row, place]))
                     scores = bert.embeddings.word_embeddings.weight @ head.norm(x) + head.bias
-                    entropies.append(torch.logsumexp(scores, 0) - scores[guess[row, place]])
+                    entropies.append(torch.logsumexp(scores, 0) - scores[mlm_labels[row, place]])
         assert len(entropies) > 10
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("infocse_ray.train.loop._loss_of_guesses", lambda *_: None)
+            patch.setattr("infocse_ray.train.step._mlm_loss", lambda *_: None)
             other = Run(tiny_encoder, source, dropout=False, case="declutr", batch_size=6, chunk_tokens=chunk_tokens)
             contrast = other.take(batch, 1).loss
         losses[chunk_tokens] = run.take(batch, 1).loss
@@ -200,7 +200,7 @@ def test_more_embeddings_than_tokens():
     head = MaskedLanguageModel(32, 32, 200)
     states, tokens = torch.randn(6, 32), torch.arange(5, 11)
     embeddings = torch.randn(256, 32)
-    assert torch.equal(head.guesses(states, tokens, embeddings), head.guesses(states, tokens, embeddings[:200]))
+    assert torch.equal(head.mlm_loss(states, tokens, embeddings), head.mlm_loss(states, tokens, embeddings[:200]))
 
 
 def test_the_head_goes_on_where_a_batch_has_nothing_to_guess(tiny_encoder, tmp_path, monkeypatch):
@@ -208,7 +208,7 @@ def test_the_head_goes_on_where_a_batch_has_nothing_to_guess(tiny_encoder, tmp_p
     run = Run(tiny_encoder, annotated(tmp_path, tiny_encoder, 12), case="declutr", batch_size=6)
     run.next()
     before = run.weights()
-    monkeypatch.setattr("infocse_ray.train.loop._loss_of_guesses", lambda *_: None)
+    monkeypatch.setattr("infocse_ray.train.step._mlm_loss", lambda *_: None)
     run.next()
-    assert all(not p.grad.any() for p in run.trainee.head.parameters())
+    assert all(not p.grad.any() for p in run.state.head.parameters())
     assert any(not torch.equal(t, before[name]) for name, t in run.weights().items() if name.startswith("head."))

@@ -6,7 +6,7 @@ from transformers import BertModel
 
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import Lexicon
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
 from tests.unit.stores import LEXICON
 from tests.unit.trainees import CASES, Run, annotated, ragged, settings_for, strategy_for
 
@@ -34,7 +34,7 @@ def test_two_views_differ_by_dropout_alone(undropped, tmp_path, case):
     if case == "mirror_bert":  # not by its mask
         batch = batch._replace(texts=batch.texts.take(torch.arange(len(batch.texts)).numpy() // 2 * 2))
     seen = []
-    run.trainee.model.register_forward_hook(lambda module, inputs, output: seen.append(output[0].detach()))
+    run.state.model.register_forward_hook(lambda module, inputs, output: seen.append(output[0].detach()))
     run.encoder.eval()
     run.take(batch, 1)
     assert run.encoder.training
@@ -56,7 +56,7 @@ def test_rates(tiny_encoder, undropped, case):
     for folder, own in folders[:1] if case == "idc self and partner" else folders:
         settings = settings_for(case, folder)
         encoder = load_encoder(folder, settings.encoder, False)
-        Trainee(encoder, strategy_for(case, Lexicon.of(encoder), settings), settings, 0)
+        TrainState(encoder, strategy_for(case, Lexicon.of(encoder), settings), settings, 0)
         assert rates(encoder) == expected.get(case, own)
 
 

@@ -21,7 +21,7 @@ class Text(NamedTuple):
     vector: torch.Tensor
     document: str
     text: object
-    """What it was before it was altered; equal for equal texts."""
+    """What it was before it was augmented; equal for equal texts."""
     label: int
 
 

@@ -26,9 +26,9 @@ def mirror(**section) -> MirrorBERT:
     return MirrorBERT(MirrorBERTSettings(**section), LENGTHS)
 
 
-def altered(strategy, rows, labels, seed=0):
+def augmented(strategy, rows, labels, seed=0):
     seeds = np.arange(len(rows), dtype=np.uint64) + np.uint64(seed)
-    found = strategy.alter(ragged(rows), np.array(labels), seeds)
+    found = strategy.augment(ragged(rows), np.array(labels), seeds)
     assert found.values.dtype == np.uint16
     return [found.values[a:b].tolist() for a, b in zip(found.offsets[:-1], found.offsets[1:], strict=True)]
 
@@ -49,7 +49,7 @@ def maskings(row, span):
 def test_one_mask_for_the_tokens_of_five_characters(row, seed, span):
     strategy = mirror(span=span)
     characters = int(LENGTHS.characters[row].sum())
-    untouched, masked = altered(strategy, [row, row], [0, 1], seed)
+    untouched, masked = augmented(strategy, [row, row], [0, 1], seed)
     assert untouched == row
     if characters < 30:
         assert masked == row
@@ -60,7 +60,7 @@ def test_one_mask_for_the_tokens_of_five_characters(row, seed, span):
 def test_every_span_is_as_likely():
     row = [11, 12, 13, 14, 15, 16, 17]
     expected = maskings(row, 5)
-    found = altered(mirror(), [row] * 4000, [1] * 4000)
+    found = augmented(mirror(), [row] * 4000, [1] * 4000)
     for masked in {tuple(m) for m in expected}:
         share = expected.count(list(masked)) / len(expected)
         assert abs(found.count(list(masked)) / 4000 - share) < 0.04
@@ -68,12 +68,12 @@ def test_every_span_is_as_likely():
 
 def test_short_sentences_and_no_span():
     row = [5, 6, 7, 5]  # 23 characters
-    assert altered(mirror(), [row], [1]) == [row]
-    assert altered(mirror(shortest=24), [row], [1]) == [row]
-    assert altered(mirror(shortest=23), [row], [1]) != [row]
-    assert altered(mirror(shortest=1, span=0), [row], [1]) == [row]
-    assert altered(mirror(shortest=1, span=500), [row], [1]) == [[MASK]]
-    assert altered(mirror(), [], []) == []
+    assert augmented(mirror(), [row], [1]) == [row]
+    assert augmented(mirror(shortest=24), [row], [1]) == [row]
+    assert augmented(mirror(shortest=23), [row], [1]) != [row]
+    assert augmented(mirror(shortest=1, span=0), [row], [1]) == [row]
+    assert augmented(mirror(shortest=1, span=500), [row], [1]) == [[MASK]]
+    assert augmented(mirror(), [], []) == []
 
 
 def test_texts_are_told_apart_by_what_they_were_before(tmp_path):

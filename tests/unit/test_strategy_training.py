@@ -18,7 +18,7 @@ def source(tiny_encoder, tmp_path_factory):
 @pytest.mark.parametrize("case", TRAINED)
 def test_a_step_changes_all_of_head_and_encoder(tiny_encoder, source, case):
     run = Run(tiny_encoder, source, case=case)
-    trained = {f"head.{name}" for name, _ in run.trainee.head.named_parameters()}
+    trained = {f"head.{name}" for name, _ in run.state.head.named_parameters()}
     trained |= {name for name, p in run.encoder.named_parameters() if p.requires_grad}
     before = run.weights()
     # CPC's GRU has a gradient once the maps behind it, which start at 0, have taken a step.
@@ -39,7 +39,7 @@ def test_steps_on_one_batch_lower_its_loss(tiny_encoder, source, case, part):
     """Encoder and head each by itself: together, one hides that the other stands still."""
     # In 32 dimensions a head has less to turn than in hundreds, and needs larger steps.
     run = Run(tiny_encoder, source, dropout=False, case=case, temperature=5.0, head_learning_rate=1e-2)
-    still = run.trainee.head if part == "encoder" else run.encoder
+    still = run.state.head if part == "encoder" else run.encoder
     before = {name: tensor.clone() for name, tensor in still.state_dict().items()}
     batch = run.stream.next_batch()
     losses = []
@@ -53,11 +53,11 @@ def test_steps_on_one_batch_lower_its_loss(tiny_encoder, source, case, part):
 def test_resumed_equals_uninterrupted(tiny_encoder, source, case, tmp_path):
     uninterrupted = Run(tiny_encoder, source, case=case)
     uninterrupted.losses(1)
-    save_checkpoint(tmp_path, 0, uninterrupted.trainee, uninterrupted.stream.state(), {"step": 1})
+    save_checkpoint(tmp_path, 0, uninterrupted.state, uninterrupted.stream.state(), {"step": 1})
     expected = uninterrupted.losses(2)
     resumed = Run(tiny_encoder, source, case=case)
     resumed.losses(2)  # a step too far: loading must replace everything
-    assert load_checkpoint(tmp_path, resumed.trainee, resumed.stream) == {"step": 1}
+    assert load_checkpoint(tmp_path, resumed.state, resumed.stream) == {"step": 1}
     resumed.step = 1
     assert resumed.losses(2) == expected
     for name, tensor in resumed.weights().items():
@@ -69,7 +69,7 @@ def curve(folder, source, case, chunk_tokens=128, batch_size=14):
     run = Run(folder, source, dropout=False, case=case, chunk_tokens=chunk_tokens, batch_size=batch_size)
     batches = [run.stream.next_batch() for _ in range(2 if batch_size == 14 else 1)]
     reports = [run.take(batch, step) for step, batch in enumerate(batches, 1)]
-    modules = (("encoder", run.encoder), ("head", run.trainee.head))
+    modules = (("encoder", run.encoder), ("head", run.state.head))
     gradients = {
         f"{part}.{name}": p.grad.numpy().copy()
         for part, module in modules
@@ -146,7 +146,7 @@ def test_the_head_follows_from_the_seed(tiny_encoder, source, case):
         found = torch.cat(
             [
                 torch.zeros(1),
-                *(p.flatten() for p in Run(tiny_encoder, source, seed=seed, case=case).trainee.head.parameters()),
+                *(p.flatten() for p in Run(tiny_encoder, source, seed=seed, case=case).state.head.parameters()),
             ]
         )
         assert torch.equal(torch.get_rng_state(), state)

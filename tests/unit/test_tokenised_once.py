@@ -18,8 +18,8 @@ from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Baseline, Settings
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import train_step
-from infocse_ray.train.trainee import Trainee
+from infocse_ray.train.state import TrainState
+from infocse_ray.train.step import train_step
 from tests.unit.stores import Written, counted, write_annotations, write_store
 
 DOCUMENTS = [
@@ -68,4 +68,4 @@ def test_training(name, folder, tmp_path):
     documents = [document._replace(split="train") for document in DOCUMENTS]
     examples = counted(write_annotations(Storage.open(str(tmp_path)), documents, 1, 1), strategy)
     batch = ExampleStream(examples, strategy, 8, 0).next_batch()
-    assert train_step(Trainee(encoder, strategy, settings, 0), batch, 0, 1).tokens > 0
+    assert train_step(TrainState(encoder, strategy, settings, 0), batch, 0, 1).tokens > 0

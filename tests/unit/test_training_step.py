@@ -151,8 +151,8 @@ def asked(folder, annotations, who):
     """What a worker knows of tokens and of being asked to stop, where one worker is asked."""
     run = Run(folder, annotations)
     batch = run.stream.next_batch()
-    here = int(run.trainee.tokens(batch).sum())
-    return here, run.trainee.tokens_of_all(batch, collective.rank() == who)
+    here = int(run.state.tokens(batch).sum())
+    return here, run.state.tokens_of_all(batch, collective.rank() == who)
 
 
 def test_all_workers_learn_in_the_same_step_that_they_are_to_stop(tiny_encoder, annotations):
@@ -166,14 +166,14 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
     uninterrupted = Run(tiny_encoder, annotations)
     first = uninterrupted.losses(3)
     # Another's lanes: two workers wrote the checkpoint that one worker reads.
-    strategy = uninterrupted.trainee.strategy
+    strategy = uninterrupted.state.strategy
     owner, second = (ExampleStream(counted(annotations, strategy), strategy, 14, 5, rank, 2) for rank in (0, 1))
     for stream in (owner, second):
         for _ in range(3):
             stream.next_batch()
     progress = {"step": 3, "history": [{"mrr": 0.5}], "stopping": {"best": None}}
     for rank, stream in enumerate((owner, second)):
-        save_checkpoint(tmp_path, rank, uninterrupted.trainee, stream.state(), progress)
+        save_checkpoint(tmp_path, rank, uninterrupted.state, stream.state(), progress)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "encoder.safetensors",
         "files-00000.json",
@@ -187,7 +187,7 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
     expected = uninterrupted.losses(4)
     resumed = Run(tiny_encoder, annotations)
     resumed.losses(1)  # loading must replace everything
-    assert load_checkpoint(tmp_path, resumed.trainee, resumed.stream) == progress
+    assert load_checkpoint(tmp_path, resumed.state, resumed.stream) == progress
     resumed.step = 3
     assert resumed.losses(4) == expected
     for name, tensor in resumed.weights().items():

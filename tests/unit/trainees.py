@@ -22,8 +22,8 @@ from infocse_ray.sampling.label_sample import Drawn
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import StepReport, train_step
-from infocse_ray.train.trainee import Trainee, set_dropout
+from infocse_ray.train.state import TrainState, set_dropout
+from infocse_ray.train.step import StepReport, train_step
 from tests.conftest import make_documents
 from tests.unit.stores import LEXICON, Written, counted, numbered, write_annotations
 
@@ -120,7 +120,7 @@ class Run:
         self.settings = settings_for(case, folder, **train)
         self.encoder = load_encoder(folder, self.settings.encoder, self.settings.train.similarity == "cosine")
         strategy = strategy_for(case, Lexicon.of(self.encoder), self.settings)
-        self.trainee = Trainee(self.encoder, strategy, self.settings, seed)
+        self.state = TrainState(self.encoder, strategy, self.settings, seed)
         if not dropout:
             set_dropout(self.encoder, 0.0)
         size, rank, workers = self.settings.train.batch_size, collective.rank(), collective.workers()
@@ -134,7 +134,7 @@ class Run:
 
     def take(self, batch: Batch, step: int, seed: int | None = None) -> StepReport:
         """A step on a batch."""
-        return train_step(self.trainee, batch, self.seed if seed is None else seed, step)
+        return train_step(self.state, batch, self.seed if seed is None else seed, step)
 
     def losses(self, steps: int) -> list[float]:
         """Losses of the next steps."""
@@ -142,5 +142,5 @@ class Run:
 
     def weights(self) -> dict[str, torch.Tensor]:
         """A copy of the encoder's and the head's weights."""
-        head = {f"head.{name}": tensor for name, tensor in self.trainee.head.state_dict().items()}
+        head = {f"head.{name}": tensor for name, tensor in self.state.head.state_dict().items()}
         return {name: tensor.detach().clone() for name, tensor in (self.encoder.state_dict() | head).items()}

@@ -1,4 +1,4 @@
-"""What is trained: the encoder as training calls it, the strategy's head, and the optimiser of both.
+"""The state of a training: the encoder as training calls it, the strategy's head, and the optimiser of both.
 
 A head that starts untrained learns at a rate of its own: at the encoder's, which is chosen not to harm what is trained
 already, it would stay what it was drawn as, and bend the encoder to that.
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from infocse_ray.distributed.collectives import total, workers
+from infocse_ray.distributed.collectives import all_reduce_sum, workers
 from infocse_ray.encoder.embed import length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
@@ -54,10 +54,10 @@ class _InTraining(torch.nn.Module):
         attention_mask: torch.Tensor,
         position_ids: torch.Tensor | None = None,
         keep: torch.Tensor | None = None,
-        guess: torch.Tensor | None = None,
+        mlm_labels: torch.Tensor | None = None,
         pooled: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Vectors [b, d], and the token vectors [m, hidden] of the tokens to guess; see `Strategy.inputs`."""
+        """Vectors [b, d], and the token vectors [m, hidden] where tokens were masked; see `Strategy.inputs`."""
         self._cut.keep = keep
         try:
             hidden = self.encoder.hidden(input_ids, attention_mask, position_ids)
@@ -65,10 +65,10 @@ class _InTraining(torch.nn.Module):
             self._cut.keep = None
         pooled = attention_mask if pooled is None else pooled
         vectors = self.encoder.pool(hidden, pooled, whitened=self._whitened)
-        return vectors, hidden[guess >= 0] if guess is not None else hidden[:0, 0]
+        return vectors, hidden[mlm_labels >= 0] if mlm_labels is not None else hidden[:0, 0]
 
 
-class Trainee:
+class TrainState:
     """An encoder in training."""
 
     def __init__(self, encoder: SentenceEncoder, strategy: Strategy, settings: Settings, seed: int) -> None:
@@ -178,7 +178,7 @@ class Trainee:
     def tokens_of_all(self, batch: Batch, stop: bool) -> tuple[int, bool]:
         """Tokens of the global batch, of all workers, padding not counted; and whether any worker said `stop`."""
         here = [int(self.tokens(batch).sum()), int(stop)]
-        tokens, stops = total(torch.tensor(here, device=self.encoder.device)).tolist()
+        tokens, stops = all_reduce_sum(torch.tensor(here, device=self.encoder.device)).tolist()
         return tokens, stops > 0
 
     def average_head(self) -> None:
@@ -191,7 +191,7 @@ class Trainee:
         if workers() == 1 or not there:
             return
         gradients = [p.grad for p in there if p.grad is not None]
-        together = total(torch.cat([g.flatten() for g in gradients])) / workers()
+        together = all_reduce_sum(torch.cat([g.flatten() for g in gradients])) / workers()
         for parameter, part in zip(there, together.split([p.numel() for p in there]), strict=True):
             parameter.grad = part.view_as(parameter).clone()
 

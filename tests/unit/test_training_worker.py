@@ -1,0 +1,153 @@
+"""A training worker from its first step to its last, with a Ray Train that is a folder: stopped, resumed, told of."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from ray.train import Checkpoint
+
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.storage.folder import Storage
+from infocse_ray.train import loop
+from infocse_ray.train.loop import Training, TrainingWorker
+from infocse_ray.train.schedule import Budget
+from tests.unit.stores import counted
+from tests.unit.trainees import Lexicon, annotated, load_encoder, settings_for, strategy_for
+
+METRICS = ("recall@5", "recall@10", "recall@20", "mrr")
+
+
+class FakeRayTrain:
+    """Keeps the checkpoints that are reported, and offers the last."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self.steps: list[int] = []
+        monkeypatch.setattr(loop.ray.train, "report", self._report)
+        monkeypatch.setattr(loop.ray.train, "get_checkpoint", self._offer)
+
+    def _place(self, step: int) -> Path:
+        return self._folder / f"checkpoint_{step:04d}"
+
+    def _report(self, metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
+        shutil.copytree(checkpoint.path, self._place(metrics["step"]))
+        self.steps.append(metrics["step"])
+
+    def _offer(self) -> Checkpoint | None:
+        return Checkpoint(str(self._place(self.steps[-1]))) if self.steps else None
+
+
+class FakeBoard:
+    """A board's handle that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.line = SimpleNamespace(remote=self.lines.append)
+        self.set = SimpleNamespace(remote=lambda *_: None)
+
+
+@pytest.fixture
+def training(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
+    """Nine steps, with a validation, whose score grows with the first weight, after every three."""
+    nothing: Any = None
+    settings = settings_for("simcse", tiny_encoder, interpolation=[], never_worse=False)
+    settings = settings.model_copy(update={"validate": settings.validate.model_copy(update={"every": 3})})
+    strategy = strategy_for("simcse", Lexicon.of(load_encoder(tiny_encoder, settings.encoder, True)), settings)
+    for name, fake in {
+        "score": lambda model, _: SimpleNamespace(
+            metrics=dict.fromkeys(METRICS, float(next(model.parameters()).sum())) | {"queries": 100}
+        ),
+        "questions_for": lambda *_: None,
+        "worker_device": lambda: torch.device("cpu"),
+        "assigned_cores": lambda: 1,
+    }.items():
+        monkeypatch.setattr(loop, name, fake)
+    return Training(
+        settings,
+        nothing,
+        counted(annotated(tmp_path / "source", tiny_encoder), strategy),
+        strategy,
+        Budget(9, None, 99),
+        EncoderFolder(Storage.open(str(tiny_encoder)), "x", settings.encoder.max_length),
+        5,
+        Storage.open(str(tmp_path / "stage")),
+        "halves",
+        board=FakeBoard(),
+    )
+
+
+def asked_at(step: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask a worker to stop in its `step`th step; None: never."""
+
+    class Request:
+        def __init__(self, _: object) -> None:
+            self.steps = 0
+
+        def made(self) -> bool:
+            self.steps += 1
+            return self.steps == step
+
+    monkeypatch.setattr(loop, "Request", Request)
+
+
+def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    whole = FakeRayTrain(tmp_path / "whole", monkeypatch)
+    uninterrupted = TrainingWorker(training)
+    uninterrupted.run()
+    expected = training.folder / "result.json"
+    assert whole.steps == [3, 6, 9]
+    assert not any("goes on" in line or "stop" in line for line in training.board.lines)
+
+    cut = FakeRayTrain(tmp_path / "cut", monkeypatch)
+    training = training._replace(folder=Storage.open(str(tmp_path / "again")), board=FakeBoard())
+    asked_at(5, monkeypatch)
+    TrainingWorker(training).run()
+    assert cut.steps == [3, 5]
+    assert not (training.folder / "result.json").exists()
+    assert training.board.lines[-2:] == [
+        "    step 5: asked to stop; this step is the last, and a checkpoint follows",
+        "    step 5: stopped, at a checkpoint",
+    ]
+
+    asked_at(None, monkeypatch)
+    training = training._replace(board=FakeBoard())
+    resumed = TrainingWorker(training)
+    assert resumed.progress["step"] == 5
+    resumed.run()
+    assert training.board.lines[0] == "    step 5: training goes on from its checkpoint"
+    assert cut.steps == [3, 5, 6, 9]
+    result, right = (place.read_json() for place in (training.folder / "result.json", expected))
+    assert result["resumed_at"] == [5]
+    for name in ("history", "stopping", "chosen", "step", "tokens"):
+        assert result[name] == right[name], name
+    best = f"models/step-{right['stopping']['best_step']:08d}/model.safetensors"
+    assert (training.folder / best).read_bytes() == (tmp_path / "stage" / best).read_bytes()
+
+
+def test_models_that_no_checkpoint_names_are_dropped(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "ray", monkeypatch)
+    worker = TrainingWorker(training)
+    scores = iter([0.5, 0.1, 0.2, 0.15])
+    monkeypatch.setattr(
+        loop, "score", lambda *_: SimpleNamespace(metrics=dict.fromkeys(METRICS, next(scores)) | {"queries": 100})
+    )
+    worker.validate()
+    for _ in range(6):
+        worker.step()
+    # Ray may not have recorded the second checkpoint yet: the first one's best model stays.
+    assert sorted(p.name for p in (tmp_path / "stage" / "models").iterdir()) == ["step-00000003", "step-00000006"]
+    worker.progress["best_steps"] = [6, 6, 6, 6]
+    for _ in range(3):
+        worker.step()
+    assert [p.name for p in (tmp_path / "stage" / "models").iterdir()] == ["step-00000006"]
