@@ -52,7 +52,9 @@ def prepare_once(corpus: Corpus, model: str) -> Prepared:
     source = find_source(corpus)
     packs = pa.table({"pieces": [[piece._asdict() for piece in source.pieces]]})
     begun = time.perf_counter()
-    tables = list(tokenise_packs(packs, source.columns, corpus, [], tokenizer_json(tokenizer), 1, None))
+    with tempfile.TemporaryDirectory() as folder:
+        of = (tokenizer_json(tokenizer), 1, None, Storage.open(folder))
+        tables = list(tokenise_packs(packs, source.columns, corpus, [], *of))
     tokenising = time.perf_counter() - begun
     rows = pa.concat_tables(tables)
     with tempfile.TemporaryDirectory() as folder:
@@ -80,9 +82,9 @@ def prepare_once(corpus: Corpus, model: str) -> Prepared:
 def _line_bytes(corpus: Corpus) -> list[tuple[str, int]]:
     """What the lines of the files are in bytes, as they are and by gzip; nothing of Parquet."""
     source = find_source(corpus)
-    if source.kind == "parquet":
+    if source.kind not in ("jsonl", "tsv"):
         return []
-    parts = [b"".join(line for _, line in open_lines(piece)) for piece in source.pieces]
+    parts = [b"".join(line.data for line in open_lines(piece)) for piece in source.pieces]
     packed = sum(len(gzip.compress(part, 6)) for part in parts)
     return [("lines of the files, bytes", sum(map(len, parts))), ("the same by gzip, bytes", packed)]
 

@@ -16,21 +16,29 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-from infocse_ray.corpus.kind import Plan, first_lines, place_and_columns, refuse_columns, settle_columns, some_of
+from infocse_ray.corpus.kind import (
+    Plan,
+    first_lines,
+    look_into,
+    place_and_columns,
+    refuse_columns,
+    refuse_unreadable,
+    settle_columns,
+    some_of,
+)
 from infocse_ray.corpus.labels import Labels
 from infocse_ray.corpus.read import (
     READERS,
     Piece,
     Row,
+    json_rows,
     naming,
     open_lines,
-    parse_json_line,
     parse_tab_line,
     plain_name,
     reader_of,
 )
 from infocse_ray.corpus.schema import stable_hash
-from infocse_ray.corpus.tables import json_keys
 from infocse_ray.settings import Corpus
 
 FILES = f"{', '.join(READERS['jsonl'])} or .tsv (also .gz, .xz, .zst)"
@@ -48,7 +56,12 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
     """Settle the columns by a look into some files; of TSV, see too that the titles can be told apart."""
     refuse_columns(corpus, ("text",))
     ((kind, uris),) = files.items()
-    there = {uri: json_keys(uri) if kind == "jsonl" else set(_header(uri)[1]) for uri in some_of(uris)}
+    if kind == "jsonl":
+        looks = {uri: look_into(uri, kind, corpus.encoding) for uri in some_of(uris)}
+        refuse_unreadable(looks, corpus.encoding)
+        there = {uri: look.columns for uri, look in looks.items()}
+    else:
+        there = {uri: set(_header(uri, corpus.encoding)[1]) for uri in some_of(uris)}
     columns = settle_columns(corpus, there, _DEFAULTS)
     where, it_has = place_and_columns(there)
     if "sentences" not in columns:
@@ -56,7 +69,7 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
             f"corpus.sentences: {where}: no column `history`; name the one that has the titles, of {it_has}, with "
             "corpus.sentences"
         )
-    if kind == "tsv" and not any(_has_titles(uri, columns["sentences"]) for uri in there):
+    if kind == "tsv" and not any(_has_titles(uri, columns["sentences"], corpus.encoding) for uri in there):
         raise ValueError(
             f"corpus.sentences = {columns['sentences']!r}: {where}: no cell among the first has two titles; separate "
             f"titles by ` {_SEPARATOR} ` or make the cell a JSON list"
@@ -64,19 +77,19 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
     return Plan(columns)
 
 
-def _header(uri: str) -> tuple[int, list[str]]:
+def _header(uri: str, encoding: str) -> tuple[int, list[str]]:
     """The header line of a TSV file: the byte it begins at and the names; an empty file has none."""
-    for number, line in first_lines(uri):
-        return number, [name.strip() for name in parse_tab_line(line)[0] or ()]
+    for start, _, line in first_lines(uri, encoding):
+        return start, [name.strip() for name in parse_tab_line(line)[0] or ()]
     return -1, []
 
 
-def _has_titles(uri: str, column: str) -> bool:
+def _has_titles(uri: str, column: str, encoding: str) -> bool:
     """Whether one of the first rows has two titles."""
-    start, names = _header(uri)
-    for number, line in first_lines(uri):
+    header, names = _header(uri, encoding)
+    for start, _, line in first_lines(uri, encoding):
         values, _ = _cells(line, names)
-        if number != start and values and isinstance(titles := _titles_in(values.get(column)), list) and titles[1:]:
+        if start != header and values and isinstance(titles := _titles_in(values.get(column)), list) and titles[1:]:
             return True
     return False
 
@@ -84,24 +97,28 @@ def _has_titles(uri: str, column: str) -> bool:
 def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
     """A sequence a line."""
     with naming(piece.uri):
-        start, names = _header(piece.uri) if piece.kind == "tsv" else (-1, [])
-        for number, line in open_lines(piece):
-            if number == start:
+        for row in json_rows(piece) if piece.kind == "jsonl" else _tab_rows(piece):
+            if row.values is None:
+                yield row
                 continue
-            values, reason = parse_json_line(line) if piece.kind == "jsonl" else _cells(line, names)
-            if values is None:
-                yield Row(number, None, reason)
-                continue
-            found = {role: values.get(column) for role, column in columns.items()}
+            found = {role: row.values.get(column) for role, column in columns.items()}
             if piece.kind == "tsv":
                 found = {role: value or None for role, value in found.items()}
                 found["sentences"] = _titles_in(found["sentences"])
             found["sentences"] = _without_reloads(found["sentences"])
             if "id" not in found:
                 # As JSON, which a lone surrogate does not stop.
-                content = json.dumps([piece.name, number, found["sentences"]])
+                content = json.dumps([piece.name, row.number, found["sentences"]])
                 found["id"] = f"{stable_hash(content):016x}"
-            yield Row(number, found, None)
+            yield row._replace(values=found)
+
+
+def _tab_rows(piece: Piece) -> Iterator[Row]:
+    """The lines of a TSV file but the header, by column."""
+    header, names = _header(piece.uri, piece.encoding)
+    for start, number, line in open_lines(piece):
+        if start != header:
+            yield Row(start, *_cells(line, names), number)
 
 
 def _cells(line: bytes, names: list[str]) -> tuple[dict[str, str] | None, str | None]:

@@ -49,12 +49,13 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
         sentences = split_sentences(text, corpus.language)
     if not sentences:
         raise Rejected("empty")
-    if len(sentences) < corpus.min_sentences:
-        raise Rejected(f"fewer than {corpus.min_sentences} sentences")
     if len(sentences) > corpus.max_document_sentences:
         raise Rejected(f"more than {corpus.max_document_sentences} sentences")
+    # Before it is said that sentences are missing: text that can't be split is one sentence, and a long one.
     if max(map(len, sentences)) > corpus.max_sentence_chars:
         raise Rejected(f"a sentence of more than {corpus.max_sentence_chars} characters")
+    if len(sentences) < corpus.min_sentences:
+        raise Rejected(f"fewer than {corpus.min_sentences} sentences")
     _encodable("\n".join(sentences))
     doc_id = values.get("id")
     if "id" not in values:
@@ -105,11 +106,17 @@ def _encodable(text: str) -> None:
 def tokenised_schema(token: pa.DataType) -> pa.Schema:
     """Rows on their way to the store: the store's columns, where they go, where they came from, why not.
 
-    `label` says that the row is a line of a label file; it is set aside if no document of its id is there.
+    `row` orders the rows of a file; `line` is what people call it, counted from the beginning of its piece. `label`
+    says that the row is a line of a label file; it is set aside if no document of its id is there.
     """
     return pa.schema(
         [pa.field("shard", pa.int32()), pa.field("order", pa.int64()), pa.field("file", pa.string())]
-        + [pa.field("row", pa.int64()), pa.field("reason", pa.string()), pa.field("label", pa.bool_())]
+        + [
+            pa.field("row", pa.int64()),
+            pa.field("line", pa.int64()),
+            pa.field("reason", pa.string()),
+            pa.field("label", pa.bool_()),
+        ]
         + [field.with_nullable(True) for field in store_schema(token)]
     )
 
@@ -147,6 +154,7 @@ def tokenise_rows(
             ("order", order),
             ("file", file),
             ("row", row.number),
+            ("line", row.shown),
             ("reason", reason),
             ("label", False),
             ("doc_id", doc_id),
@@ -171,6 +179,7 @@ def label_rows(labels: Labels, token: pa.DataType, shards: int) -> Iterator[pa.T
         places = zip(lines["doc_id"].to_pylist(), lines["file"].to_pylist(), lines["row"].to_pylist(), strict=True)
         keys = [stable_hash(doc_id if doc_id is not None else f"{file}\n{row}") for doc_id, file, row in places]
         columns["key"] = pa.array(keys, pa.int64())
+        columns["line"] = columns["row"]
         columns["shard"] = pa.array([shard_of(key, shards) for key in keys], pa.int32())
         missing = {f.name: pa.nulls(len(lines), f.type) for f in schema if f.name not in columns}
         yield pa.table([(columns | missing)[name] for name in schema.names], schema=schema)

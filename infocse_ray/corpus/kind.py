@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from infocse_ray.corpus.labels import Labels
-from infocse_ray.corpus.read import Piece, Row, naming, open_lines
+from infocse_ray.corpus.read import (
+    NOT_UTF8,
+    Line,
+    Piece,
+    Row,
+    csv_columns,
+    csv_records,
+    json_rows,
+    naming,
+    open_lines,
+    reader_of,
+)
+from infocse_ray.corpus.streams import BadContent, advice, check_text
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.redact import redacted
 
@@ -23,6 +36,8 @@ class Plan(NamedTuple):
     """Role to column, for the roles there are."""
     row_groups: dict[str, int] = {}  # noqa: RUF012
     """The number of row groups of each Parquet file."""
+    arrays: bool = True
+    """Whether a .json file can be an array, which is read whole; else a line of it is always an item."""
 
 
 class Files(Protocol):
@@ -121,11 +136,85 @@ def some_of(uris: list[str]) -> list[str]:
     return list(dict.fromkeys(uris[i * len(uris) // _FILES_SAMPLED] for i in range(_FILES_SAMPLED)))
 
 
-def first_lines(uri: str, setting: str = "source") -> Iterator[tuple[int, bytes]]:
-    """The first lines of a file that are not blank, with their byte offsets; errors name `setting`.
+def first_lines(uri: str, encoding: str) -> Iterator[Line]:
+    """The first lines of a file that are not blank.
 
     Raises:
         UnreadableFile: there is no reading it.
     """
+    with naming(uri):
+        yield from islice(open_lines(_whole(uri, "", encoding)), _ROWS_SAMPLED)
+
+
+class Look(NamedTuple):
+    """What the first rows of a file of JSON Lines or CSV show."""
+
+    columns: set[str]
+    """Their keys, or the names in the header."""
+    rows: int = 0
+    """How many there are."""
+    undecodable: int = 0
+    """How many aren't in the encoding that they should be in."""
+
+
+def look_into(uri: str, kind: str, encoding: str, setting: str = "source") -> Look:
+    """Look at the first rows of a file; errors name `setting`.
+
+    Args:
+        uri: the file.
+        kind: `jsonl` or `csv`.
+        encoding: what it should be in.
+        setting: which led to it.
+
+    Raises:
+        UnreadableFile: there is no reading it.
+    """
+    columns: dict[str, None] = {}
+    rows = undecodable = 0
     with naming(uri, setting):
-        yield from islice(open_lines(Piece(uri, "", 0, 0, 2**62)), _ROWS_SAMPLED)
+        if kind == "csv":
+            columns = dict.fromkeys(csv_columns(_whole(uri, kind, encoding)))
+            for _, cells in islice(csv_records(_whole(uri, kind, encoding)), _ROWS_SAMPLED):
+                text = "".join(cell for cell in (cells or {}).values())
+                rows, undecodable = rows + 1, undecodable + (not _is_text(text))
+        else:
+            for row in islice(json_rows(_whole(uri, kind, encoding)), _ROWS_SAMPLED):
+                columns |= dict.fromkeys(row.values or ())
+                text = json.dumps(row.values, ensure_ascii=False)
+                bad = row.reason == NOT_UTF8 or not _is_text(text)
+                rows, undecodable = rows + 1, undecodable + bad
+    return Look(set(columns), rows, undecodable)
+
+
+def _whole(uri: str, kind: str, encoding: str) -> Piece:
+    return Piece(uri, kind, 0, 0, 2**62, encoding=encoding)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def refuse_unreadable(looks: dict[str, Look], encoding: str, setting: str = "source") -> None:
+    """Refuse files whose first rows can't be read, and say what they are instead.
+
+    Raises:
+        UnreadableFile: no file has a column, or most rows are in another encoding.
+    """
+    worst = max(looks, key=lambda uri: looks[uri].undecodable)
+    rows, undecodable = (sum(getattr(look, name) for look in looks.values()) for name in ("rows", "undecodable"))
+    columns = any(look.columns for look in looks.values())
+    if columns and undecodable <= rows / 2:
+        return
+    with naming(worst, setting):
+        check_text(worst, encoding)
+        if undecodable > rows / 2:
+            raise BadContent(f"isn't {encoding.upper()}; {advice(encoding)}")
+        if reader_of(worst) == "csv":
+            raise BadContent("its header line names no column")
+        raise BadContent(
+            "none of its first lines is a JSON object; give an object a line, or, in a .json file, an array of objects"
+        )

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus.documents import Rejected, counterpart_texts, split_of
-from infocse_ray.corpus.kind import first_lines, place_and_columns, some_of
+from infocse_ray.corpus.kind import look_into, place_and_columns, refuse_unreadable, some_of
 from infocse_ray.corpus.labels import Labels, LabelWriter
-from infocse_ray.corpus.read import READERS, Piece, Row, naming, parse_json_line, read_rows, reader_of
+from infocse_ray.corpus.read import READERS, Piece, Row, naming, read_rows, reader_of
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import open_filesystem
 
 _OF = " of labels"
-FILES = f".parquet or one of {', '.join(READERS['jsonl'])} (these also .gz, .xz, .zst)"
+FILES = f".parquet or one of {', '.join(READERS['jsonl'] + READERS['csv'])} (these also .gz, .xz, .zst)"
 
 
 def part_of(path: str) -> str:
     """What a file of labels is; never one of `DOCUMENTS`."""
     kind = reader_of(path)
-    return kind + _OF if kind in ("parquet", "jsonl") else ""
+    return kind + _OF if kind in ("parquet", "jsonl", "csv") else ""
 
 
 def columns_of(corpus: Corpus, files: dict[str, list[str]]) -> dict[str, str]:
@@ -30,12 +30,15 @@ def columns_of(corpus: Corpus, files: dict[str, list[str]]) -> dict[str, str]:
         ValueError: there is no id or no counterpart.
         UnreadableFile: a file can't be read at all.
     """
-    there = {
-        uri: _keys(uri, part.removesuffix(_OF))
-        for part, uris in files.items()
-        if part.endswith(_OF)
-        for uri in some_of(uris)
-    }
+    there: dict[str, set[str]] = {}
+    for part, uris in files.items():
+        if part == f"parquet{_OF}":
+            there |= {uri: _parquet_columns(uri) for uri in some_of(uris)}
+        elif part.endswith(_OF):
+            kind = part.removesuffix(_OF)
+            looks = {uri: look_into(uri, kind, corpus.encoding, "labels") for uri in some_of(uris)}
+            refuse_unreadable(looks, corpus.encoding, "labels")
+            there |= {uri: look.columns for uri, look in looks.items()}
     if not there:
         return {}
     where, it_has = place_and_columns(there)
@@ -54,9 +57,7 @@ def _named(corpus: Corpus) -> dict[str, str]:
     return {role: getattr(corpus, role) or role for role in ("id", "counterpart", "split")}
 
 
-def _keys(uri: str, kind: str) -> set[str]:
-    if kind == "jsonl":
-        return {key for _, line in first_lines(uri, "labels") for key in parse_json_line(line)[0] or {}}
+def _parquet_columns(uri: str) -> set[str]:
     filesystem, path = open_filesystem(uri)
     with naming(uri, "labels"), pq.ParquetFile(filesystem.open_input_file(path)) as file:
         return set(file.schema_arrow.names)
@@ -82,11 +83,11 @@ def labels(companions: list[Piece], corpus: Corpus) -> Labels:
                     raise Rejected("label without a text")
                 for text in texts:
                     found.add(name, name, text, split)
-                found.line(name, piece.uri, row.number, "label of a missing document", label=True)
+                found.line(name, piece.uri, row.shown, "label of a missing document", label=True)
             except UnicodeEncodeError:
-                found.line(None, piece.uri, row.number, "not UTF-8")
+                found.line(None, piece.uri, row.shown, "not UTF-8")
             except Rejected as rejected:
-                found.line(name, piece.uri, row.number, str(rejected))
+                found.line(name, piece.uri, row.shown, str(rejected))
     return found.labels()
 
 

@@ -33,7 +33,7 @@ class Labels(NamedTuple):
     table: pa.Table
     """In that order: `name`, `doc_id`, `counterparts` (list of string), `split` (null where none is said)."""
     lines: pa.Table
-    """Lines of the label files: `doc_id`, `file`, `row` (the byte it begins at), `reason` it would be set aside for,
+    """Lines of the label files: `doc_id`, `file`, `row` (see `rejected_schema`), `reason` it would be set aside for,
     `label`: whether that is only if no document of the id is there."""
 
     def find(self, name: str) -> Label | None:

@@ -40,7 +40,7 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
             redacted(f"corpus.source = {corpus.source!r}: bodies but no news.tsv; add the one they were crawled for, ")
             + "it has their ids and headlines"
         )
-    return Plan({"id": "news id", "text": "body", "counterpart": "title"})
+    return Plan({"id": "news id", "text": "body", "counterpart": "title"}, arrays=False)
 
 
 def labels(companions: list[Piece], corpus: Corpus) -> Labels:
@@ -48,7 +48,7 @@ def labels(companions: list[Piece], corpus: Corpus) -> Labels:
     found = LabelWriter()
     for piece in companions:
         with naming(piece.uri):
-            for number, line in open_lines(piece):
+            for _, number, line in open_lines(piece):
                 cells, reason = parse_tab_line(line)
                 if cells is None or len(cells) != _NEWS_COLUMNS:
                     found.line(None, piece.uri, number, reason or f"news not of {_NEWS_COLUMNS} columns")
@@ -75,21 +75,22 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels |
     """An item a line, whatever of the array's brackets and commas is on it."""
     assert labels is not None
     with naming(piece.uri):
-        for number, line in open_lines(piece):
+        for start, number, line in open_lines(piece):
             # `][` where a second array was appended to the first.
             item = line.strip().strip(b"[],")
             if not item:
                 continue
             values, reason = parse_json_line(item)
             if values is None:
-                yield Row(number, None, reason)
+                yield Row(start, None, reason, number)
             elif not isinstance(nid := values.get("nid"), str) or not nid:
-                yield Row(number, None, "no nid")
+                yield Row(start, None, "no nid", number)
             elif (label := labels.find(nid)) is None:
-                yield Row(number, None, "nid not in news.tsv")
+                yield Row(start, None, "nid not in news.tsv", number)
             else:
                 text = _text_of(values.get("body"))
-                yield Row(number, {"id": label.doc_id, "text": text, "counterpart": label.counterparts}, None)
+                values = {"id": label.doc_id, "text": text, "counterpart": label.counterparts}
+                yield Row(start, values, None, number)
 
 
 def _text_of(body: object) -> object:

@@ -15,7 +15,7 @@ from typing import Any
 
 from infocse_ray.corpus.kind import Plan, refuse_columns
 from infocse_ray.corpus.labels import Labels, LabelWriter
-from infocse_ray.corpus.read import Piece, Row, naming, open_lines, parse_tab_line, plain_name
+from infocse_ray.corpus.read import Line, Piece, Row, naming, open_lines, parse_tab_line, plain_name
 from infocse_ray.corpus.schema import draw_split
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus
@@ -60,7 +60,7 @@ def labels(companions: list[Piece], corpus: Corpus) -> Labels:
     queries: dict[str, str] = {}
     places: dict[str, tuple[str, int]] = {}
     for piece in (piece for piece in companions if piece.kind == "queries"):
-        for number, line in _lines(piece):
+        for _, number, line in _lines(piece):
             cells, reason = parse_tab_line(line)
             if cells is None or len(cells) < 2 or not (query_id := cells[0].strip()):
                 found.line(None, piece.uri, number, reason or "query not of 2 columns")
@@ -72,7 +72,7 @@ def labels(companions: list[Piece], corpus: Corpus) -> Labels:
                 queries[query_id] = text
                 places.setdefault(query_id, (piece.uri, number))
     for piece in (piece for piece in companions if piece.kind == "qrels"):
-        for number, line in _lines(piece):
+        for _, number, line in _lines(piece):
             cells, reason = parse_tab_line(line)
             match " ".join(cells or ()).split():
                 case [query_id, _, doc_id, relevance] if _is_whole(relevance):
@@ -95,17 +95,17 @@ def _is_whole(text: str) -> bool:
     return text.removeprefix("-").isdecimal() and len(text) < 10
 
 
-def _lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
+def _lines(piece: Piece) -> Iterator[Line]:
     with naming(piece.uri):
         yield from open_lines(piece)
 
 
 def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
     """A document a line; a tab in the body is white space like others."""
-    for number, line in _lines(piece):
+    for start, number, line in _lines(piece):
         cells, reason = parse_tab_line(line)
         if cells is None or len(cells) < 4:
-            yield Row(number, None, reason or "document not of 4 columns")
+            yield Row(start, None, reason or "document not of 4 columns", number)
             continue
         doc_id = cells[0].strip()
         values: dict[str, Any] = {"id": doc_id, "text": "\t".join(cells[3:])}
@@ -114,7 +114,7 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels |
             values["counterpart"] = label.counterparts
         if "split" in columns:
             values["split"] = label.split if label is not None and label.split else _drawn(doc_id, corpus)
-        yield Row(number, values, None)
+        yield Row(start, values, None, number)
 
 
 def _drawn(doc_id: str, corpus: Corpus) -> str:

@@ -9,12 +9,15 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import ray
 from ray import ObjectRef
@@ -24,11 +27,12 @@ from tokenizers import Tokenizer
 
 from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
 from infocse_ray.corpus.labels import Labels
-from infocse_ray.corpus.read import Piece
+from infocse_ray.corpus.read import NOT_UTF8, Piece, count_lines
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
 from infocse_ray.corpus.source import Source, packs_of
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
+from infocse_ray.corpus.streams import advice
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.runtime.cluster import quiet_data
 from infocse_ray.runtime.failures import caused_by
@@ -42,7 +46,10 @@ from infocse_ray.storage.redact import redacted
 
 _FORMAT = 2
 _LABEL_LINES = "label lines"
+_LINES = "lines"
+"""Folder of empty files that say by their names how many lines the pieces of cut files have; gone at the end."""
 _SHARD_TEXT_BYTES = 64 * 2**20
+_FEWEST_AUTO_LANES, _MOST_AUTO_LANES, _LANE_TEXT_BYTES = 4, 64, 2**20
 _BATCH_CHARACTERS = 4 * 2**20
 _SHUFFLED_BYTES = 256 * 2**20
 
@@ -60,7 +67,7 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
         UnreadableFile: a whole file can't be read.
         ValueError: no document is left.
     """
-    settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled"})
+    settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled", "encoding"})
     identity = fingerprint("prepare", _FORMAT, source.fingerprint, source.columns, settings, tokenizer)
     stage = run_stage(
         root,
@@ -75,8 +82,16 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
         reasons = store.summary["rejected"]
         raise ValueError(
             redacted(f"corpus.source = {corpus.source!r}: no document is left; rows set aside: {json.dumps(reasons)}")
+            + (f"; {advice(corpus.encoding)}" if NOT_UTF8 in reasons else "")
         )
     return store
+
+
+def lanes_for(source: Source, lanes: int | Literal["auto"]) -> int:
+    """Lanes of the store; `auto`: one for each MiB of text, at least 4, at most 64."""
+    if lanes != "auto":
+        return lanes
+    return min(_MOST_AUTO_LANES, max(_FEWEST_AUTO_LANES, source.text_bytes // _LANE_TEXT_BYTES))
 
 
 def shards_for(source: Source, lanes: int) -> int:
@@ -85,18 +100,21 @@ def shards_for(source: Source, lanes: int) -> int:
 
 
 def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> dict[str, Any]:
-    shards = shards_for(source, corpus.lanes)
+    lanes = lanes_for(source, corpus.lanes)
+    shards = shards_for(source, lanes)
     token = token_type(Tokenizer.from_str(tokenizer).get_vocab_size())
+    (stage.folder / _LINES).delete()
     quiet_data()
     await_places(Placement(1, False, 1), "preparing")
     # What a task of the shuffle takes in at once, and so its memory; Ray Data's own is 1 GiB.
     DataContext.get_current().shuffle_input_batch_bytes = _SHUFFLED_BYTES
     totals: dict[str, Any] = {
         "shards": shards,
-        "lanes": corpus.lanes,
+        "lanes": lanes,
         "token_type": str(token),
         "sentences": 0,
         "tokens": 0,
+        "longest": 0,
     }
     documents, labelled, rejected = Counter(), Counter(), Counter()
     with Board("preparing", unit="rows") as board:
@@ -115,6 +133,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 "tokenizer": tokenizer,
                 "shards": shards,
                 "board": board.handle,
+                "folder": stage.folder,
             },
         )
         # A task for each of Ray Data's default 200 partitions would cost a small corpus most of its time.
@@ -131,6 +150,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 count_prepared(stage.folder, row)
                 totals["sentences"] += row["sentences"]
                 totals["tokens"] += row["tokens"]
+                totals["longest"] = max(totals["longest"], row["longest"])
                 documents.update(json.loads(row["documents"]))
                 labelled.update(json.loads(row["labelled"]))
                 rejected.update(json.loads(row["rejected"]))
@@ -138,6 +158,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
             if (unreadable := caused_by(error, UnreadableFile)) is not None:
                 raise unreadable from error
             raise
+    (stage.folder / _LINES).delete()
     for shard in set(range(shards)) - seen:
         (stage.folder / "documents" / shard_name(shard)).write_parquet(store_schema(token).empty_table(), [])
     return totals | {
@@ -176,6 +197,7 @@ def tokenise_packs(
     tokenizer: str,
     shards: int,
     board: Any,
+    folder: Storage,
 ) -> Iterator[pa.Table]:
     """What a reading task does: the rows of its pieces of files, as tables of `tokenised_schema`.
 
@@ -187,6 +209,7 @@ def tokenise_packs(
         tokenizer: a `tokenizers` JSON document.
         shards: of the store.
         board: where progress is shown, or None.
+        folder: of the store.
 
     Raises:
         UnreadableFile: a whole file can't be read.
@@ -208,6 +231,8 @@ def tokenise_packs(
             yield tokenise_rows(batch, file, piece.order, corpus, ready, token, shards)
             if board is not None:
                 board.add.remote(len(batch))
+        if piece.cut:
+            (folder / _LINES / f"{piece.order}-{piece.start}-{count_lines(piece)}").write_bytes(b"")
 
 
 def write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
@@ -243,19 +268,41 @@ def write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
     ]
     (folder / "documents" / shard_name(shard)).write_parquet(table, groups)
     if len(bad):
+        bad = bad.set_column(bad.schema.get_field_index("row"), "row", _lines_in_files(bad, folder))
         rejected = bad.select(rejected_schema().names).cast(rejected_schema())
         (folder / "rejected" / shard_name(shard)).write_parquet(rejected, [len(rejected)])
-    sentences = documents_of(table).sentences
+    written = documents_of(table)
+    sentences = written.sentences
     return pa.table(
         {
             "shard": pa.array([shard], pa.int32()),
             "sentences": pa.array([len(sentences)], pa.int64()),
             "tokens": pa.array([len(sentences.values)], pa.int64()),
+            "longest": pa.array([np.diff(written.offsets).max(initial=0)], pa.int64()),
             "documents": [json.dumps(counts)],
             "labelled": [json.dumps(labelled)],
             "rejected": [json.dumps(Counter(bad["reason"].to_pylist()))],
         }
     )
+
+
+def _lines_in_files(rows: pa.Table, folder: Storage) -> pa.Array:
+    """What people call the rows: in files that were cut, the lines of the pieces before are added."""
+    counts: dict[int, list[tuple[int, int]]] = {}
+    for name in (folder / _LINES).files():
+        order, start, count = map(int, name.split("-"))
+        counts.setdefault(order, []).append((start, count))
+    starts = {order: [start for start, _ in sorted(pieces)] for order, pieces in counts.items()}
+    before = {
+        order: list(itertools.accumulate((count for _, count in sorted(pieces)), initial=0))
+        for order, pieces in counts.items()
+    }
+    places = zip(*(rows[name].to_pylist() for name in ("order", "row", "line")), strict=True)
+    numbers = [
+        line + before[order][bisect.bisect_right(starts[order], byte) - 1] if order in starts else line
+        for order, byte, line in places
+    ]
+    return pa.array(numbers, pa.int64())
 
 
 def _without_labels_of_documents(rows: pa.Table) -> pa.Table:
@@ -293,4 +340,5 @@ def show_rejected(store: TokenStore) -> str:
     if not total:
         return "no rows set aside"
     detail = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items(), key=lambda r: -r[1]))
-    return f"{total:,} rows set aside ({detail}); they are listed in {store.folder / 'rejected'}"
+    hint = f"; {advice('utf-8')}" if NOT_UTF8 in reasons else ""
+    return f"{total:,} rows set aside ({detail}); they are listed in {store.folder / 'rejected'}{hint}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import lzma
 import zlib
@@ -14,17 +12,34 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infocse_ray.corpus import delimited, json_array
+from infocse_ray.corpus.streams import (
+    BadContent,
+    WrongEncoding,
+    advice,
+    check_text,
+    compression_of,
+    open_stream,
+    plain_name,
+)
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.storage.errors import explanation
-from infocse_ray.storage.folder import open_filesystem, without_query
+from infocse_ray.storage.folder import open_filesystem
 from infocse_ray.storage.redact import redacted
 
-READERS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".json", ".ndjson"), "text": (".txt",)}
+READERS = {
+    "parquet": (".parquet",),
+    "jsonl": (".jsonl", ".json", ".ndjson"),
+    "csv": (".csv", ".tsv"),
+    "text": (".txt",),
+}
 DOCUMENTS = frozenset({*READERS, "tsv"})
 """The kinds of file that documents are read from; any other kind that a corpus has goes with the documents."""
-_COMPRESSIONS = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
 """What a file that can't be read makes the libraries raise."""
+_CONTENT_ERRORS = (BadContent, delimited.Unreadable, json_array.Unreadable)
+NOT_UTF8 = "not UTF-8"
+_COUNTED_BYTES = 2**20
 
 
 @contextmanager
@@ -42,6 +57,8 @@ def naming(uri: str, setting: str = "source") -> Iterator[None]:
         raise explanation(error, shown) or UnreadableFile(
             redacted(f"corpus.{setting}: {shown}: can't be read: {error}")
         ) from error
+    except _CONTENT_ERRORS as error:
+        raise UnreadableFile(f"corpus.{setting}: {redacted(uri)}: {error}") from error
 
 
 class Piece(NamedTuple):
@@ -59,6 +76,10 @@ class Piece(NamedTuple):
     """About how many bytes of the file it is."""
     name: str = ""
     """The file's path below the folder that all files of the corpus are in: the id of a text file's document."""
+    encoding: str = "utf-8"
+    """Of the text; a file of another encoding than UTF-8 is one piece."""
+    cut: bool = False
+    """Whether the file is cut by bytes, so that a piece doesn't know how many lines are before it."""
 
 
 class Row(NamedTuple):
@@ -68,17 +89,24 @@ class Row(NamedTuple):
     """Orders the rows of a file: byte offset of the line, or row number."""
     values: dict[str, Any] | None
     reason: str | None
+    line: int | None = None
+    """The line of the piece that it begins in, from 1; None where `number` is what people count by, too: the row of a
+    Parquet file or the item of a JSON array, from 0."""
+
+    @property
+    def shown(self) -> int:
+        """What names the row to people."""
+        return self.number if self.line is None else self.line
 
 
-def compression_of(path: str) -> str | None:
-    """How a file is compressed, by its ending."""
-    return next((c for ending, c in _COMPRESSIONS.items() if without_query(path).endswith(ending)), None)
+class Line(NamedTuple):
+    """A line of a file."""
 
-
-def plain_name(path: str) -> str:
-    """A file's name without its folder and the ending that says how it is compressed."""
-    name = without_query(path).rpartition("/")[2]
-    return next((name.removesuffix(ending) for ending in _COMPRESSIONS if name.endswith(ending)), name)
+    start: int
+    """The byte it begins at."""
+    number: int
+    """In its piece, from 1, blank lines counted."""
+    data: bytes
 
 
 def reader_of(path: str) -> str:
@@ -95,42 +123,98 @@ def read_rows(piece: Piece, columns: dict[str, str], by_line: bool, setting: str
         UnreadableFile: the file is missing, truncated, or not what its name says.
     """
     with naming(piece.uri, setting):
-        if piece.kind == "parquet":
-            yield from _parquet_rows(piece, columns)
-        elif piece.kind == "jsonl":
-            for number, line in open_lines(piece):
-                values, reason = parse_json_line(line)
-                yield Row(number, values and {role: values.get(c) for role, c in columns.items()}, reason)
-        elif by_line:
-            for number, line in open_lines(piece):
-                yield _text_row(number, line)
-        else:
-            with _open(piece.uri) as stream:
-                row = _text_row(0, stream.read())
-            if row.values is not None:
-                row.values["id"] = piece.name
+        for row in _rows(piece, columns, by_line):
+            if row.reason == NOT_UTF8 and piece.encoding != "utf-8":
+                row = row._replace(reason=f"not {piece.encoding.upper()}")
             yield row
 
 
-def open_lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin in the piece, with their byte offsets; blank lines are skipped.
+def _rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[Row]:
+    if piece.kind == "parquet":
+        yield from _parquet_rows(piece, columns)
+    elif piece.kind == "csv":
+        yield from _csv_rows(piece, columns)
+    elif piece.kind == "jsonl":
+        for row in json_rows(piece):
+            yield row._replace(values=row.values and {role: row.values.get(c) for role, c in columns.items()})
+    elif by_line:
+        for start, number, line in open_lines(piece):
+            yield _text_row(start, line)._replace(line=number)
+    else:
+        with open_stream(piece.uri, piece.encoding) as stream:
+            row = _text_row(0, stream.read())
+        if row.values is not None:
+            row.values["id"] = piece.name
+        yield row
+
+
+def open_lines(piece: Piece) -> Iterator[Line]:
+    """The lines that begin in the piece; blank ones are skipped.
 
     Raises:
         One of READ_ERRORS: the file is missing, truncated, or not compressed as its name says.
     """
-    with _open(piece.uri) as stream:
+    to_the_end = compression_of(piece.uri) is not None or piece.encoding != "utf-8"
+    with open_stream(piece.uri, piece.encoding) as stream:
         position = piece.start
         if position:
             # The line that crosses the boundary is the previous piece's.
             stream.seek(position - 1)
             position += len(stream.readline()) - 1
-        while position < piece.end or compression_of(piece.uri):
+        number = 0
+        while position < piece.end or to_the_end:
             line = stream.readline()
             if not line:
                 return
+            number += 1
             if line.strip():
-                yield position, line
+                yield Line(position, number, line)
             position += len(line)
+
+
+def count_lines(piece: Piece) -> int:
+    """How many lines begin in a piece of a cut file, blank ones counted.
+
+    Raises:
+        UnreadableFile: the file is missing.
+    """
+    with naming(piece.uri), open_stream(piece.uri) as stream:
+        # A line begins at the file's first byte and behind every line break.
+        stream.seek(max(0, piece.start - 1))
+        left, count = piece.end - max(1, piece.start), int(piece.start == 0)
+        while left > 0 and (part := stream.read(min(left, _COUNTED_BYTES))):
+            count, left = count + part.count(b"\n"), left - len(part)
+        return count
+
+
+def is_array(uri: str, encoding: str = "utf-8") -> bool:
+    """Whether a file of kind `jsonl` is a JSON array, not lines: only one called .json can be.
+
+    Raises:
+        One of READ_ERRORS: the file is missing, or not compressed as its name says.
+    """
+    if not plain_name(uri).endswith(".json"):
+        return False
+    with open_stream(uri, encoding) as stream:
+        return json_array.begins_array(stream)
+
+
+def json_rows(piece: Piece) -> Iterator[Row]:
+    """The objects of a piece of JSON Lines, or of a JSON array, with all their keys.
+
+    Raises:
+        One of READ_ERRORS, or json_array.Unreadable.
+    """
+    if piece.start or not is_array(piece.uri, piece.encoding):
+        for start, number, line in open_lines(piece):
+            yield Row(start, *parse_json_line(line), number)
+        return
+    with open_stream(piece.uri, piece.encoding) as stream:
+        for number, item in enumerate(json_array.read_items(stream)):
+            if isinstance(item, dict):
+                yield Row(number, item, None)
+            else:
+                yield Row(number, None, "not a JSON object")
 
 
 def parse_json_line(line: bytes) -> tuple[dict[str, Any] | None, str | None]:
@@ -138,7 +222,7 @@ def parse_json_line(line: bytes) -> tuple[dict[str, Any] | None, str | None]:
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return None, "not UTF-8"
+        return None, NOT_UTF8
     except (ValueError, RecursionError):  # ValueError: an integer of more digits than Python converts, too
         return None, "not JSON"
     return (row, None) if isinstance(row, dict) else (None, "not a JSON object")
@@ -149,27 +233,62 @@ def parse_tab_line(line: bytes) -> tuple[list[str] | None, str | None]:
     try:
         return line.decode("utf-8-sig").rstrip("\r\n").split("\t"), None
     except UnicodeDecodeError:
-        return None, "not UTF-8"
+        return None, NOT_UTF8
 
 
 def _text_row(number: int, data: bytes) -> Row:
     try:
         return Row(number, {"text": data.decode("utf-8-sig")}, None)
     except UnicodeDecodeError:
-        return Row(number, None, "not UTF-8")
+        return Row(number, None, NOT_UTF8)
 
 
-def _open(uri: str) -> io.BufferedReader:
-    filesystem, path = open_filesystem(uri)
-    raw: Any = filesystem.open_input_file(path)
-    match compression_of(uri):
-        case "gz":
-            raw = gzip.GzipFile(fileobj=raw)
-        case "xz":
-            raw = lzma.LZMAFile(raw)
-        case "zst":
-            raw = pa.CompressedInputStream(raw, "zstd")
-    return io.BufferedReader(raw, 2**20)
+def csv_records(piece: Piece) -> Iterator[delimited.Record]:
+    """The rows of a CSV or TSV file, which is one piece.
+
+    Raises:
+        One of READ_ERRORS, or delimited.Unreadable.
+    """
+    with open_stream(piece.uri, piece.encoding) as stream:
+        yield from delimited.read_records(stream, tabs=plain_name(piece.uri).endswith(".tsv"))
+
+
+def csv_columns(piece: Piece) -> list[str]:
+    """The columns of a CSV or TSV file, by its header line.
+
+    Raises:
+        One of READ_ERRORS, delimited.Unreadable, or WrongEncoding.
+    """
+    with open_stream(piece.uri, piece.encoding) as stream:
+        columns = delimited.read_header(stream, tabs=plain_name(piece.uri).endswith(".tsv"))
+    text = _encodable(dict(enumerate(columns)))
+    if not text or "\0" in "".join(columns):
+        check_text(piece.uri, piece.encoding)
+    if not text:
+        raise WrongEncoding(f"its header isn't {piece.encoding.upper()}; {advice(piece.encoding)}")
+    return columns
+
+
+def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
+    for line, cells in csv_records(piece):
+        if cells is None:
+            yield Row(line, None, "not as many columns as the header", line)
+            continue
+        for role in ("id", "text", "sentences"):
+            if role in columns and columns[role] not in cells:
+                raise BadContent(f"has no column {columns[role]!r}, which other files have")
+        found = {role: delimited.value_of(cells[c]) if c in cells else None for role, c in columns.items()}
+        # A text or an id that looks like a list is one all the same.
+        found |= {role: cells[columns[role]] or None for role in ("id", "text", "split") if columns.get(role) in cells}
+        yield Row(line, found, None, line) if _encodable(found) else Row(line, None, NOT_UTF8, line)
+
+
+def _encodable(values: dict[Any, Any]) -> bool:
+    try:
+        "\n".join(text for v in values.values() for text in (v if isinstance(v, list) else [v or ""])).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
@@ -186,7 +305,7 @@ def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
                     values = {role: _python(batch.column(c)[i]) for role, c in there.items()}
                     yield Row(first + done + i, values | absent, None)
                 except UnicodeDecodeError:
-                    yield Row(first + done + i, None, "not UTF-8")
+                    yield Row(first + done + i, None, NOT_UTF8)
             done += len(batch)
 
 

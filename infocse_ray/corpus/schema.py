@@ -36,7 +36,10 @@ def store_schema(token: pa.DataType) -> pa.Schema:
 
 
 def rejected_schema() -> pa.Schema:
-    """Schema of the rows set aside: where the row was, its id if it had one, and why."""
+    """Schema of the rows set aside: where the row was, its id if it had one, and why.
+
+    `row` is the line that it begins in, from 1; of a Parquet file the row and of a JSON array the item, from 0.
+    """
     return pa.schema([("doc_id", pa.string()), ("file", pa.string()), ("row", pa.int64()), ("reason", pa.string())])
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
 
 from infocse_ray.corpus import label_files
-from infocse_ray.corpus.kind import Files
-from infocse_ray.corpus.read import DOCUMENTS, Piece, compression_of
+from infocse_ray.corpus.kind import Files, Plan
+from infocse_ray.corpus.read import DOCUMENTS, Piece, is_array, naming
 from infocse_ray.corpus.registry import KINDS
+from infocse_ray.corpus.streams import compression_of
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.storage.errors import explanation
-from infocse_ray.storage.folder import is_remote, open_filesystem, without_query
+from infocse_ray.storage.folder import Storage, is_remote, open_filesystem, without_query
 from infocse_ray.storage.redact import redacted, without_credentials
 
+CONTENT = "fingerprint"
+"""A file in a folder of documents that were given from Python: what they are, whenever they were written."""
 _CUT_AT_LINES = ("jsonl", "tsv")
 _PIECE_BYTES = 32 * 2**20
 _PACK_BYTES, _FILES_TOGETHER = 2**20, 1_000
@@ -70,12 +74,17 @@ def find_source(corpus: Corpus) -> Source:
         )
     plan = kind.plan(corpus, of_part)
     names = _names(sorted(infos)) + _names(sorted(of_labels))
+    content = _content(corpus.source)
+
+    def version(uri: str, info: pafs.FileInfo) -> tuple[str | int, ...]:
+        return (content,) if content is not None and uri in infos else (info.size, info.mtime_ns)
+
     pieces: list[Piece] = []
     companions: list[Piece] = []
     for order, (uri, info, part) in enumerate(files):
-        whole = Piece(uri, part, order, 0, info.size, info.size, names[order])
+        whole = Piece(uri, part, order, 0, info.size, info.size, names[order], corpus.encoding)
         if part in DOCUMENTS:
-            pieces += _pieces(whole, plan.row_groups)
+            pieces += _pieces(whole, plan)
         else:
             companions.append(whole)
     return Source(
@@ -83,8 +92,9 @@ def find_source(corpus: Corpus) -> Source:
         pieces=pieces,
         columns=plan.columns,
         fingerprint=fingerprint(
-            [(name, i.size, i.mtime_ns) for name, (uri, i, _) in zip(names, files, strict=True)],
+            [(name, *version(uri, i)) for name, (uri, i, _) in zip(names, files, strict=True)],
             *(["labels", len(of_labels)] if of_labels else []),
+            *(["encoding", corpus.encoding] if corpus.encoding != "utf-8" else []),
         ),
         text_bytes=sum(
             i.size * (_TYPICAL_COMPRESSION if compression_of(uri) or part == "parquet" else 1)
@@ -93,6 +103,17 @@ def find_source(corpus: Corpus) -> Source:
         ),
         companions=companions,
     )
+
+
+def _content(source: str | list[str]) -> str | None:
+    """The fingerprint of documents that were given from Python; None of files that are a user's own."""
+    if not isinstance(source, str):
+        return None
+    with suppress(ValueError, OSError):
+        folder = Storage.open(source)
+        if re.fullmatch("[0-9a-f]{32}", folder.name) and (found := (folder / CONTENT).read_bytes().decode()):
+            return found
+    return None
 
 
 def _names(uris: list[str]) -> list[str]:
@@ -171,17 +192,25 @@ def _glob_expression(pattern: str) -> str:
     return out
 
 
-def _pieces(file: Piece, row_groups: dict[str, int]) -> list[Piece]:
+def _pieces(file: Piece, plan: Plan) -> list[Piece]:
     """Cut a file into parts that are read independently."""
     if file.kind == "parquet":
-        groups = row_groups[file.uri]
+        groups = plan.row_groups[file.uri]
         size = file.size // max(1, groups)
         return [file._replace(start=i, end=min(i + 1, groups), size=size) for i in range(max(1, groups))]
-    if file.kind in _CUT_AT_LINES and not compression_of(file.uri) and file.size > _PIECE_BYTES:
+    if file.size > _PIECE_BYTES and _can_be_cut(file, plan):
         starts = range(0, file.size, _PIECE_BYTES)
         ends = [min(start + _PIECE_BYTES, file.size) for start in starts]
-        return [file._replace(start=a, end=b, size=b - a) for a, b in zip(starts, ends, strict=True)]
+        return [file._replace(start=a, end=b, size=b - a, cut=True) for a, b in zip(starts, ends, strict=True)]
     return [file]
+
+
+def _can_be_cut(file: Piece, plan: Plan) -> bool:
+    """Whether reading can begin at any line of the file."""
+    if file.kind not in _CUT_AT_LINES or compression_of(file.uri) or file.encoding != "utf-8":
+        return False
+    with naming(file.uri):
+        return not (plan.arrays and file.kind == "jsonl" and is_array(file.uri))
 
 
 def packs_of(pieces: Iterable[Piece]) -> list[list[Piece]]:

@@ -1,26 +1,39 @@
-"""Corpora of kind `auto`: Parquet, JSON Lines or text files whose rows or files are documents, labels included."""
+"""Corpora of kind `auto`: Parquet, JSON, CSV or text files whose rows or files are documents, labels included."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus import label_files
-from infocse_ray.corpus.kind import ROLES, Plan, first_lines, place_and_columns, settle_columns, some_of
+from infocse_ray.corpus.kind import (
+    ROLES,
+    Plan,
+    look_into,
+    place_and_columns,
+    refuse_unreadable,
+    settle_columns,
+    some_of,
+)
 from infocse_ray.corpus.labels import Labels
-from infocse_ray.corpus.read import DOCUMENTS, READERS, Piece, Row, parse_json_line, read_rows, reader_of
+from infocse_ray.corpus.read import DOCUMENTS, READERS, Piece, Row, naming, read_rows, reader_of
+from infocse_ray.corpus.streams import BadContent, WrongEncoding, check_text
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import open_filesystem
 from infocse_ray.storage.redact import redacted
 
+Seen = TypeVar("Seen")
 _LOOKS_AT_ONCE = 16
-FILES = f".parquet or one of {', '.join(READERS['jsonl'] + READERS['text'])} (these also .gz, .xz, .zst)"
+FILES = (
+    f".parquet or one of {', '.join(READERS['jsonl'] + READERS['csv'] + READERS['text'])} (these also .gz, .xz, .zst)"
+)
 labels = label_files.labels
 part_of = reader_of
 
@@ -41,14 +54,22 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
 
 def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[str, str]) -> Plan:
     if kind == "text":
-        return Plan(_text_columns(corpus, of_labels))
+        columns = _text_columns(corpus, of_labels)
+        _check_texts(corpus, some_of(uris))
+        return Plan(columns)
+    groups: dict[str, int] = {}
     if kind == "parquet":
-        looks = _look_into_all(uris, _parquet_look)
+        if corpus.encoding != "utf-8":
+            raise ValueError(f"corpus.encoding = {corpus.encoding!r}: text in Parquet files is UTF-8; leave it out")
+        found = _look_into_all(uris, _parquet_look)
+        there = {uri: columns for uri, (columns, _) in found.items()}
+        groups = {uri: count for uri, (_, count) in found.items()}
     else:
-        looks = _look_into_all(some_of(uris), _json_look)
-    there = {uri: found.columns for uri, found in looks.items()}
+        looks = _look_into_all(some_of(uris), functools.partial(look_into, kind=kind, encoding=corpus.encoding))
+        refuse_unreadable(looks, corpus.encoding)
+        there = {uri: look.columns for uri, look in looks.items()}
     columns = _columns(corpus, there, of_labels.keys() - {"id"}, all_have=kind == "parquet")
-    return Plan(columns, {uri: found.row_groups for uri, found in looks.items()})
+    return Plan(columns, groups)
 
 
 def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
@@ -63,23 +84,17 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels |
         yield row
 
 
-class _Look(NamedTuple):
-    """What a look into a file shows."""
-
-    columns: set[str]
-    row_groups: int = 0
-
-
-def _look_into_all(uris: list[str], look: Callable[[str], _Look]) -> dict[str, _Look]:
+def _look_into_all(uris: list[str], look: Callable[[str], Seen]) -> dict[str, Seen]:
     with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
         return dict(zip(uris, pool.map(look, uris), strict=True))
 
 
-def _parquet_look(uri: str) -> _Look:
+def _parquet_look(uri: str) -> tuple[set[str], int]:
+    """The columns and the number of row groups."""
     filesystem, path = open_filesystem(uri)
     try:
         with pq.ParquetFile(filesystem.open_input_file(path)) as file:
-            return _Look(set(file.schema_arrow.names), file.num_row_groups)
+            return set(file.schema_arrow.names), file.num_row_groups
     except (OSError, pa.ArrowInvalid) as error:
         shown = redacted(uri)
         raise explanation(error, shown) or UnreadableFile(
@@ -87,13 +102,27 @@ def _parquet_look(uri: str) -> _Look:
         ) from error
 
 
-def _json_look(uri: str) -> _Look:
-    return _Look(json_keys(uri))
+def _check_texts(corpus: Corpus, uris: list[str]) -> None:
+    """Refuse text files that are all empty or binary, or in another encoding as far as any letter beyond ASCII shows.
 
+    Raises:
+        UnreadableFile: they are; the message names one.
+    """
 
-def json_keys(uri: str) -> set[str]:
-    """Keys of the first readable rows of a file of JSON Lines."""
-    return {key for _, line in first_lines(uri) for key in parse_json_line(line)[0] or {}}
+    def look(uri: str) -> bool | BadContent:
+        with naming(uri):
+            try:
+                return check_text(uri, corpus.encoding)
+            except BadContent as wrong:
+                return wrong
+
+    seen = _look_into_all(uris, look)
+    wrong = {uri: found for uri, found in seen.items() if isinstance(found, BadContent)}
+    elsewhere = {uri: found for uri, found in wrong.items() if isinstance(found, WrongEncoding)}
+    if len(wrong) == len(seen) or (elsewhere and True not in seen.values()):
+        uri, found = next(iter((elsewhere or wrong).items()))
+        with naming(uri):
+            raise found
 
 
 def _text_columns(corpus: Corpus, of_labels: Collection[str]) -> dict[str, str]:

@@ -61,8 +61,13 @@ class EncoderFolder(NamedTuple):
         raise damaged(self.folder / wrong[0], wrong[1])
 
     @classmethod
-    def save(cls, encoder: SentenceEncoder, folder: Storage) -> EncoderFolder:
+    def save(cls, encoder: SentenceEncoder, folder: Storage, like: Storage | None = None) -> EncoderFolder:
         """Write the encoder to storage.
+
+        Args:
+            encoder: what is saved.
+            folder: where to.
+            like: where an encoder was saved that may have the same weights: on local disk these are shared.
 
         Raises:
             NoSpace: there, or on this machine's temporary folder, where it is written first, there is no room.
@@ -72,5 +77,5 @@ class EncoderFolder(NamedTuple):
             with explained(temporary, weights):
                 encoder.save(Path(temporary))
                 sign_folder(Path(temporary))
-            folder.upload(temporary)
+            folder.upload(temporary, like)
         return cls(folder, encoder.fingerprint(), encoder.max_length)

@@ -10,6 +10,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 
 _FEW_DOCUMENTS = 100
+_FEW_TO_TRAIN_ON = 50
 
 
 def validation_of(settings: Settings, store: TokenStore) -> On:
@@ -47,14 +48,25 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
         trains: whether anything is trained.
 
     Raises:
-        ValueError: fewer training documents than examples in a batch, fewer lanes than workers, no validation.
+        ValueError: too few training documents for negatives, or fewer than examples in a batch, fewer lanes than
+            workers, no validation.
     """
     training = store.documents(splits)
+    if trains and training < 2:
+        raise ValueError(
+            f"corpus.source: {training} documents to train on, and the negatives of an example are other documents'; "
+            "give more, hundreds at least, or leave more to training (corpus.unlabelled, corpus.valid_fraction)"
+        )
     if trains and settings.train.batch_size > training:
         raise ValueError(
             f"train.batch_size = {settings.train.batch_size}: the corpus has {training} training documents and a batch "
             f"takes one example from each; set it to {training} or less"
         )
+    if trains and training < _FEW_TO_TRAIN_ON:
+        say(
+            f"warning: only {training} documents to train on: so few teach an encoder nothing that lasts; give hundreds"
+        )
+    _check_k(settings, store, trains)
     if workers > store.summary["lanes"]:
         raise ValueError(
             f"train.num_workers = {workers}: corpus.lanes = {store.summary['lanes']} is the most; raise corpus.lanes"
@@ -69,3 +81,20 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
         low, high = wilson(0.5, held_out)
         asking = "validation questions" if on == "counterpart" else "validation documents"
         say(f"warning: only {held_out} {asking}: recall is known to about ± {(high - low) / 2:.2f}")
+    cut = settings.validate.metric.partition("@")[2]  # pyright: ignore[reportFunctionMemberAccess]
+    if cut and held_out <= int(cut):
+        say(
+            f"warning: {settings.validate.metric} of {held_out} is near 1 whatever the encoder, and shows nothing: "
+            "give more documents, raise corpus.valid_fraction, or set validate.metric to mrr"
+        )
+
+
+def _check_k(settings: Settings, store: TokenStore, trains: bool) -> None:
+    """Warn of a K with which no document is divided."""
+    k, longest = settings.annotate.k, store.summary.get("longest")  # stores of versions before this one don't say
+    by_edges = settings.train.strategy == "idc" and settings.annotate.method == "partition"
+    if trains and by_edges and longest is not None and k > 1 and k >= longest - 1:
+        say(
+            f"warning: annotate.k = {k}: the longest document has {longest:,} sentences, so that every document is one "
+            f"cluster, whatever its sentences say; set it to less than {max(2, longest - 1)} (the paper's is 1)"
+        )

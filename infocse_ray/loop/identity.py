@@ -58,7 +58,12 @@ def run_identity(
         strategies: identities of what initialises the encoder and what trains it.
     """
     content = settings.model_dump(mode="json", exclude={"name", "storage", *FEW_SHOT})
-    del content["corpus"]["source"], content["corpus"]["labels"], content["validate"]["sts"]
+    del (
+        content["corpus"]["source"],
+        content["corpus"]["labels"],
+        content["corpus"]["encoding"],
+        content["validate"]["sts"],
+    )
     for name in ("model", "document_prompt", "query_prompt"):  # the encoder's fingerprint has what they lead to
         del content["encoder"][name]
     content["train"] = _training(settings, HOW_NOT_WHAT)

@@ -172,7 +172,7 @@ def whiten_start(
         found = read_checked(stage.folder / "whitening.json")
         mean, matrix = (torch.from_numpy(load_array(stage.folder / f"{name}.npy")) for name in ("mean", "matrix"))
         had, encoder.whitening = encoder.whitening, Whitening(mean, matrix, found["power"])
-        EncoderFolder.save(encoder, stage.folder / "model")
+        EncoderFolder.save(encoder, stage.folder / "model", like=saved.folder)
         encoder.whitening = had
         (stage.folder / "parts").delete()
         return {name: found[name] for name in ("power", "scores", "sentences")} | {"dimension": matrix.shape[1]}

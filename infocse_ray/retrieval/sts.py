@@ -124,7 +124,7 @@ def _rows(uri: str) -> Iterator[tuple[int, dict[str, Any]]]:
             for number, row in enumerate(file.read(columns=list(COLUMNS)).to_pylist(), 1):
                 yield number, row
         return
-    lines = enumerate((line for _, line in open_lines(Piece(uri, kind, 0, 0, 2**62))), 1)
+    lines = enumerate((line.data for line in open_lines(Piece(uri, kind, 0, 0, 2**62))), 1)
     if kind == "jsonl":
         for number, line in lines:
             row, wrong = parse_json_line(line)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import os
+
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -14,7 +17,8 @@ class Corpus(Section):
 
     source: str | list[str] = Field(
         description="Files, globs or folders, one or a list, local or s3://, gs://, ...: Parquet (.parquet), "
-        "JSON Lines (.jsonl, .json, .ndjson; also .gz, .xz, .zst) or text (.txt; also compressed)."
+        "JSON Lines (.jsonl, .json, .ndjson), a JSON array of objects (.json), CSV or TSV with a header line (.csv, "
+        ".tsv), or text (.txt); all but Parquet also compressed (.gz, .xz, .zst)."
     )
     kind: Literal["auto", "mind", "msmarco", "browsing"] = Field(
         default="auto",
@@ -43,7 +47,7 @@ class Corpus(Section):
     )
     labels: str | list[str] | None = Field(
         default=None,
-        description="Parquet or JSON Lines files that have the counterparts, named as `source` names files: a row is "
+        description="Parquet, JSON or CSV files that have the counterparts, named as `source` names files: a row is "
         "a document's id, a counterpart (or a list) and, if wanted, its split, in the columns that `id`, `counterpart` "
         "and `split` name; several rows of one id are as many counterparts. Counterparts in the documents' files are "
         "then not read. Of kind auto alone: the others bring theirs. Default: the documents' own.",
@@ -62,6 +66,11 @@ class Corpus(Section):
     valid_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for validation.")
     test_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for the test.")
     language: str = Field(default="en", description="ISO 639-1 language of the sentence splitter's rules.")
+    encoding: str = Field(
+        default="utf-8",
+        description="What text and label files are in, as Python names it (cp1252, latin-1, gb18030, utf-16, ...); "
+        "Parquet is always UTF-8. Not guessed: text of another encoding is an error or set aside.",
+    )
     text_files: Literal["document", "line"] = Field(
         default="document", description="A text file is one `document`, or one document a `line`."
     )
@@ -72,13 +81,38 @@ class Corpus(Section):
     max_document_sentences: int = Field(
         default=10_000, ge=2, le=50_000, description="A document with more sentences is set aside."
     )
-    lanes: int = Field(
+    lanes: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = Field(
         default=64,
-        ge=1,
-        le=4096,
-        description="Independent streams the training pairs come from; the most training workers a run of "
-        "this corpus can have. Part of the batch plan: change it and the batches change.",
+        description="Independent streams the training pairs come from, each of files of its own; the most training "
+        "workers a run of this corpus can have. Part of the batch plan: change it and the batches change. `auto`: one "
+        "for each MiB of the source's files, from 4 to 64, so that a small corpus has few files.",
     )
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str) -> str:
+        try:
+            found = codecs.lookup(value)
+        except LookupError:
+            found = None
+        if found is None or not found._is_text_encoding:  # pyright: ignore[reportAttributeAccessIssue]
+            raise ValueError("there is no such encoding; give one that Python knows, such as utf-8, cp1252 or gb18030")
+        return "utf-8" if found.name in ("utf-8", "utf-8-sig", "ascii") else found.name
+
+    @field_validator("source", "labels", mode="before")
+    @classmethod
+    def _paths(cls, value: object) -> object:
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if isinstance(value, list | tuple):
+            return [os.fspath(one) if isinstance(one, os.PathLike) else one for one in value]
+        if value is None or isinstance(value, str):
+            return value
+        # A table would be taken for the list of its columns' names.
+        raise ValueError(
+            f"is a {type(value).__name__}, and settings name files: give paths, or, in Python, give the documents "
+            "themselves to infocse_ray.adapt(encoder, documents)"
+        )
 
     @field_validator("source")
     @classmethod

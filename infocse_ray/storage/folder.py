@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
@@ -217,11 +218,33 @@ class Storage:
             elif kind == pafs.FileType.File:
                 self.filesystem.delete_file(self.path)
 
-    def upload(self, folder: str | os.PathLike[str]) -> None:
-        """Copy a local folder's files here, each whole."""
+    def upload(self, folder: str | os.PathLike[str], like: Storage | None = None) -> None:
+        """Copy a local folder's files here, each whole.
+
+        Args:
+            folder: the local one.
+            like: a folder in storage. On local disk, what it has under the same name and with the same content is
+                linked and takes no room of its own: for folders that nobody writes to in place.
+        """
         for file in sorted(Path(folder).rglob("*")):
             if file.is_file():
-                (self / file.relative_to(folder).as_posix()).write_bytes(file.read_bytes())
+                name = file.relative_to(folder).as_posix()
+                if like is None or not (self / name)._link(like / name, file):
+                    (self / name).write_bytes(file.read_bytes())
+
+    def _link(self, other: Storage, content: Path) -> bool:
+        """Make this file another name of `other`, if that is possible and holds `content`; whether it was done."""
+        if not all(isinstance(one.filesystem, pafs.LocalFileSystem) for one in (self, other)):
+            return False
+        try:
+            if not filecmp.cmp(other.path, content, shallow=False):
+                return False
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            Path(self.path).unlink(missing_ok=True)
+            os.link(other.path, self.path)
+        except OSError:  # it isn't there, or its disk has no links
+            return False
+        return True
 
     def local_copy(self, key: str) -> Path:
         """The folder as a local path: itself if local, else a copy kept on this machine under `key`.

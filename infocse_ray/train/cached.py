@@ -64,13 +64,14 @@ def backward(
     if keep and apart is None:
         return _plain_backward(model, chunks, loss_of, autocast, loss_of_tokens)
     wrapped = isinstance(model, DistributedDataParallel)
+    inner: torch.nn.Module = model.module if isinstance(model, DistributedDataParallel) else model
     if apart is None:
         apart, silent, exchanging = _call, chunks[:-1], chunks[-1:]
     else:
         # The chunk whose backward exchanges gradients has no text, so that it doesn't fail.
         silent, exchanging = chunks, [_no_rows(device)] if wrapped else []
     chunks = silent + exchanging
-    encoded = apart(lambda: _encode_all(model.module if wrapped else model, chunks, autocast, keep))
+    encoded = apart(lambda: _encode_all(inner, chunks, autocast, keep))
     loss, vectors, gradient = _loss_and_gradient(encoded, chunks, loss_of)
     after = _RandomState(device)
     push = functools.partial(_push_gradient, model, gradient=gradient, autocast=autocast, loss_of_tokens=loss_of_tokens)

@@ -18,9 +18,9 @@ def settings(on: str = "auto", **corpus: Any) -> Settings:
     )
 
 
-def store(documents: int = 500, labelled: int = 0) -> TokenStore:
-    summary = {"documents": {"train": 4000, "valid": documents, "test": 500}, "labelled": {"valid": labelled}}
-    return TokenStore(Storage("nowhere"), "f", summary | {"lanes": 64})
+def store(documents: int = 500, labelled: int = 0, train: int = 4000, **more: Any) -> TokenStore:
+    summary = {"documents": {"train": train, "valid": documents, "test": 500}, "labelled": {"valid": labelled}}
+    return TokenStore(Storage("nowhere"), "f", summary | {"lanes": 64} | more)
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,34 @@ def test_a_validation_that_is_too_small(capsys):
     assert check(store(500, 40), "counterpart") == said.format("questions")
     with pytest.raises(ValueError, match=r"^corpus\.valid_fraction = 0\.1: 1 documents or counterparts"):
         check(store(1), "sentence")
+
+
+def said(there: TokenStore, capsys: pytest.CaptureFixture[str], **more: Any) -> str:
+    content = settings().model_dump() | {"train": {"batch_size": 2, **more.pop("train", {})}, **more}
+    check_sizes(Settings.model_validate(content), there, ["train"], "sentence", 1, trains=True)
+    return capsys.readouterr().out
+
+
+def test_too_few_documents_to_learn_from(capsys):
+    assert said(store(train=50), capsys) == ""
+    assert "warning: only 49 documents to train on: so few teach" in said(store(train=49), capsys)
+    with pytest.raises(ValueError, match=r"^corpus\.source: 1 documents to train on, and the negatives of an example"):
+        said(store(train=1), capsys)
+
+
+def test_a_score_that_so_few_questions_can_not_miss(capsys):
+    assert "recall@5 of 5 is near 1 whatever the encoder, and shows nothing" in said(store(5), capsys)
+    assert "whatever the encoder" not in said(store(6), capsys) + said(store(5), capsys, validate={"metric": "mrr"})
+
+
+def test_a_k_that_divides_no_document(capsys):
+    warned = said(store(longest=58), capsys, annotate={"k": 1000})
+    assert warned == (
+        "warning: annotate.k = 1000: the longest document has 58 sentences, so that every document is one cluster, "
+        "whatever its sentences say; set it to less than 57 (the paper's is 1)\n"
+    )
+    assert said(store(longest=58), capsys, annotate={"k": 57})
+    for k, longest in ((56, 58), (1, 2)):
+        assert said(store(longest=longest), capsys, annotate={"k": k}) == ""
+    assert said(store(), capsys, annotate={"k": 1000}) == ""
+    assert said(store(longest=58), capsys, annotate={"k": 1000}, train={"strategy": "cpc"}) == ""

@@ -52,7 +52,8 @@ def lines_of(labels: Labels | None) -> list[tuple[Any, ...]]:
 
 def at(file: Path, line: bytes) -> tuple[str, int]:
     """A line's file and place, as label lines and rows set aside name it."""
-    return str(file), file.read_bytes().index(line)
+    content = file.read_bytes()
+    return str(file), 1 + content[: content.index(line)].count(b"\n")
 
 
 def news(*lines: bytes) -> bytes:

@@ -52,6 +52,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "corpus.valid_fraction": (0.2, RUN),
     "corpus.test_fraction": (0.2, RUN),
     "corpus.language": ("de", RUN),
+    "corpus.encoding": ("cp1252", NONE),  # the corpus' own fingerprint has it
     "corpus.text_files": ("line", RUN),
     "corpus.min_sentences": (3, RUN),
     "corpus.max_sentence_chars": (99, RUN),

@@ -188,7 +188,7 @@ def test_a_corpus_is_the_same_whatever_the_credentials(monkeypatch: pytest.Monke
         return open_filesystem(str(tmp_path / without_credentials(uri).removeprefix("s3://")))
 
     monkeypatch.setattr(module, "open_filesystem", local)
-    monkeypatch.setattr("infocse_ray.corpus.read.open_filesystem", local)
+    monkeypatch.setattr("infocse_ray.corpus.streams.open_filesystem", local)
     found = [
         find_source(Corpus(source=[f"s3://{user}one/a.jsonl", f"s3://{user}two/a.jsonl"]))
         for user in ("", f"{KEY}:old@", f"{KEY}:new@")

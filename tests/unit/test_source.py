@@ -160,6 +160,7 @@ def test_lines_that_are_no_object_are_set_aside(tmp_path, ending: str):
     rows = rows_of(file)
     assert [row.reason for row in rows] == [None, "not UTF-8", "not JSON", "not a JSON object", "not JSON", "not JSON"]
     assert [content[row.number :].split(b"\n")[0] for row in rows] == [line for line in lines if line.strip()]
+    assert [row.shown for row in rows] == [1, 2, 3, 4, 6, 7]
 
 
 def test_nothing_found_is_refused(tmp_path):
@@ -185,7 +186,7 @@ def test_mixed_kinds_are_refused(tmp_path):
         find_source(Corpus(source=str(tmp_path)))
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet.gz", "a"])
+@pytest.mark.parametrize("name", ["a.docx", "a.parquet.gz", "a"])
 def test_unknown_kind_is_refused(tmp_path, name: str):
     (tmp_path / name).write_bytes(LINE)
     with pytest.raises(ValueError, match=f"corpus.source: {tmp_path / name}: unknown kind of file; use .parquet"):

@@ -202,3 +202,30 @@ def test_unknown_scheme_is_refused():
         open_filesystem("nowhere://bucket/a")
     with pytest.raises(ValueError, match="nowhere://bucket can't be opened"):
         (Storage.open("nowhere://bucket") / "a").exists()
+
+
+def test_what_a_folder_has_already_is_linked_and_not_written_again(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "same").write_bytes(b"weights")
+    (source / "other").write_bytes(b"new")
+    storage = Storage.open(str(tmp_path / "runs"))
+    (storage / "a" / "same").write_bytes(b"weights")
+    (storage / "a" / "other").write_bytes(b"old")
+    for _ in range(2):
+        (storage / "b").upload(source, like=storage / "a")
+        assert {name: (storage / "b" / name).read_bytes() for name in ("same", "other")} == {
+            "same": b"weights",
+            "other": b"new",
+        }
+    inodes = {name: Path((storage / name).path).stat().st_ino for name in ("a/same", "b/same", "a/other", "b/other")}
+    assert inodes["a/same"] == inodes["b/same"]
+    assert inodes["a/other"] != inodes["b/other"]
+    # What is written later replaces the one, not the other.
+    (storage / "a" / "same").write_bytes(b"later")
+    (storage / "c").upload(source)
+    assert (storage / "b" / "same").read_bytes() == b"weights"
+    assert Path((storage / "c" / "same").path).stat().st_ino != inodes["b/same"]
+    memory = Storage.open("memory://linked")
+    (memory / "b").upload(source, like=memory / "a")
+    assert (memory / "b" / "same").read_bytes() == b"weights"
