@@ -70,7 +70,7 @@ def annotate(
     embedding = functools.partial(in_actors, documents.groups(), encoder, precision, placement)
     if settings.min_edge_quantile:
         return _by_quantile(stage, documents, embedding, settings, seed, title)
-    if settings.method == "kmeans":
+    if settings.clustering == "kmeans":
         clustering = GlobalClusters(_centroids(stage, documents, embedding, settings, seed, title))
     else:
         clustering = functools.partial(cluster, k=settings.k, mutual=settings.mutual)

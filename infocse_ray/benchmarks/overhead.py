@@ -22,8 +22,8 @@ from infocse_ray.benchmarks.measure import default_device, in_fresh_process, loc
 from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.encoder.spec import Lexicon
-from infocse_ray.methods.registry import strategy_of
+from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.registry import method_of
 from infocse_ray.runtime.cluster import Placement, placement
 from infocse_ray.sampling.examples import Examples, Shards, count_examples
 from infocse_ray.sampling.prefetch import Prefetcher
@@ -42,7 +42,7 @@ CORES = 1
 """Of every worker, and of the plain process."""
 
 
-class Material(NamedTuple):
+class Corpora(NamedTuple):
     """What is measured on."""
 
     work: str
@@ -54,7 +54,7 @@ class Material(NamedTuple):
     """Training steps, those of the warm-up included."""
 
 
-def prepare_once(work: str, model: str, documents: list[list[str]], batch_size: int, steps: int) -> Material:
+def prepare_once(work: str, model: str, documents: list[list[str]], batch_size: int, steps: int) -> Corpora:
     """The corpus, its annotations and its counted pairs, in a Ray of their own."""
     settings = Settings.model_validate(
         {
@@ -71,13 +71,13 @@ def prepare_once(work: str, model: str, documents: list[list[str]], batch_size: 
         where = placement(Annotate())
         annotate(stage, store, list(SPLITS), encoder_in(model), Annotate(), 0, "auto", where, "annotating")
         source = Shards(stage.folder, "benchmark", store.shards, LANES, list(SPLITS))
-        strategy = strategy_of("idc", settings, Lexicon.of(encoder_in(model).load()))
-        assert strategy is not None
-        examples = Examples(source, "benchmark", count_examples(source, strategy, "counting"))
-    return Material(work, model, store, examples, settings, WARM_UP_STEPS + steps)
+        method = method_of("idc", settings, EncoderSpec.of(encoder_in(model).load()))
+        assert method is not None
+        examples = Examples(source, "benchmark", count_examples(source, method, "counting"))
+    return Corpora(work, model, store, examples, settings, WARM_UP_STEPS + steps)
 
 
-def annotate_plainly(material: Material) -> dict[str, float]:
+def annotate_plainly(material: Corpora) -> dict[str, float]:
     """What an annotate actor does, in this process."""
     torch.set_num_threads(CORES)
     documents = TrainingDocuments(material.store, list(SPLITS))
@@ -91,21 +91,21 @@ def annotate_plainly(material: Material) -> dict[str, float]:
     return {"steady": steady, "start": first - begun}
 
 
-def annotate_on_ray(material: Material, workers: int) -> dict[str, float]:
+def annotate_on_ray(material: Corpora, workers: int) -> dict[str, float]:
     """The annotate stage with so many actors."""
     return annotate_once(material.work, material.model, material.store, _where(workers))
 
 
-def train_plainly(material: Material) -> dict[str, float]:
+def train_plainly(material: Corpora) -> dict[str, float]:
     """What a training worker does at each step, in this process."""
     torch.set_num_threads(CORES)
     begun = time.time()
     settings = material.settings
     encoder = encoder_in(material.model).load().to(default_device())
-    strategy = strategy_of("idc", settings, Lexicon.of(encoder))
-    assert strategy is not None
-    state = TrainState(encoder, strategy, settings, 0)
-    batches = Prefetcher(ExampleStream(material.examples, strategy, settings.train.batch_size, 0, 0, 1))
+    method = method_of("idc", settings, EncoderSpec.of(encoder))
+    assert method is not None
+    state = TrainState(encoder, method, settings, 0)
+    batches = Prefetcher(ExampleStream(material.examples, method, settings.train.batch_size, 0, 0, 1))
     ended = []
     for step in range(1, material.steps + 1):
         batch = batches.next_batch()
@@ -117,23 +117,23 @@ def train_plainly(material: Material) -> dict[str, float]:
     return _paced(material, begun, ended)
 
 
-def train_on_ray(material: Material, workers: int) -> dict[str, float]:
+def train_on_ray(material: Corpora, workers: int) -> dict[str, float]:
     """The train stage with so many workers, timed by when each step ended."""
     settings = material.settings
-    strategy = strategy_of("idc", settings, Lexicon.of(encoder_in(material.model).load()))
-    assert strategy is not None
+    method = method_of("idc", settings, EncoderSpec.of(encoder_in(material.model).load()))
+    assert method is not None
     with local_ray(), tempfile.TemporaryDirectory(dir=material.work) as out:
         folder = Storage.open(out)
         budget = Budget(material.steps, None, 10**9)
         encoder = encoder_in(material.model)
-        training = Training(settings, material.store, material.examples, strategy, budget, encoder, 0, folder, "halves")
+        training = Training(settings, material.store, material.examples, method, budget, encoder, 0, folder, "halves")
         begun = time.time()
         train(training, _where(workers), "training")
         curve = (folder / "result.json").read_json()["curve"]
     return _paced(material, begun, [point["at"] for point in curve if point["step"]])
 
 
-def _paced(material: Material, begun: float, ended: list[float]) -> dict[str, float]:
+def _paced(material: Corpora, begun: float, ended: list[float]) -> dict[str, float]:
     assert len(ended) == material.steps
     pairs = material.settings.train.batch_size * (len(ended) - WARM_UP_STEPS)
     return {"steady": pairs / (ended[-1] - ended[WARM_UP_STEPS - 1]), "start": ended[0] - begun}

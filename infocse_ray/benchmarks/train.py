@@ -14,8 +14,8 @@ from infocse_ray.benchmarks.material import MAX_LENGTH, encoder_in, load_baselin
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process, memory_mib, now
 from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder.spec import Lexicon
-from infocse_ray.methods.registry import strategy_of
+from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Corpus, Encoder, Settings, Train
 from infocse_ray.train.state import TrainState
@@ -33,15 +33,15 @@ def ours_once(model: str, pairs: list[tuple[int, str, str]], chunk_tokens: int, 
         train=Train(batch_size=len(pairs), chunk_tokens=chunk_tokens),
     )
     encoder = encoder_in(model).load().to(default_device())
-    strategy = strategy_of("idc", settings, Lexicon.of(encoder))
-    assert strategy is not None
-    state = TrainState(encoder, strategy, settings, 0)
+    method = method_of("idc", settings, EncoderSpec.of(encoder))
+    assert method is not None
+    state = TrainState(encoder, method, settings, 0)
 
     def batch_of(part: list[tuple[int, str, str]]) -> Batch:
         documents, *sides = zip(*part, strict=True)
         ids = [encoder.tokenizer(list(side), add_special_tokens=False)["input_ids"] for side in sides]
         tokens = [Tokens(np.concatenate(i).astype(np.uint16), offsets_of(np.array([len(x) for x in i]))) for i in ids]
-        tokens = [side.cut(strategy.longest) for side in tokens]
+        tokens = [side.cut(method.longest) for side in tokens]
         return Batch.of_pairs([str(d) for d in documents], np.array(documents), tokens[0], tokens[1])
 
     def step(batch: Batch) -> float:

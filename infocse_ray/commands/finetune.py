@@ -6,7 +6,7 @@ without are no trouble. At most finetune.epochs passes, until validation stops g
 in <storage>/<name>/model, a folder for SentenceTransformer(...); figures are in metrics.json beside it.
 
 encoder.model is any encoder, what pretrain made of one among them. Settings of training without labels (annotate,
-loop, train.strategy and its own) are not used; train.similarity is.
+loop, train.method and its own) are not used; train.similarity is.
 
 The same command goes on after a crash, and does nothing once the run is finished.
 

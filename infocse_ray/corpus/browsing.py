@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from infocse_ray.corpus.kind import (
-    Plan,
+    CorpusPlan,
     first_lines,
     look_into,
     place_and_columns,
@@ -26,11 +26,11 @@ from infocse_ray.corpus.kind import (
     settle_columns,
     some_of,
 )
-from infocse_ray.corpus.labels import Labels
+from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import (
     READERS,
     Piece,
-    Row,
+    SourceRow,
     json_rows,
     naming,
     open_lines,
@@ -52,7 +52,7 @@ def part_of(path: str) -> str:
     return "tsv" if plain_name(path).endswith(".tsv") else "jsonl" if reader_of(path) == "jsonl" else ""
 
 
-def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
+def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
     """Settle the columns by a look into some files; of TSV, see too that the titles can be told apart."""
     refuse_columns(corpus, ("text",))
     ((kind, uris),) = files.items()
@@ -74,7 +74,7 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
             f"corpus.sentences = {columns['sentences']!r}: {where}: no cell among the first has two titles; separate "
             f"titles by ` {_SEPARATOR} ` or make the cell a JSON list"
         )
-    return Plan(columns)
+    return CorpusPlan(columns)
 
 
 def _header(uri: str, encoding: str) -> tuple[int, list[str]]:
@@ -94,7 +94,7 @@ def _has_titles(uri: str, column: str, encoding: str) -> bool:
     return False
 
 
-def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
+def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTable | None) -> Iterator[SourceRow]:
     """A sequence a line."""
     with naming(piece.uri):
         for row in json_rows(piece) if piece.kind == "jsonl" else _tab_rows(piece):
@@ -113,12 +113,12 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels |
             yield row._replace(values=found)
 
 
-def _tab_rows(piece: Piece) -> Iterator[Row]:
+def _tab_rows(piece: Piece) -> Iterator[SourceRow]:
     """The lines of a TSV file but the header, by column."""
     header, names = _header(piece.uri, piece.encoding)
     for start, number, line in open_lines(piece):
         if start != header:
-            yield Row(start, *_cells(line, names), number)
+            yield SourceRow(start, *_cells(line, names), number)
 
 
 def _cells(line: bytes, names: list[str]) -> tuple[dict[str, str] | None, str | None]:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from infocse_ray.corpus.labels import Labels
-from infocse_ray.corpus.read import Row
+from infocse_ray.corpus.labels import LabelTable
+from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
 from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.corpus.tokens import offsets_of
@@ -122,7 +122,7 @@ def tokenised_schema(token: pa.DataType) -> pa.Schema:
 
 
 def tokenise_rows(
-    rows: Iterable[Row],
+    rows: Iterable[SourceRow],
     file: str,
     order: int,
     corpus: Corpus,
@@ -171,7 +171,7 @@ def tokenise_rows(
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
-def label_rows(labels: Labels, token: pa.DataType, shards: int) -> Iterator[pa.Table]:
+def label_rows(labels: LabelTable, token: pa.DataType, shards: int) -> Iterator[pa.Table]:
     """The lines of label files as tables of `tokenised_schema`, on their way to where their documents go."""
     schema = tokenised_schema(token)
     for lines in labels.lines.to_batches(max_chunksize=2**16):
@@ -203,9 +203,9 @@ def _tokenise_nested(bodies: Sequence[list[str] | None], tokenizer: Tokenizer, t
     return pa.ListArray.from_arrays(pa.array(_offsets([len(b or ()) for b in bodies])), sentences, mask=mask)
 
 
-def batches_of(rows: Iterator[Row], characters: int) -> Iterator[list[Row]]:
+def batches_of(rows: Iterator[SourceRow], characters: int) -> Iterator[list[SourceRow]]:
     """Group rows into lists of about `characters` characters of text, so that memory stays bounded."""
-    batch: list[Row] = []
+    batch: list[SourceRow] = []
     size = 0
     for row in rows:
         batch.append(row)

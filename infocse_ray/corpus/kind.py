@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from infocse_ray.corpus.labels import Labels
+from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import (
     NOT_UTF8,
     Line,
     Piece,
-    Row,
+    SourceRow,
     csv_columns,
     csv_records,
     json_rows,
@@ -29,7 +29,7 @@ ROLES = ("id", "text", "sentences", "counterpart", "split")
 """What a column can be to a document."""
 
 
-class Plan(NamedTuple):
+class CorpusPlan(NamedTuple):
     """How the documents' files are to be read."""
 
     columns: dict[str, str]
@@ -53,11 +53,11 @@ class Files(Protocol):
         ...
 
 
-class Kind(Files, Protocol):
+class CorpusKind(Files, Protocol):
     """A kind of corpus; each is a module of this room."""
 
     @property
-    def labels(self) -> Callable[[list[Piece], Corpus], Labels] | None:
+    def labels(self) -> Callable[[list[Piece], Corpus], LabelTable] | None:
         """Reads the files that go with the documents; None where rows bring their labels with them.
 
         Raises:
@@ -65,7 +65,7 @@ class Kind(Files, Protocol):
         """
         ...
 
-    def plan(self, corpus: Corpus, files: dict[str, list[str]]) -> Plan:
+    def plan(self, corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
         """Check the files, by part, before anything runs.
 
         Raises:
@@ -74,7 +74,9 @@ class Kind(Files, Protocol):
         """
         ...
 
-    def rows(self, piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
+    def rows(
+        self, piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTable | None
+    ) -> Iterator[SourceRow]:
         """The rows of a piece of a documents' file, keyed by role.
 
         Raises:

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 
 from infocse_ray.corpus.documents import Rejected, counterpart_texts, split_of
 from infocse_ray.corpus.kind import look_into, place_and_columns, refuse_unreadable, some_of
-from infocse_ray.corpus.labels import Labels, LabelWriter
-from infocse_ray.corpus.read import READERS, Piece, Row, naming, read_rows, reader_of
+from infocse_ray.corpus.labels import LabelTable, LabelWriter
+from infocse_ray.corpus.read import READERS, Piece, SourceRow, naming, read_rows, reader_of
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import open_filesystem
 
@@ -63,7 +63,7 @@ def _parquet_columns(uri: str) -> set[str]:
         return set(file.schema_arrow.names)
 
 
-def labels(companions: list[Piece], corpus: Corpus) -> Labels:
+def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
     """Counterparts and split by id."""
     found = LabelWriter()
     for piece in companions:
@@ -91,7 +91,7 @@ def labels(companions: list[Piece], corpus: Corpus) -> Labels:
     return found.labels()
 
 
-def _rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
+def _rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
     kind = piece.kind.removesuffix(_OF)
     whole = piece._replace(kind=kind)
     if kind == "parquet":

@@ -25,7 +25,7 @@ class Label(NamedTuple):
     split: str | None
 
 
-class Labels(NamedTuple):
+class LabelTable(NamedTuple):
     """A label table."""
 
     keys: np.ndarray
@@ -80,7 +80,7 @@ class LabelWriter:
         for column, value in zip(self._lines.values(), (doc_id, redacted(file), row, reason, label), strict=True):
             column.append(value)
 
-    def labels(self) -> Labels:
+    def labels(self) -> LabelTable:
         """The table of what was added."""
         names = list(self._labels)
         keys = np.fromiter((stable_hash(name) for name in names), np.int64, len(names))
@@ -104,4 +104,4 @@ class LabelWriter:
                 "label": pa.array(self._lines["label"], pa.bool_()),
             }
         )
-        return Labels(keys[order], table, lines)
+        return LabelTable(keys[order], table, lines)

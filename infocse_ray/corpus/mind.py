@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from infocse_ray.corpus.kind import Plan, refuse_columns
-from infocse_ray.corpus.labels import Labels, LabelWriter
-from infocse_ray.corpus.read import Piece, Row, naming, open_lines, parse_json_line, parse_tab_line, plain_name
+from infocse_ray.corpus.kind import CorpusPlan, refuse_columns
+from infocse_ray.corpus.labels import LabelTable, LabelWriter
+from infocse_ray.corpus.read import Piece, SourceRow, naming, open_lines, parse_json_line, parse_tab_line, plain_name
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.redact import redacted
 
@@ -32,7 +32,7 @@ def part_of(path: str) -> str:
     return "news" if name == "news.tsv" else "jsonl" if name.endswith(_BODIES) else ""
 
 
-def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
+def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
     """Without news.tsv a body has neither an id nor a headline, so that it is an error."""
     refuse_columns(corpus)
     if "news" not in files:
@@ -40,10 +40,10 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
             redacted(f"corpus.source = {corpus.source!r}: bodies but no news.tsv; add the one they were crawled for, ")
             + "it has their ids and headlines"
         )
-    return Plan({"id": "news id", "text": "body", "counterpart": "title"}, arrays=False)
+    return CorpusPlan({"id": "news id", "text": "body", "counterpart": "title"}, arrays=False)
 
 
-def labels(companions: list[Piece], corpus: Corpus) -> Labels:
+def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
     """Headlines by the `nid` of the crawler; news of one URL are one document, under the id that comes first."""
     found = LabelWriter()
     for piece in companions:
@@ -71,7 +71,7 @@ def _nid_of(url: str) -> str:
     return url.strip().partition("?")[0].rpartition("/")[2].partition(".")[0].rpartition("-")[2]
 
 
-def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
+def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTable | None) -> Iterator[SourceRow]:
     """An item a line, whatever of the array's brackets and commas is on it."""
     assert labels is not None
     with naming(piece.uri):
@@ -82,15 +82,15 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels |
                 continue
             values, reason = parse_json_line(item)
             if values is None:
-                yield Row(start, None, reason, number)
+                yield SourceRow(start, None, reason, number)
             elif not isinstance(nid := values.get("nid"), str) or not nid:
-                yield Row(start, None, "no nid", number)
+                yield SourceRow(start, None, "no nid", number)
             elif (label := labels.find(nid)) is None:
-                yield Row(start, None, "nid not in news.tsv", number)
+                yield SourceRow(start, None, "nid not in news.tsv", number)
             else:
                 text = _text_of(values.get("body"))
                 values = {"id": label.doc_id, "text": text, "counterpart": label.counterparts}
-                yield Row(start, values, None, number)
+                yield SourceRow(start, values, None, number)
 
 
 def _text_of(body: object) -> object:

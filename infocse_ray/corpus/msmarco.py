@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from typing import Any
 
-from infocse_ray.corpus.kind import Plan, refuse_columns
-from infocse_ray.corpus.labels import Labels, LabelWriter
-from infocse_ray.corpus.read import Line, Piece, Row, naming, open_lines, parse_tab_line, plain_name
+from infocse_ray.corpus.kind import CorpusPlan, refuse_columns
+from infocse_ray.corpus.labels import LabelTable, LabelWriter
+from infocse_ray.corpus.read import Line, Piece, SourceRow, naming, open_lines, parse_tab_line, plain_name
 from infocse_ray.corpus.schema import draw_split
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus
@@ -34,7 +34,7 @@ def _is_dev(path: str) -> bool:
     return "docdev" in plain_name(path)
 
 
-def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
+def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
     """Queries and qrels go together; without both, no document has a counterpart, which is said."""
     refuse_columns(corpus)
     columns = {"id": "docid", "text": "body"}
@@ -47,14 +47,14 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
         )
     if missing:
         say(f"corpus.source: neither {_NAMES['queries']} nor {_NAMES['qrels']}: no document has a counterpart")
-        return Plan(columns)
+        return CorpusPlan(columns)
     columns["counterpart"] = "query"
     if any(map(_is_dev, files["qrels"])):
         columns["split"] = "docdev"
-    return Plan(columns)
+    return CorpusPlan(columns)
 
 
-def labels(companions: list[Piece], corpus: Corpus) -> Labels:
+def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
     """Queries by document id."""
     found = LabelWriter()
     queries: dict[str, str] = {}
@@ -100,12 +100,12 @@ def _lines(piece: Piece) -> Iterator[Line]:
         yield from open_lines(piece)
 
 
-def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
+def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTable | None) -> Iterator[SourceRow]:
     """A document a line; a tab in the body is white space like others."""
     for start, number, line in _lines(piece):
         cells, reason = parse_tab_line(line)
         if cells is None or len(cells) < 4:
-            yield Row(start, None, reason or "document not of 4 columns", number)
+            yield SourceRow(start, None, reason or "document not of 4 columns", number)
             continue
         doc_id = cells[0].strip()
         values: dict[str, Any] = {"id": doc_id, "text": "\t".join(cells[3:])}
@@ -114,7 +114,7 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels |
             values["counterpart"] = label.counterparts
         if "split" in columns:
             values["split"] = label.split if label is not None and label.split else _drawn(doc_id, corpus)
-        yield Row(start, values, None, number)
+        yield SourceRow(start, values, None, number)
 
 
 def _drawn(doc_id: str, corpus: Corpus) -> str:

@@ -26,7 +26,7 @@ from ray.exceptions import RayError
 from tokenizers import Tokenizer
 
 from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
-from infocse_ray.corpus.labels import Labels
+from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import NOT_UTF8, Piece, count_lines
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
@@ -216,7 +216,7 @@ def tokenise_packs(
     """
     ready = _tokenizer(tokenizer)
     token = token_type(ready.get_vocab_size())
-    table: Labels | None = ray.get(labels[0]) if labels else None
+    table: LabelTable | None = ray.get(labels[0]) if labels else None
     for row in [row for pack in packs["pieces"].to_pylist() for row in pack]:
         piece = Piece(**row)
         file = redacted(piece.uri)

@@ -82,7 +82,7 @@ class Piece(NamedTuple):
     """Whether the file is cut by bytes, so that a piece doesn't know how many lines are before it."""
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """One row as read: its columns, or why it can't be read."""
 
     number: int
@@ -116,7 +116,7 @@ def reader_of(path: str) -> str:
     return "" if kind == "parquet" and compression_of(path) else kind
 
 
-def read_rows(piece: Piece, columns: dict[str, str], by_line: bool, setting: str = "source") -> Iterator[Row]:
+def read_rows(piece: Piece, columns: dict[str, str], by_line: bool, setting: str = "source") -> Iterator[SourceRow]:
     """The rows of a piece, keyed by role (`id`, `text`, `sentences`, `counterpart`, `split`); errors name `setting`.
 
     Raises:
@@ -129,7 +129,7 @@ def read_rows(piece: Piece, columns: dict[str, str], by_line: bool, setting: str
             yield row
 
 
-def _rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[Row]:
+def _rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[SourceRow]:
     if piece.kind == "parquet":
         yield from _parquet_rows(piece, columns)
     elif piece.kind == "csv":
@@ -199,7 +199,7 @@ def is_array(uri: str, encoding: str = "utf-8") -> bool:
         return json_array.begins_array(stream)
 
 
-def json_rows(piece: Piece) -> Iterator[Row]:
+def json_rows(piece: Piece) -> Iterator[SourceRow]:
     """The objects of a piece of JSON Lines, or of a JSON array, with all their keys.
 
     Raises:
@@ -207,14 +207,14 @@ def json_rows(piece: Piece) -> Iterator[Row]:
     """
     if piece.start or not is_array(piece.uri, piece.encoding):
         for start, number, line in open_lines(piece):
-            yield Row(start, *parse_json_line(line), number)
+            yield SourceRow(start, *parse_json_line(line), number)
         return
     with open_stream(piece.uri, piece.encoding) as stream:
         for number, item in enumerate(json_array.read_items(stream)):
             if isinstance(item, dict):
-                yield Row(number, item, None)
+                yield SourceRow(number, item, None)
             else:
-                yield Row(number, None, "not a JSON object")
+                yield SourceRow(number, None, "not a JSON object")
 
 
 def parse_json_line(line: bytes) -> tuple[dict[str, Any] | None, str | None]:
@@ -236,11 +236,11 @@ def parse_tab_line(line: bytes) -> tuple[list[str] | None, str | None]:
         return None, NOT_UTF8
 
 
-def _text_row(number: int, data: bytes) -> Row:
+def _text_row(number: int, data: bytes) -> SourceRow:
     try:
-        return Row(number, {"text": data.decode("utf-8-sig")}, None)
+        return SourceRow(number, {"text": data.decode("utf-8-sig")}, None)
     except UnicodeDecodeError:
-        return Row(number, None, NOT_UTF8)
+        return SourceRow(number, None, NOT_UTF8)
 
 
 def csv_records(piece: Piece) -> Iterator[delimited.Record]:
@@ -269,10 +269,10 @@ def csv_columns(piece: Piece) -> list[str]:
     return columns
 
 
-def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
+def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
     for line, cells in csv_records(piece):
         if cells is None:
-            yield Row(line, None, "not as many columns as the header", line)
+            yield SourceRow(line, None, "not as many columns as the header", line)
             continue
         for role in ("id", "text", "sentences"):
             if role in columns and columns[role] not in cells:
@@ -280,7 +280,7 @@ def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
         found = {role: delimited.value_of(cells[c]) if c in cells else None for role, c in columns.items()}
         # A text or an id that looks like a list is one all the same.
         found |= {role: cells[columns[role]] or None for role in ("id", "text", "split") if columns.get(role) in cells}
-        yield Row(line, found, None, line) if _encodable(found) else Row(line, None, NOT_UTF8, line)
+        yield SourceRow(line, found, None, line) if _encodable(found) else SourceRow(line, None, NOT_UTF8, line)
 
 
 def _encodable(values: dict[Any, Any]) -> bool:
@@ -291,7 +291,7 @@ def _encodable(values: dict[Any, Any]) -> bool:
     return True
 
 
-def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
+def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
     filesystem, path = open_filesystem(piece.uri)
     file = pq.ParquetFile(filesystem.open_input_file(path))
     there = {role: column for role, column in columns.items() if column in file.schema_arrow.names}
@@ -303,9 +303,9 @@ def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[Row]:
             for i in range(len(batch)):
                 try:
                     values = {role: _python(batch.column(c)[i]) for role, c in there.items()}
-                    yield Row(first + done + i, values | absent, None)
+                    yield SourceRow(first + done + i, values | absent, None)
                 except UnicodeDecodeError:
-                    yield Row(first + done + i, None, NOT_UTF8)
+                    yield SourceRow(first + done + i, None, NOT_UTF8)
             done += len(batch)
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from infocse_ray.corpus import browsing, mind, msmarco, tables
-from infocse_ray.corpus.kind import Kind
+from infocse_ray.corpus.kind import CorpusKind
 
-KINDS: dict[str, Kind] = {"auto": tables, "mind": mind, "msmarco": msmarco, "browsing": browsing}
+KINDS: dict[str, CorpusKind] = {"auto": tables, "mind": mind, "msmarco": msmarco, "browsing": browsing}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow.fs as pafs
 
 from infocse_ray.corpus import label_files
-from infocse_ray.corpus.kind import Files, Plan
+from infocse_ray.corpus.kind import CorpusPlan, Files
 from infocse_ray.corpus.read import DOCUMENTS, Piece, is_array, naming
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.streams import compression_of
@@ -192,7 +192,7 @@ def _glob_expression(pattern: str) -> str:
     return out
 
 
-def _pieces(file: Piece, plan: Plan) -> list[Piece]:
+def _pieces(file: Piece, plan: CorpusPlan) -> list[Piece]:
     """Cut a file into parts that are read independently."""
     if file.kind == "parquet":
         groups = plan.row_groups[file.uri]
@@ -205,7 +205,7 @@ def _pieces(file: Piece, plan: Plan) -> list[Piece]:
     return [file]
 
 
-def _can_be_cut(file: Piece, plan: Plan) -> bool:
+def _can_be_cut(file: Piece, plan: CorpusPlan) -> bool:
     """Whether reading can begin at any line of the file."""
     if file.kind not in _CUT_AT_LINES or compression_of(file.uri) or file.encoding != "utf-8":
         return False

@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 from infocse_ray.corpus import label_files
 from infocse_ray.corpus.kind import (
     ROLES,
-    Plan,
+    CorpusPlan,
     look_into,
     place_and_columns,
     refuse_unreadable,
     settle_columns,
     some_of,
 )
-from infocse_ray.corpus.labels import Labels
-from infocse_ray.corpus.read import DOCUMENTS, READERS, Piece, Row, naming, read_rows, reader_of
+from infocse_ray.corpus.labels import LabelTable
+from infocse_ray.corpus.read import DOCUMENTS, READERS, Piece, SourceRow, naming, read_rows, reader_of
 from infocse_ray.corpus.streams import BadContent, WrongEncoding, check_text
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
@@ -38,7 +38,7 @@ labels = label_files.labels
 part_of = reader_of
 
 
-def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
+def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
     """Settle the columns by a look into the files, the documents' all of one kind."""
     of_labels = label_files.columns_of(corpus, files)
     (kind,) = files.keys() & DOCUMENTS
@@ -52,11 +52,11 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> Plan:
     return found._replace(columns=found.columns | said)
 
 
-def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[str, str]) -> Plan:
+def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[str, str]) -> CorpusPlan:
     if kind == "text":
         columns = _text_columns(corpus, of_labels)
         _check_texts(corpus, some_of(uris))
-        return Plan(columns)
+        return CorpusPlan(columns)
     groups: dict[str, int] = {}
     if kind == "parquet":
         if corpus.encoding != "utf-8":
@@ -69,10 +69,10 @@ def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[
         refuse_unreadable(looks, corpus.encoding)
         there = {uri: look.columns for uri, look in looks.items()}
     columns = _columns(corpus, there, of_labels.keys() - {"id"}, all_have=kind == "parquet")
-    return Plan(columns, groups)
+    return CorpusPlan(columns, groups)
 
 
-def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: Labels | None) -> Iterator[Row]:
+def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTable | None) -> Iterator[SourceRow]:
     """The rows of a piece; what is a row of a text file, the settings say. Label files, if any, give counterparts."""
     if labels is not None:
         columns = {role: column for role, column in columns.items() if role != "counterpart"}

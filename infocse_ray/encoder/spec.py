@@ -11,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from infocse_ray.encoder.model import SentenceEncoder, position_room
 
 
-class Lexicon(NamedTuple):
+class EncoderSpec(NamedTuple):
     """An encoder's vocabulary and shape."""
 
     sentence_tokens: int
@@ -46,7 +46,7 @@ class Lexicon(NamedTuple):
     """int16 [vocabulary]: characters of each token as text, the space before a word included."""
 
     @classmethod
-    def of(cls, encoder: SentenceEncoder) -> Lexicon:
+    def of(cls, encoder: SentenceEncoder) -> EncoderSpec:
         """The lexicon of an encoder."""
         tokenizer = encoder.tokenizer
         embeddings = encoder.backbone.get_input_embeddings().weight

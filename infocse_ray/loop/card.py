@@ -22,8 +22,8 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
     """
     first = initialization_of(settings)
     began = "started from" if first == "none" else f"was initialised to with {title_of(first)}"
-    trained, whitened = settings.train.strategy != "none", metrics.get("whitening") is not None
-    method = " and ".join([title_of(settings.train.strategy)] * (trained or not whitened) + ["whitening"] * whitened)
+    trained, whitened = settings.train.method != "none", metrics.get("whitening") is not None
+    method = " and ".join([title_of(settings.train.method)] * (trained or not whitened) + ["whitening"] * whitened)
     about = f"""A sentence encoder adapted without labels to {_corpus(metrics)} with {method} by
 infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
 {began}."""
@@ -38,8 +38,8 @@ def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
     labels, best = metrics["labels"], metrics["best_round"]
     drawn = labels["train_size"]
     count = labels["labelled"]["train"] if drawn == "all" else drawn
-    pretrained = settings.train.strategy != "none"
-    how = f" and with {title_of(settings.train.strategy)}, in turns," if pretrained else ""
+    pretrained = settings.train.method != "none"
+    how = f" and with {title_of(settings.train.method)}, in turns," if pretrained else ""
     about = f"""A sentence encoder adapted to {_corpus(metrics)}, fine-tuned on {count:,} labelled examples{how} by
 infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
     rows = []
@@ -132,10 +132,12 @@ _BEGAN = {"start": "the encoder as it came", "whitened": "the same, whitened"}
 
 def _how(settings: Settings) -> str:
     """InfoCSE's own settings."""
-    if settings.train.strategy != "idc":
+    if settings.train.method != "idc":
         return ""
     annotate, train = settings.annotate, settings.train
-    parts = [f"K = {annotate.k}" if annotate.method == "partition" else f"{annotate.kmeans_clusters} global clusters"]
+    parts = [
+        f"K = {annotate.k}" if annotate.clustering == "partition" else f"{annotate.kmeans_clusters} global clusters"
+    ]
     parts += ["mutual edges"] if annotate.mutual else []
     parts += [f"edges above quantile {annotate.min_edge_quantile:g}"] if annotate.min_edge_quantile else []
     parts += ["another encoder annotated first"] if annotate.first_encoder else []

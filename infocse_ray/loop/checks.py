@@ -92,7 +92,7 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
 def _check_k(settings: Settings, store: TokenStore, trains: bool) -> None:
     """Warn of a K with which no document is divided."""
     k, longest = settings.annotate.k, store.summary.get("longest")  # stores of versions before this one don't say
-    by_edges = settings.train.strategy == "idc" and settings.annotate.method == "partition"
+    by_edges = settings.train.method == "idc" and settings.annotate.clustering == "partition"
     if trains and by_edges and longest is not None and k > 1 and k >= longest - 1:
         say(
             f"warning: annotate.k = {k}: the longest document has {longest:,} sentences, so that every document is one "

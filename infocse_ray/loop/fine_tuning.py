@@ -8,7 +8,7 @@ from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.identity import labels_identity
 from infocse_ray.loop.iterate import train_round
 from infocse_ray.loop.rounds import round_report
@@ -16,7 +16,7 @@ from infocse_ray.loop.run import Run
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
-from infocse_ray.sampling.label_sample import Drawn, draw
+from infocse_ray.sampling.label_sample import LabelSample, draw
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.train.schedule import Budget
@@ -121,15 +121,15 @@ def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> t
             "validate": settings.validate.model_copy(update=once_an_epoch),  # pyright: ignore
         }
     )
-    strategy = Labelled(
-        Drawn(settings.seed, (labels.summary or {})["last"]),
+    method = Labelled(
+        LabelSample(settings.seed, (labels.summary or {})["last"]),
         section.temperature or settings.train.temperature,
         settings.train.similarity == "cosine",
-        Lexicon.of(run.inputs.encoder),
+        EncoderSpec.of(run.inputs.encoder),
     )
     budget = Budget(section.epochs * epoch, None, section.patience * epoch)
     say(f"round {number}: fine-tuning on {size:,} labelled examples, {epoch:,} steps an epoch")
-    stages, tuned = train_round(run, run.rounds.fine_tuning(own), strategy, encoder, budget, number)
+    stages, tuned = train_round(run, run.rounds.fine_tuning(own), method, encoder, budget, number)
     report = round_report(number, stages)
     del report["iteration"]
     metric = settings.validate.metric

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from infocse_ray.encoder.embed import Precision
-from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.method import Method
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
-from infocse_ray.settings import Settings, StrategyName, fingerprint
+from infocse_ray.settings import MethodName, Settings, fingerprint
 from infocse_ray.train.schedule import Budget
 
 HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
 """Training settings that say how to compute, not what: they don't name another result."""
 
-_OF_STRATEGY = {"strategy", "positive", "temperature", "max_steps", "max_tokens"}
-"""Training settings that a train stage's strategy and budget stand for."""
+_OF_METHOD = {"method", "positive", "temperature", "max_steps", "max_tokens"}
+"""Training settings that a train stage's method and budget stand for."""
 
 _FORMATS = {"annotate": 2, "examples": 2, "train": 3}
 """Counted up when the code of a stage begins to give another result for the same settings."""
@@ -32,7 +32,7 @@ FEW_SHOT = ("labels", "finetune", "plusplus")
 """Sections that a run without labels doesn't read."""
 
 
-def initialization_of(settings: Settings) -> StrategyName:
+def initialization_of(settings: Settings) -> MethodName:
     """What the encoder is trained with before the first annotation."""
     return settings.loop.initialization
 
@@ -44,7 +44,7 @@ def run_identity(
     tokenizer: str,
     first_encoder: str | None = None,
     sts: str | None = None,
-    strategies: Sequence[tuple[Any, ...]] = (),
+    methods: Sequence[tuple[Any, ...]] = (),
 ) -> str:
     """Of a whole run; what the paths in its settings lead to is told by fingerprints.
 
@@ -55,7 +55,7 @@ def run_identity(
         tokenizer: its tokenizer, as `tokenizers` JSON.
         first_encoder: what annotates first, if not that.
         sts: the pairs that show general ability.
-        strategies: identities of what initialises the encoder and what trains it.
+        methods: identities of what initialises the encoder and what trains it.
     """
     content = settings.model_dump(mode="json", exclude={"name", "storage", *FEW_SHOT})
     del (
@@ -67,11 +67,11 @@ def run_identity(
     for name in ("model", "document_prompt", "query_prompt"):  # the encoder's fingerprint has what they lead to
         del content["encoder"][name]
     content["train"] = _training(settings, HOW_NOT_WHAT)
-    used = {settings.train.strategy, initialization_of(settings)}
+    used = {settings.train.method, initialization_of(settings)}
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
-    return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, strategies)
+    return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
 
 
 def few_shot_identity(settings: Settings, without_labels: str, rounds: int, fall_back: bool = True) -> str:
@@ -110,14 +110,14 @@ def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequ
     )
 
 
-def examples_identity(source: str, splits: Sequence[str], strategy: Strategy) -> str:
-    """Of the count of a strategy's examples in documents of this fingerprint."""
-    return fingerprint("examples", _FORMATS["examples"], source, list(splits), strategy.count_identity())
+def examples_identity(source: str, splits: Sequence[str], method: Method) -> str:
+    """Of the count of a method's examples in documents of this fingerprint."""
+    return fingerprint("examples", _FORMATS["examples"], source, list(splits), method.count_identity())
 
 
 def train_identity(
     settings: Settings,
-    strategy: Strategy,
+    method: Method,
     examples: str,
     encoder: str,
     on: On,
@@ -127,14 +127,14 @@ def train_identity(
 ) -> str:
     """Of the train stage of iteration t."""
     validation = settings.validate.model_dump(mode="json", exclude={"patience", "sts"})  # pyright: ignore
-    unread = set() if strategy.head_is_new else {"head_learning_rate"}
+    unread = set() if method.head_is_new else {"head_learning_rate"}
     return fingerprint(
         "train",
         _FORMATS["train"],
         examples,
         encoder,
-        strategy.identity(),
-        _training(settings, HOW_NOT_WHAT | _OF_STRATEGY | unread),
+        method.identity(),
+        _training(settings, HOW_NOT_WHAT | _OF_METHOD | unread),
         budget,
         validation,
         on,
@@ -153,9 +153,11 @@ def whitening_identity(store: str, encoder: str, plan: WhiteningPlan, precision:
 def _annotation(settings: Settings) -> dict[str, Any]:
     """What can change clusters, by any encoder: a method's own settings, and the seed where something is drawn."""
     section = settings.annotate
-    names = {"kmeans_clusters", "kmeans_sample"} if section.method == "kmeans" else {"k", "mutual", "min_edge_quantile"}
-    drawn = section.method == "kmeans" or section.min_edge_quantile > 0
-    return section.model_dump(mode="json", include={"method", *names}) | ({"seed": settings.seed} if drawn else {})
+    names = (
+        {"kmeans_clusters", "kmeans_sample"} if section.clustering == "kmeans" else {"k", "mutual", "min_edge_quantile"}
+    )
+    drawn = section.clustering == "kmeans" or section.min_edge_quantile > 0
+    return section.model_dump(mode="json", include={"clustering", *names}) | ({"seed": settings.seed} if drawn else {})
 
 
 def _training(settings: Settings, without: set[str]) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.loop.identity import initialization_of, run_identity
 from infocse_ray.loop.whitening import trained_dimension, whitening_plan
-from infocse_ray.methods.method import Strategy
-from infocse_ray.methods.registry import Use, pooling_of, strategy_of
+from infocse_ray.methods.method import Method
+from infocse_ray.methods.registry import Use, method_of, pooling_of
 from infocse_ray.retrieval.sts import StsPairs, read_sts
 from infocse_ray.settings import Settings, fingerprint
 
@@ -27,9 +27,9 @@ class Inputs(NamedTuple):
     """Of the encoder."""
     annotator: SentenceEncoder | None
     """What annotates the first iteration, if not the encoder."""
-    initialization: Strategy | None
+    initialization: Method | None
     """What the encoder is initialised with."""
-    strategy: Strategy | None
+    method: Method | None
     """What it is trained with."""
     sts: StsPairs | None
     """What shows its general ability."""
@@ -47,8 +47,8 @@ class Inputs(NamedTuple):
     def identity(self, settings: Settings) -> str:
         """Of the run without labels that starts from these."""
         named = self.named()
-        # A head that came with the encoder is named by the strategy alone: the encoder's fingerprint has it not.
-        strategies = [one.identity() for one in (self.initialization, self.strategy) if one is not None]
+        # A head that came with the encoder is named by the method alone: the encoder's fingerprint has it not.
+        methods = [one.identity() for one in (self.initialization, self.method) if one is not None]
         return run_identity(
             settings,
             self.source.fingerprint,
@@ -56,7 +56,7 @@ class Inputs(NamedTuple):
             self.tokenizer,
             named["first_encoder"],
             named["sts"],
-            strategies,
+            methods,
         )
 
 
@@ -72,18 +72,18 @@ def check(settings: Settings) -> Inputs:
         folder,
         settings.encoder,
         cosine=settings.train.similarity == "cosine",
-        pooling=pooling_of(settings.train.strategy),
+        pooling=pooling_of(settings.train.method),
     )
     whitening_plan(settings, encoder, [])  # what it refuses, before Ray starts
-    lexicon = Lexicon.of(encoder)._replace(dimension=trained_dimension(settings, encoder))
-    strategy = strategy_of(settings.train.strategy, settings, lexicon, Use(folder=folder))
+    spec = EncoderSpec.of(encoder)._replace(dimension=trained_dimension(settings, encoder))
+    method = method_of(settings.train.method, settings, spec, Use(folder=folder))
     return Inputs(
         source,
         encoder,
         encoder.corpus_tokenizer(),
         encoder.fingerprint(),
-        load_first_encoder(settings) if strategy is not None and strategy.annotated else None,
-        strategy_of(initialization_of(settings), settings, lexicon, Use(True, folder)),
-        strategy,
+        load_first_encoder(settings) if method is not None and method.annotated else None,
+        method_of(initialization_of(settings), settings, spec, Use(True, folder)),
+        method,
         read_sts(settings.validate.sts) if settings.validate.sts is not None else None,
     )

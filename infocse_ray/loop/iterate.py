@@ -1,9 +1,9 @@
 """The outer loop (Alg. 1) of one run: annotate with the encoder there is, train on the pairs, validate, repeat.
 
-1. f is the starting encoder, trained with another strategy first if there is one: the iteration before the first.
+1. f is the starting encoder, trained with another method first if there is one: the iteration before the first.
 2. Iteration t annotates every document with f (Eq. 4) and trains f on the pairs (Eq. 5).
 3. The loop ends when an iteration's validation score doesn't grow.
-A strategy that needs no annotation trains once.
+A method that needs no annotation trains once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.identity import initialization_of
 from infocse_ray.loop.rounds import Rounds, round_report
 from infocse_ray.loop.run import Run
-from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.stage import Stage
@@ -46,7 +46,7 @@ def iterate(
     """Train without labels until validation stops growing.
 
     Args:
-        run: under way; its strategy trains.
+        run: under way; its method trains.
         encoder: to start from.
         before: how many iterations went before; 0: none, and the encoder is initialised first, if that is asked for.
         may_stay: whether what the first iteration starts from may be the best.
@@ -69,10 +69,10 @@ def iterate(
     best = 0
     for number in range(1, _most(run) + 1):
         t = before + number
-        assert run.inputs.strategy is not None
+        assert run.inputs.method is not None
         say(f"iteration {t}")
         budget = Budget(train.max_steps, train.max_tokens, patience)
-        stages, trained = train_round(run, rounds, run.inputs.strategy, encoders[-1], budget, t)
+        stages, trained = train_round(run, rounds, run.inputs.method, encoders[-1], budget, t)
         encoders.append(trained)
         iterations.append(round_report(t, stages))
         iterations[0].setdefault("validation", iterations[number]["history"][0])
@@ -94,13 +94,13 @@ def iterate(
 
 def _most(run: Run) -> int:
     """How often to train: what annotates nothing has nothing to repeat."""
-    if run.inputs.strategy is None:
+    if run.inputs.method is None:
         return 0
-    return run.settings.loop.max_iterations if run.inputs.strategy.annotated else 1
+    return run.settings.loop.max_iterations if run.inputs.method.annotated else 1
 
 
 def train_round(
-    run: Run, rounds: Rounds, strategy: Strategy, encoder: EncoderFolder, budget: Budget, t: int
+    run: Run, rounds: Rounds, method: Method, encoder: EncoderFolder, budget: Budget, t: int
 ) -> tuple[dict[str, Stage], EncoderFolder]:
     """One round's finished stages and the encoder that comes out of it."""
     stages: dict[str, Stage] = {}
@@ -111,12 +111,12 @@ def train_round(
         return stage
 
     source = rounds.documents
-    if strategy.annotated:
+    if method.annotated:
         annotated = done("annotations", rounds.annotate(encoder, t))
         source = rounds.shards(annotated.folder, annotated.fingerprint)
-    counted, examples = rounds.count(source, strategy, t)
+    counted, examples = rounds.count(source, method, t)
     done("examples", counted)
-    trained = done("train", rounds.train(examples, strategy, encoder, budget, t))
+    trained = done("train", rounds.train(examples, method, encoder, budget, t))
     summary = trained.summary or {}
     chosen = summary["chosen"]
     share = f"; {chosen.get('share', 0):g} of the way there is better"

@@ -30,7 +30,7 @@ def finetune(settings: Settings, also_plain: bool = False) -> dict[str, Any]:
 
     Returns and raises what `plusplus` does; there is one round, whose zero-shot encoder is the one that came.
     """
-    train = settings.train.model_copy(update={"strategy": "none"})
+    train = settings.train.model_copy(update={"method": "none"})
     loop = settings.loop.model_copy(update={"initialization": "none"})
     return few_shot("finetune", settings.model_copy(update={"train": train, "loop": loop}), 1, also_plain=also_plain)
 
@@ -54,9 +54,9 @@ def plusplus(settings: Settings, fall_back: bool = True, also_plain: bool = Fals
         ValueError: a setting doesn't fit the corpus, its labels, the encoder or the cluster; nothing was trained.
         TrainingStopped: training can't go on; what was finished is kept.
     """
-    if settings.train.strategy == "none":
+    if settings.train.method == "none":
         raise ValueError(
-            "train.strategy = none: there is no training without labels to take turns with; name a strategy, or use "
+            "train.method = none: there is no training without labels to take turns with; name a method, or use "
             "`infocse finetune`"
         )
     return few_shot("plusplus", settings, settings.plusplus.max_rounds, fall_back, also_plain)

@@ -10,7 +10,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, train_identity
-from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.runtime.cluster import Placement
@@ -58,7 +58,7 @@ class Rounds(NamedTuple):
 
     @property
     def documents(self) -> Shards:
-        """The documents as they are, for strategies that need no clusters."""
+        """The documents as they are, for methods that need no clusters."""
         return self.shards(self.store.folder / "documents", self.store.fingerprint)
 
     def labelled(self) -> Shards:
@@ -107,28 +107,28 @@ class Rounds(NamedTuple):
         )
         return stage
 
-    def count(self, source: Shards, strategy: Strategy, t: int) -> tuple[Stage, Examples]:
-        """Count the examples that a strategy makes of documents.
+    def count(self, source: Shards, method: Method, t: int) -> tuple[Stage, Examples]:
+        """Count the examples that a method makes of documents.
 
         Raises:
             ValueError: there are none.
         """
-        identity = examples_identity(source.fingerprint, self.splits, strategy)
+        identity = examples_identity(source.fingerprint, self.splits, method)
         stage = run_stage(
             self.root,
             self.folder(t) / "examples",
             "examples",
             identity,
-            lambda _: count_examples(source, strategy, f"{self.title(t)}: counting"),
+            lambda _: count_examples(source, method, f"{self.title(t)}: counting"),
         )
         counts = stage.summary or {}
         if not counts["examples"]:
             raise ValueError(
                 f"corpus.source: none of the {counts['none']:,} training documents gives an example to train on: all "
-                f"have {strategy.none}"
+                f"have {method.none}"
             )
-        notes = [f"{counts['none']:,} more have {strategy.none}"] if counts["none"] else []
-        notes += [f"{counts['short']:,} have {strategy.short}"] if counts["short"] else []
+        notes = [f"{counts['none']:,} more have {method.none}"] if counts["none"] else []
+        notes += [f"{counts['short']:,} have {method.short}"] if counts["short"] else []
         say(
             f"  examples: {counts['examples']:,} of {counts['documents']:,} documents"
             + (f"; {'; '.join(notes)}" if notes else "")
@@ -143,17 +143,17 @@ class Rounds(NamedTuple):
             )
         return stage, Examples.of(stage, source)
 
-    def train(self, examples: Examples, strategy: Strategy, encoder: EncoderFolder, budget: Budget, t: int) -> Stage:
-        """Train the encoder on the examples (Eq. 5, or the strategy's own loss)."""
+    def train(self, examples: Examples, method: Method, encoder: EncoderFolder, budget: Budget, t: int) -> Stage:
+        """Train the encoder on the examples (Eq. 5, or the method's own loss)."""
         settings, on = self.settings, self.on
         identity = train_identity(
-            settings, strategy, examples.fingerprint, encoder.fingerprint, on, t, budget, self.whitening
+            settings, method, examples.fingerprint, encoder.fingerprint, on, t, budget, self.whitening
         )
 
         def work(stage: Stage) -> dict[str, Any]:
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
-            training = Training(settings, self.store, examples, strategy, budget, encoder, seed, stage.folder, on)
+            training = Training(settings, self.store, examples, method, budget, encoder, seed, stage.folder, on)
             training = training._replace(whitening=self.whitening, events=curve_folder(self.run, self.name(t)))
             return train(training, self.where["train"], f"{self.title(t)}: training")
 

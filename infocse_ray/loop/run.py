@@ -62,7 +62,7 @@ class Run(NamedTuple):
     @property
     def trains(self) -> bool:
         """Whether anything is trained."""
-        return self.fine_tunes or self.inputs.strategy is not None or self.inputs.initialization is not None
+        return self.fine_tunes or self.inputs.method is not None or self.inputs.initialization is not None
 
     @property
     def judged_on(self) -> On:
@@ -217,7 +217,7 @@ def _opened(
         check(store)
     on = validation_of(settings, store)
     splits = training_splits(settings, on)
-    trains = inputs.strategy is not None or inputs.initialization is not None
+    trains = inputs.method is not None or inputs.initialization is not None
     check_sizes(settings, store, splits, on, where["train"].workers, trains)
 
     saved = run_stage(

@@ -36,7 +36,7 @@ _READ: dict[str, tuple[str, ...]] = {
     "encoder": ("encoder",),
     "whitening": ("encoder", "corpus.unlabelled", "seed"),
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
-    "examples": ("train.strategy", "train.positive", "corpus.unlabelled", *METHODS),
+    "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
     "train": ("train", "validate", "seed", *_ENCODER, *METHODS),
     "valid": ("encoder.precision", "validate.on", "validate.max_documents", "seed"),
     "test": ("encoder.precision",),

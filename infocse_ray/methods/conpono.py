@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, Side, View
 from infocse_ray.methods.method import Counted, Document, Plain
 from infocse_ray.settings import CONPONOSettings, Train
@@ -87,20 +87,20 @@ class CONPONO(Plain):
     pooling = "cls"
     head_is_new = True
 
-    def __init__(self, section: CONPONOSettings, train: Train, lexicon: Lexicon, initializes: bool = False) -> None:
+    def __init__(self, section: CONPONOSettings, train: Train, spec: EncoderSpec, initializes: bool = False) -> None:
         """Settle the passage.
 
         Args:
             section: its settings.
             train: the run's training.
-            lexicon: of the encoder.
+            spec: of the encoder.
             initializes: whether it makes the encoder that InfoCSE annotates with first.
         """
-        self.section, self.dimension = section, lexicon.dimension
+        self.section, self.dimension = section, spec.dimension
         self.context = section.context or (INITIAL_CONTEXT if initializes else PUBLISHED_CONTEXT)
         self.temperature = section.temperature or train.temperature
-        self.sentence = lexicon.sentence_tokens
-        self.passage = min(self.context * self.sentence, lexicon.longest)
+        self.sentence = spec.sentence_tokens
+        self.passage = min(self.context * self.sentence, spec.longest)
         self.longest = max(self.sentence, self.passage)
         self.short = f"fewer than {2 * self.context} sentences, so that a passage is half of the document"
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
 from infocse_ray.methods.method import TwoViews, generator
 from infocse_ray.settings import ConSERTSettings
@@ -31,7 +31,7 @@ class ConSERT(TwoViews):
 
     dropout = 0.0
 
-    def __init__(self, section: ConSERTSettings, lexicon: Lexicon) -> None:
+    def __init__(self, section: ConSERTSettings, spec: EncoderSpec) -> None:
         """Check that the views differ and that the encoder can do what makes them differ.
 
         Raises:
@@ -41,17 +41,17 @@ class ConSERT(TwoViews):
         where = f"consert.first = {section.first}, consert.second = {section.second}"
         if changes == {"none"}:
             raise ValueError(f"{where}: both views are the sentence as it is; let one be changed")
-        if not lexicon.can_cut and changes - {"shuffle", "none"}:
+        if not spec.can_cut and changes - {"shuffle", "none"}:
             raise ValueError(
-                f"{where}: a {lexicon.kind} encoder has no embedding layer that can be cut off; set them to shuffle "
+                f"{where}: a {spec.kind} encoder has no embedding layer that can be cut off; set them to shuffle "
                 "and none"
             )
-        if not lexicon.can_shuffle and "shuffle" in changes:
+        if not spec.can_shuffle and "shuffle" in changes:
             raise ValueError(
-                f"{where}: this {lexicon.kind} encoder takes no positions to shuffle; set it to token_cutoff or dropout"
+                f"{where}: this {spec.kind} encoder takes no positions to shuffle; set it to token_cutoff or dropout"
             )
-        self.section, self.dimension = section, lexicon.embedding
-        self.longest = lexicon.sentence_tokens
+        self.section, self.dimension = section, spec.embedding
+        self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""

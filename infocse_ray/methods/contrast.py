@@ -1,4 +1,4 @@
-"""What a strategy contrasts: rows, columns, and which column is each row's positive; the trainer does the rest."""
+"""What a method contrasts: rows, columns, and which column is each row's positive; the trainer does the rest."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Encoded(NamedTuple):
     owner: torch.Tensor
     """int64 [texts], the example each text is of, from 0."""
     labels: torch.Tensor
-    """int64 [texts], which view of its example each text is, numbered by the strategy."""
+    """int64 [texts], which view of its example each text is, numbered by the method."""
     texts: torch.Tensor
     """int64 [texts], equal for texts that were equal before they were augmented."""
 

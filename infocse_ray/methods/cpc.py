@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, Side, View
 from infocse_ray.methods.first_weights import without_biases
 from infocse_ray.methods.method import Counted, Document, Plain
@@ -83,10 +83,10 @@ class CPC(Plain):
 
     head_is_new = True
 
-    def __init__(self, section: CPCSettings, train: Train, lexicon: Lexicon) -> None:
-        self.section, self.dimension = section, lexicon.dimension
+    def __init__(self, section: CPCSettings, train: Train, spec: EncoderSpec) -> None:
+        self.section, self.dimension = section, spec.dimension
         self.temperature = section.temperature or train.temperature
-        self.longest = lexicon.sentence_tokens
+        self.longest = spec.sentence_tokens
         self.short = f"fewer than {section.context + section.ahead} sentences, so that a window is the document"
 
     def identity(self) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, View, two_sided
 from infocse_ray.methods.method import Counted, Document, Plain, generator
 from infocse_ray.methods.mlm_head import HeadWeights, MaskedLanguageModel
@@ -92,23 +92,23 @@ class Stream(NamedTuple):
 class DeCLUTR(Plain):
     """Spans near each other."""
 
-    def __init__(self, section: DeCLUTRSettings, lexicon: Lexicon, trained: HeadWeights | None = None) -> None:
+    def __init__(self, section: DeCLUTRSettings, spec: EncoderSpec, trained: HeadWeights | None = None) -> None:
         """Check that the encoder can mask.
 
         Args:
             section: its settings.
-            lexicon: of the encoder.
+            spec: of the encoder.
             trained: the language-modelling head that came with the encoder.
 
         Raises:
             ValueError: its tokenizer has no mask token though tokens are to be guessed.
         """
-        if lexicon.mask is None and section.mask:
+        if spec.mask is None and section.mask:
             raise ValueError("declutr.mask: the encoder's tokenizer has no mask token; set declutr.mask to 0")
-        self.section, self.lexicon = section, lexicon._replace(characters=lexicon.characters[:0])
+        self.section, self.spec = section, spec._replace(characters=spec.characters[:0])
         self.trained = trained if section.mask else None
         self.head_is_new = section.mask > 0 and trained is None
-        self.longest = min(section.max_tokens, lexicon.longest)
+        self.longest = min(section.max_tokens, spec.longest)
         self.lengths = Lengths(min(section.min_tokens, self.longest), self.longest)
         self.has_mlm_labels = section.mask > 0
         self.none = f"fewer than {section.anchors} tokens"
@@ -146,10 +146,10 @@ class DeCLUTR(Plain):
             # Of the row's own length: how far it is padded must not change what is guessed.
             places = np.flatnonzero(attention_mask[row].numpy())
             draw, what = random.random(len(places)), random.random(len(places))
-            other = random.integers(self.lexicon.vocabulary, size=len(places))
-            chosen = (draw < self.section.mask) & ~np.isin(ids[row, places], self.lexicon.special)
+            other = random.integers(self.spec.vocabulary, size=len(places))
+            chosen = (draw < self.section.mask) & ~np.isin(ids[row, places], self.spec.special)
             mlm_labels[row, places[chosen]] = ids[row, places[chosen]]
-            ids[row, places[chosen & (what < 0.8)]] = self.lexicon.mask
+            ids[row, places[chosen & (what < 0.8)]] = self.spec.mask
             swapped = chosen & (what >= 0.9)
             ids[row, places[swapped]] = other[swapped]
         return {"input_ids": torch.from_numpy(ids), "mlm_labels": torch.from_numpy(mlm_labels)}
@@ -158,8 +158,8 @@ class DeCLUTR(Plain):
         """For guessing tokens, if any are to be guessed."""
         if not self.section.mask:
             return torch.nn.Identity()
-        lexicon = self.lexicon
-        return MaskedLanguageModel(lexicon.hidden, lexicon.embedding, lexicon.vocabulary, self.trained)
+        spec = self.spec
+        return MaskedLanguageModel(spec.hidden, spec.embedding, spec.vocabulary, self.trained)
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """NT-Xent between anchors and the means of their positives."""

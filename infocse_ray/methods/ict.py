@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, View, own
 from infocse_ray.methods.first_weights import linear
 from infocse_ray.methods.method import Counted, Document, Plain
@@ -79,15 +79,15 @@ class ICT(Plain):
     pooling = "cls"
     short = "fewer than 3 sentences, so that a block is one sentence"
 
-    def __init__(self, section: ICTSettings, train: Train, lexicon: Lexicon) -> None:
-        self.section, self.dimension = section, lexicon.dimension
+    def __init__(self, section: ICTSettings, train: Train, spec: EncoderSpec) -> None:
+        self.section, self.dimension = section, spec.dimension
         self.cosine = train.similarity == "cosine"
         # Projected vectors are not of length 1 whatever the similarity; published is their plain inner product.
         self.temperature = section.temperature or (1.0 if section.projection else train.temperature)
         self.head_is_new = section.projection > 0
-        self.sentence = lexicon.sentence_tokens
-        self.query = min(section.query_tokens, lexicon.longest)
-        self.block = min(section.block_tokens, lexicon.longest)
+        self.sentence = spec.sentence_tokens
+        self.query = min(section.query_tokens, spec.longest)
+        self.block = min(section.block_tokens, spec.longest)
         self.longest = max(self.query, self.sentence if section.block == "sentences" else self.block)
 
     def identity(self) -> tuple[Any, ...]:

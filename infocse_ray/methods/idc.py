@@ -19,7 +19,7 @@ from infocse_ray.annotate.clusters import count_pairs, count_together
 from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, Side, View, own
 from infocse_ray.methods.method import Counted, Document, Plain
 from infocse_ray.settings import Train
@@ -115,20 +115,20 @@ class Idc(Plain):
     annotated = True
     none = "no two different sentences in one cluster"
 
-    def __init__(self, train: Train, lexicon: Lexicon) -> None:
+    def __init__(self, train: Train, spec: EncoderSpec) -> None:
         """Check that an anchor has another view where it is to have one.
 
         Raises:
             ValueError: the encoder has no dropout.
         """
-        if train.positive == "self_and_partner" and not lexicon.drops:
+        if train.positive == "self_and_partner" and not spec.drops:
             raise ValueError(
-                f"train.positive = self_and_partner: this {lexicon.kind} encoder has no dropout, so that an anchor's "
+                f"train.positive = self_and_partner: this {spec.kind} encoder has no dropout, so that an anchor's "
                 "second view is the anchor; use sentence or cluster"
             )
         self.positive, self.temperature = train.positive, train.temperature
         self.cosine = train.similarity == "cosine"
-        self.longest = lexicon.sentence_tokens
+        self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""

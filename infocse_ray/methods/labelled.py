@@ -14,10 +14,10 @@ import torch
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, View, own
 from infocse_ray.methods.method import Counted, Document, Plain
-from infocse_ray.sampling.label_sample import Drawn
+from infocse_ray.sampling.label_sample import LabelSample
 
 _SENTENCE, _COUNTERPART, _OTHER = 0, 1, 2
 
@@ -56,17 +56,17 @@ class Labelled(Plain):
     none = "no counterpart among the drawn"
     query_labels = frozenset({_COUNTERPART, _OTHER})
 
-    def __init__(self, drawn: Drawn, temperature: float, cosine: bool, lexicon: Lexicon) -> None:
+    def __init__(self, drawn: LabelSample, temperature: float, cosine: bool, spec: EncoderSpec) -> None:
         """What to train on, and how.
 
         Args:
             drawn: which labelled examples.
             temperature: similarities are divided by it.
             cosine: whether document vectors are scaled to length 1, as sentences' are.
-            lexicon: of the encoder.
+            spec: of the encoder.
         """
         self.drawn, self.temperature, self.cosine = drawn, temperature, cosine
-        self.sentence, self.counterpart = lexicon.sentence_tokens, lexicon.query_tokens
+        self.sentence, self.counterpart = spec.sentence_tokens, spec.query_tokens
         self.longest = max(self.sentence, self.counterpart)
 
     def identity(self) -> tuple[Any, ...]:

@@ -15,12 +15,12 @@ import torch
 from infocse_ray.corpus.store import Counterparts, Documents
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.layout import Pooling
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, View
 
 
 class Document(NamedTuple):
-    """One document, as a strategy gets it."""
+    """One document, as a method gets it."""
 
     doc_id: str
     key: int
@@ -61,10 +61,10 @@ class Counted(NamedTuple):
     examples: np.ndarray
     """int64 [documents]."""
     short: np.ndarray
-    """bool [documents]: shorter than the method's published window; see the strategy for what becomes of them."""
+    """bool [documents]: shorter than the method's published window; see the method for what becomes of them."""
 
 
-class Strategy(Protocol):
+class Method(Protocol):
     """A method of making positives."""
 
     longest: int
@@ -159,7 +159,7 @@ class Strategy(Protocol):
 
 
 class Plain:
-    """What most strategies have in common: nothing is augmented, there is no head, dropout is the encoder's own."""
+    """What most methods have in common: nothing is augmented, there is no head, dropout is the encoder's own."""
 
     annotated = False
     query_labels: frozenset[int] = frozenset()
@@ -222,16 +222,16 @@ class TwoViews(Plain):
         return Sentences(document, self.longest)
 
 
-def dropout_of(rate: float, strategy: str, lexicon: Lexicon) -> float:
-    """The dropout rate of a strategy that lives from it.
+def dropout_of(rate: float, method: str, spec: EncoderSpec) -> float:
+    """The dropout rate of a method that lives from it.
 
     Raises:
         ValueError: the encoder has no dropout.
     """
-    if rate and not lexicon.can_drop:
+    if rate and not spec.can_drop:
         raise ValueError(
-            f"{strategy}.dropout = {rate}: a {lexicon.kind} encoder has no dropout layers, and this method lives from "
-            "dropout; use another strategy"
+            f"{method}.dropout = {rate}: a {spec.kind} encoder has no dropout layers, and this method lives from "
+            "dropout; use another method"
         )
     return rate
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
 from infocse_ray.methods.method import TwoViews, dropout_of, generator
 from infocse_ray.settings import MirrorBERTSettings
@@ -27,19 +27,19 @@ from infocse_ray.settings import MirrorBERTSettings
 class MirrorBERT(TwoViews):
     """A sentence and itself with a span masked."""
 
-    def __init__(self, section: MirrorBERTSettings, lexicon: Lexicon) -> None:
+    def __init__(self, section: MirrorBERTSettings, spec: EncoderSpec) -> None:
         """Check that the encoder can mask.
 
         Raises:
             ValueError: its tokenizer has no mask token.
         """
-        if lexicon.mask is None:
+        if spec.mask is None:
             raise ValueError(
-                "train.strategy = mirror_bert: the encoder's tokenizer has no mask token; use another strategy"
+                "train.method = mirror_bert: the encoder's tokenizer has no mask token; use another method"
             )
-        self.section, self.mask, self.characters = section, lexicon.mask, lexicon.characters
-        self.dropout = dropout_of(section.dropout, "mirror_bert", lexicon)
-        self.longest = lexicon.sentence_tokens
+        self.section, self.mask, self.characters = section, spec.mask, spec.characters
+        self.dropout = dropout_of(section.dropout, "mirror_bert", spec)
+        self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""

@@ -3,7 +3,7 @@
 Linear, GELU, layer norm, then inner products with the word embeddings, and a bias a token (BERT, Devlin et al. 2019;
 RoBERTa, MPNet, DistilBERT and ModernBERT have the same under other names). Encoders tuned for sentences come without
 one, checkpoints of masked-language models with theirs, which saving the backbone alone would lose: it is read once,
-where the run starts, and goes to the workers with the strategy.
+where the run starts, and goes to the workers with the method.
 """
 
 from __future__ import annotations

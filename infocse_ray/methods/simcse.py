@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, own, unit
 from infocse_ray.methods.first_weights import linear
 from infocse_ray.methods.method import TwoViews, dropout_of
@@ -31,10 +31,10 @@ class SimCSE(TwoViews):
     pooling = "cls"
     head_is_new = True
 
-    def __init__(self, section: SimCSESettings, lexicon: Lexicon) -> None:
-        self.section, self.dimension = section, lexicon.dimension
-        self.dropout = dropout_of(section.dropout, "simcse", lexicon)
-        self.longest = lexicon.sentence_tokens
+    def __init__(self, section: SimCSESettings, spec: EncoderSpec) -> None:
+        self.section, self.dimension = section, spec.dimension
+        self.dropout = dropout_of(section.dropout, "simcse", spec)
+        self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""

@@ -41,17 +41,17 @@ def adapt_method(file: str) -> TableMethod:
     """
     values = _read(file)
     train, loop = values.get("train", {}), values.get("loop", {})
-    strategy = train.get("strategy", "idc")
-    family = {"idc": "infocse", "none": "start"}.get(strategy, strategy)
+    method = train.get("method", "idc")
+    family = {"idc": "infocse", "none": "start"}.get(method, method)
     if family not in METHODS:
         raise ValueError(
-            f"adapt = {file!r}: train.strategy = {strategy!r} is no strategy; `infocse pretrain` --help has them"
+            f"adapt = {file!r}: train.method = {method!r} is no method; `infocse pretrain` --help has them"
         )
     initialization = loop.get("initialization") or "none"
     if family != "infocse" and initialization != "none":
         raise ValueError(
             f"adapt = {file!r}: loop.initialization = {initialization!r}: the tables have an initialisation before "
-            "train.strategy = idc alone; set it to none"
+            "train.method = idc alone; set it to none"
         )
     defaults = {
         name: {key: value for key, value in section.items() if key not in _BUDGET.get(name, ())}
@@ -60,7 +60,7 @@ def adapt_method(file: str) -> TableMethod:
     return METHODS[ADAPT]._replace(
         label=f"{METHODS[family].label}, as {Path(file).name} has it",
         family=METHODS[family].family,
-        settings={"train.strategy": strategy},
+        settings={"train.method": method},
         initialization=initialization,
         defaults=defaults,
     )

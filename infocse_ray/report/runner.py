@@ -41,7 +41,7 @@ def run_few_shot(settings: Settings) -> dict[str, Any]:
 
     As in the tables without labels, a row shows what its method trained, were it worse than what that started from.
     """
-    if settings.train.strategy == "none":
+    if settings.train.method == "none":
         return finetune(settings, also_plain=_whitens(settings))
     return plusplus(settings, fall_back=False, also_plain=_whitens(settings))
 

@@ -28,7 +28,7 @@ class TableMethod(NamedTuple):
     settings: Mapping[str, Any] = {}
     """What makes it this method, by dotted name; wins over the configuration."""
     initialization: str = "conpono"
-    """InfoCSE only: the strategy that trains the encoder InfoCSE starts from, or "none"."""
+    """InfoCSE only: the method that trains the encoder InfoCSE starts from, or "none"."""
     iterations: int | None = None
     """InfoCSE only: how many, where the configuration doesn't say."""
     base: str | None = None
@@ -68,19 +68,19 @@ class Study(NamedTuple):
 
 
 def _baseline(key: Family, label: str) -> TableMethod:
-    return TableMethod(key, label, key, {"train.strategy": key})
+    return TableMethod(key, label, key, {"train.method": key})
 
 
 def _infocse(suffix: str, label: str, settings: Mapping[str, Any] | None = None, **more: Any) -> TableMethod:
     key = "infocse" + (f"_{suffix}" if suffix else "")
     more = {"rate_of": "infocse" if suffix else None} | more
-    return TableMethod(key, label, "infocse", {"train.strategy": "idc", **(settings or {})}, **more)
+    return TableMethod(key, label, "infocse", {"train.method": "idc", **(settings or {})}, **more)
 
 
 METHODS: dict[str, TableMethod] = {
     method.key: method
     for method in (
-        TableMethod("start", "The encoder as it is", "start", {"train.strategy": "none"}),
+        TableMethod("start", "The encoder as it is", "start", {"train.method": "none"}),
         _baseline("simcse", "SimCSE"),
         _baseline("consert", "ConSERT"),
         _baseline("mirror_bert", "Mirror-BERT"),
@@ -89,7 +89,7 @@ METHODS: dict[str, TableMethod] = {
         _baseline("declutr", "DeCLUTR"),
         _baseline("conpono", "CONPONO"),
         _infocse("", "InfoCSE"),
-        _infocse("kmeans", "InfoCSE, K-means", {"annotate.method": "kmeans"}),
+        _infocse("kmeans", "InfoCSE, K-means", {"annotate.clustering": "kmeans"}),
         _infocse("3_iterations", "InfoCSE, 3 iterations", iterations=ITERATIONS_STUDIED),
         _infocse("simcse", "InfoCSE from SimCSE", initialization="simcse"),
         _infocse("ict", "InfoCSE from ICT", initialization="ict"),
@@ -108,7 +108,7 @@ METHODS: dict[str, TableMethod] = {
             "ict_sentences",
             "ICT, block = sentences",
             "ict",
-            {"train.strategy": "ict", "ict.block": "sentences"},
+            {"train.method": "ict", "ict.block": "sentences"},
             rate_of="ict",
         ),
     )

@@ -1,8 +1,8 @@
 """Stopping on request: SIGTERM (`ray job stop`) and Ctrl-C end a run where the same command goes on.
 
 1. Outside training a signal raises `Interrupted` where the driver is: every piece of a stage is whole or not there.
-2. While workers train, the driver waits on (`patiently`) and asks through the progress board; all workers learn of it
-   in the same step, checkpoint, and return. Then the driver raises `Interrupted`.
+2. While workers train, the driver waits on (`run_interruptible`) and asks through the progress board; all workers
+   learn of it in the same step, checkpoint, and return. Then the driver raises `Interrupted`.
 3. A second signal doesn't wait for that; one after it ends the process.
 """
 
@@ -40,7 +40,7 @@ class _Requests:
     def __init__(self) -> None:
         self.listening = False
         self.waits = False
-        """Whether the main thread is in `patiently`, which looks at `number` itself."""
+        """Whether the main thread is in `run_interruptible`, which looks at `number` itself."""
         self.number = 0
         """Of the first signal; 0: none came."""
         self.raised = False
@@ -64,7 +64,7 @@ class _Requests:
 
 _requests = _Requests()
 _left_behind: list[threading.Thread] = []
-"""Threads of `patiently` that were not waited for."""
+"""Threads of `run_interruptible` that were not waited for."""
 
 
 @contextlib.contextmanager
@@ -115,7 +115,7 @@ def check() -> None:
         _requests.leave()
 
 
-def patiently(work: Callable[[], Result], board: Board | None = None) -> Result:
+def run_interruptible(work: Callable[[], Result], board: Board | None = None) -> Result:
     """Do `work` in a thread and wait for it, so that Ray's own handlers stay out and signals are noticed.
 
     Args:

@@ -1,4 +1,4 @@
-"""Where a strategy's examples are, and how many each lane has: counted by Ray Data tasks before training begins."""
+"""Where a method's examples are, and how many each lane has: counted by Ray Data tasks before training begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import ray
 
 from infocse_ray.corpus.store import Documents, documents_of, row_groups, shard_name
-from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.method import Method
 from infocse_ray.runtime.cluster import quiet_data
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.stages.stage import Stage
@@ -70,12 +70,12 @@ class Examples(NamedTuple):
         return cls(source, stage.fingerprint, stage.summary)
 
 
-def count_examples(source: Shards, strategy: Strategy, title: str) -> dict[str, Any]:
+def count_examples(source: Shards, method: Method, title: str) -> dict[str, Any]:
     """Count every document's examples.
 
     Args:
         source: the documents.
-        strategy: makes the examples.
+        method: makes the examples.
         title: of the progress bar.
 
     Returns:
@@ -85,7 +85,7 @@ def count_examples(source: Shards, strategy: Strategy, title: str) -> dict[str, 
     by_lane = np.zeros(source.lanes, dtype=np.int64)
     totals: Counter[str] = Counter({"examples": 0, "documents": 0, "none": 0, "short": 0})
     bar = Bar(title, None, "documents")
-    for row in over_shards(source, _count, strategy=strategy):
+    for row in over_shards(source, _count, method=method):
         counts = json.loads(row["counts"])
         for shard, examples in counts.pop("shards"):
             by_lane[shard % source.lanes] += examples
@@ -115,13 +115,13 @@ def over_shards(source: Shards, work: Callable[..., pa.Table], **arguments: Any)
     yield from found.iter_rows()
 
 
-def _count(packs: pa.Table, source: Shards, strategy: Strategy) -> pa.Table:
+def _count(packs: pa.Table, source: Shards, method: Method) -> pa.Table:
     rows = []
     for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
         counts: Counter[str] = Counter()
         with source.shard(shard).parquet() as file:
             for group in source.groups(file):
-                found = strategy.count(source.read(file, group))
+                found = method.count(source.read(file, group))
                 given = found.examples > 0
                 counts.update(
                     examples=int(found.examples.sum()),

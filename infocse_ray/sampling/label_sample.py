@@ -24,7 +24,7 @@ _PURPOSE = 0x1ABE15
 """Sets these hashes apart from others of the same seed."""
 
 
-class Drawn(NamedTuple):
+class LabelSample(NamedTuple):
     """A set of labelled examples: documents, each with one of its counterparts."""
 
     seed: int
@@ -60,8 +60,8 @@ def draw(source: Shards, size: int | None, seed: int, title: str) -> dict[str, A
         title: of the progress bar.
 
     Returns:
-        `last`, of the `Drawn` set; `labelled`, the labelled examples of each split; `leaks`, how many of these have a
-        counterpart with the tokens of a sentence of their document.
+        `last`, of the `LabelSample` set; `labelled`, the labelled examples of each split; `leaks`, how many of these
+        have a counterpart with the tokens of a sentence of their document.
     """
     smallest = np.empty(0, np.int64)
     labelled: Counter[str] = Counter()

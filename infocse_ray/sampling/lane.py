@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.methods.method import Document, Strategy
+from infocse_ray.methods.method import Document, Method
 from infocse_ray.sampling.document import Dealt, mix
 from infocse_ray.sampling.examples import Shards
 
@@ -34,8 +34,8 @@ class Place(NamedTuple):
 class Lane:
     """Deals out the examples of one lane, pass after pass."""
 
-    def __init__(self, source: Shards, strategy: Strategy, shards: Sequence[int], number: int, seed: int) -> None:
-        self._source, self._strategy, self._shards, self._number = source, strategy, list(shards), number
+    def __init__(self, source: Shards, method: Method, shards: Sequence[int], number: int, seed: int) -> None:
+        self._source, self._method, self._shards, self._number = source, method, list(shards), number
         self._seed = mix(seed, number)
         self._files: dict[int, pq.ParquetFile] = {}
         self._begin(0)
@@ -83,7 +83,7 @@ class Lane:
         sentences = documents.sentences.take(np.arange(begin, end))
         clusters = None if documents.clusters is None else documents.clusters[begin:end].copy()
         labels = None if documents.counterparts is None else documents.counterparts.of(row)
-        opened = self._strategy.open(Document(doc_id, key, sentences, clusters, labels))
+        opened = self._method.open(Document(doc_id, key, sentences, clusters, labels))
         return Dealt(doc_id, key, opened, mix(self._seed, self.passes), used)
 
     def draw(self, count: int, batches: int, avoid: set[int]) -> list[tuple[Dealt, int, int]]:

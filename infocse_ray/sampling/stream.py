@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of
-from infocse_ray.methods.method import Strategy, generator
+from infocse_ray.methods.method import Method, generator
 from infocse_ray.sampling.document import Dealt, mix
 from infocse_ray.sampling.examples import Examples
 from infocse_ray.sampling.lane import Lane
@@ -28,9 +28,9 @@ class Batch(NamedTuple):
     owner: np.ndarray
     """int64 [texts], the example each text is of, from 0."""
     labels: np.ndarray
-    """int64 [texts], which view each text is, numbered by the strategy."""
+    """int64 [texts], which view each text is, numbered by the method."""
     texts: Tokens
-    """The views, augmented as the strategy has it."""
+    """The views, augmented as the method has it."""
     text_ids: np.ndarray
     """int64 [texts], equal for texts that were equal before that."""
     seeds: np.ndarray
@@ -59,7 +59,7 @@ class ExampleStream:
     def __init__(
         self,
         examples: Examples,
-        strategy: Strategy,
+        method: Method,
         batch_size: int,
         seed: int,
         rank: int = 0,
@@ -69,7 +69,7 @@ class ExampleStream:
 
         Args:
             examples: where they are, and how many each lane has.
-            strategy: makes them.
+            method: makes them.
             batch_size: examples in a global batch.
             seed: of the order of everything.
             rank: this worker, 0 <= rank < workers.
@@ -87,12 +87,12 @@ class ExampleStream:
             )
         if not self._examples.sum():
             raise ValueError("corpus.source: no document gives an example to train on")
-        self._strategy = strategy
+        self._method = method
         self.batch_size = batch_size
         self._left = self._examples.copy()
         self.passes = 0
         self._lanes = {
-            lane: Lane(examples.source, strategy, range(lane, examples.source.shards, lanes), lane, seed)
+            lane: Lane(examples.source, method, range(lane, examples.source.shards, lanes), lane, seed)
             for lane in range(rank, lanes, workers)
         }
 
@@ -138,7 +138,7 @@ class ExampleStream:
             keys=np.array([document.key for document, _, _ in drawn], dtype=np.int64),
             owner=np.repeat(np.arange(len(sizes)), np.array(sizes, dtype=np.int64)),
             labels=label_of,
-            texts=self._strategy.augment(texts, label_of, seed_of),
+            texts=self._method.augment(texts, label_of, seed_of),
             text_ids=texts.hashes(),
             seeds=seed_of,
         )

@@ -20,10 +20,10 @@ from infocse_ray.settings.methods import (
     CPCSettings,
     DeCLUTRSettings,
     ICTSettings,
+    MethodName,
     MethodSections,
     MirrorBERTSettings,
     SimCSESettings,
-    StrategyName,
 )
 from infocse_ray.settings.section import Fraction, Metric, OnGpu, Section, Workers, plain_name
 from infocse_ray.settings.train import Finetune, Loop, PlusPlus, Train, Validate
@@ -74,6 +74,7 @@ __all__ = [
     "ICTSettings",
     "Labels",
     "Loop",
+    "MethodName",
     "Metric",
     "MirrorBERTSettings",
     "OnGpu",
@@ -81,7 +82,6 @@ __all__ = [
     "Section",
     "Settings",
     "SimCSESettings",
-    "StrategyName",
     "Train",
     "Validate",
     "Workers",

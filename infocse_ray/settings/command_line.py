@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from infocse_ray.settings.fields import dotted_names, is_section, settings_of
+from infocse_ray.settings.fields import dotted_names, is_section, renamed_settings, settings_of
 from infocse_ray.settings.help import full_help, short_help
 from infocse_ray.settings.nested import merged, nested
 from infocse_ray.storage.redact import redacted
@@ -114,11 +114,12 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
 def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
     """What files and options say, as one tree that isn't checked yet."""
     kinds = {name: field.annotation for name, field in settings_of(model)}
+    renamed = dict(renamed_settings(model))
     values: dict[Any, Any] = {}
     arguments = iter(argv)
     for argument in arguments:
         option, equals, text = argument.partition("=")
-        name = option.removeprefix("--")
+        name = renamed.get(option.removeprefix("--"), option.removeprefix("--"))
         if not option.startswith("--"):
             raise ValueError(f"{argument!r} is no option: settings are given as --SETTING VALUE")
         if not equals and ((text := next(arguments, "--")).startswith("--")):

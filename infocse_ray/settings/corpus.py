@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator

@@ -19,7 +19,7 @@ class Encoder(Section):
     )
     pooling: Literal["auto", "mean", "cls"] = Field(
         default="auto",
-        description="`auto`: what the sentence-transformers folder says; if it says nothing, what train.strategy "
+        description="`auto`: what the sentence-transformers folder says; if it says nothing, what train.method "
         "publishes (cls: simcse, ict, conpono; mean: the others).",
     )
     max_length: int = Field(
@@ -70,7 +70,9 @@ class Encoder(Section):
 class Annotate(Section):
     """annotate: embedding the corpus and clustering inside each document (IDC)."""
 
-    method: Literal["partition", "kmeans"] = Field(
+    renamed = {"method": "clustering"}  # noqa: RUF012
+
+    clustering: Literal["partition", "kmeans"] = Field(
         default="partition",
         description="`partition`: IDC, the connected components of a document's most similar sentences. `kmeans`: "
         "sentences of a document that are nearest to the same of `kmeans_clusters` centroids of the whole corpus "
@@ -101,12 +103,12 @@ class Annotate(Section):
 
     @model_validator(mode="after")
     def _of_one_method(self) -> Annotate:
-        if self.method == "kmeans":
+        if self.clustering == "kmeans":
             for name in ("mutual", "min_edge_quantile"):
                 if value := getattr(self, name):
                     raise ValueError(
-                        f"annotate.{name} = {str(value).lower()}: annotate.method = kmeans has no edges; leave it out "
-                        "or set annotate.method to partition"
+                        f"annotate.{name} = {str(value).lower()}: annotate.clustering = kmeans has no edges; leave "
+                        "it out or set annotate.clustering to partition"
                     )
             if self.kmeans_sample < self.kmeans_clusters:
                 raise ValueError(

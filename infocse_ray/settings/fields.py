@@ -25,6 +25,15 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str,
             yield prefix + name, field
 
 
+def renamed_settings(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """What settings were called in earlier versions and are called now, by their names on the command line."""
+    for old, new in getattr(model, "renamed", {}).items():
+        yield prefix + old, prefix + new
+    for name, field in model.model_fields.items():
+        if is_section(field.annotation):
+            yield from renamed_settings(field.annotation, f"{prefix}{name}.")
+
+
 def is_section(kind: Any) -> TypeGuard[type[BaseModel]]:
     """Whether a field's type is a tree of settings of its own."""
     return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from infocse_ray.settings.section import Fraction, Section
 
 Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "none"]
-StrategyName = Literal["idc", Baseline]
+MethodName = Literal["idc", Baseline]
 Temperature = Annotated[float, Field(gt=0.0)]
 
 
@@ -108,7 +108,7 @@ class CONPONOSettings(Section):
     context: int | None = Field(
         default=None,
         ge=1,
-        description="Sentences of the passage, encoded as one text. Default: 4, as published, where train.strategy is "
+        description="Sentences of the passage, encoded as one text. Default: 4, as published, where train.method is "
         "conpono; 1 where loop.initialization is, for InfoCSE's has each sentence predict others. A number holds for "
         "both.",
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Workers = int | Literal["auto"]
 OnGpu = bool | Literal["auto"]
@@ -28,6 +29,16 @@ class Section(BaseModel):
     """A part of the settings: unknown keys are refused, nothing changes after validation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """What settings were called in earlier versions, which is still taken, and what they are called now."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_now(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not cls.renamed.keys() & values.keys():
+            return values
+        now = {name: value for name, value in values.items() if name not in cls.renamed}
+        return {new: values[old] for old, new in cls.renamed.items() if old in values} | now
 
     @field_validator("num_workers", check_fields=False)
     @classmethod

@@ -6,14 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from infocse_ray.settings.methods import Baseline, StrategyName
+from infocse_ray.settings.methods import Baseline, MethodName
 from infocse_ray.settings.section import Metric, OnGpu, Section, Workers
 
 
 class Train(Section):
     """train: contrastive training, on the annotated pairs (Eq. 1) or as another method has it."""
 
-    strategy: StrategyName = Field(
+    renamed = {"strategy": "method"}  # noqa: RUF012
+
+    method: MethodName = Field(
         default="idc",
         description="Where positives come from. `idc`: InfoCSE, pairs of one cluster. The others are the methods "
         "the paper compares it with, each with a section of its own; they train once, without annotation. "

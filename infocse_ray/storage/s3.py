@@ -25,7 +25,7 @@ class PatientS3FileSystem(pafs.S3FileSystem):
     """pyarrow's S3 with so many retries; pickled it keeps them, which pyarrow's own forgets."""
 
     def __init__(self, retries: int, options: dict[str, Any]) -> None:
-        # pyarrow's other strategy has a budget for all retries ever made, which a long run uses up.
+        # pyarrow's other method has a budget for all retries ever made, which a long run uses up.
         super().__init__(retry_strategy=pafs.AwsDefaultS3RetryStrategy(max_attempts=retries), **options)
         self.retries = retries
 

@@ -1,7 +1,7 @@
 """The training loop of one worker, from the first step to the last.
 
 Every step: take the next global batch's rows, encode their texts (cached if they are many), contrast them with every
-worker's as the strategy has it, step (`train.step`). Now and then (`train.schedule`): validate, keep the best encoder,
+worker's as the method has it, step (`train.step`). Now and then (`train.schedule`): validate, keep the best encoder,
 checkpoint, maybe stop.
 """
 
@@ -20,7 +20,7 @@ from infocse_ray.distributed.collectives import rank, workers
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.errors import NonFinite
-from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.retrieval.validation import On, questions_for, score
@@ -61,7 +61,7 @@ class Training(NamedTuple):
     store: TokenStore
     """Validated on."""
     examples: Examples
-    strategy: Strategy
+    method: Method
     budget: Budget
     encoder: EncoderFolder
     seed: int
@@ -97,9 +97,9 @@ class TrainingWorker:
         self._device = worker_device()
         torch.set_num_threads(assigned_cores())
         self._encoder = training.encoder.load().to(self._device)
-        self._state = TrainState(self._encoder, training.strategy, settings, training.seed)
+        self._state = TrainState(self._encoder, training.method, settings, training.seed)
         self._stream = ExampleStream(
-            training.examples, training.strategy, settings.train.batch_size, training.seed, rank(), workers()
+            training.examples, training.method, settings.train.batch_size, training.seed, rank(), workers()
         )
         self._schedule = Schedule(settings, budget)
         self._early_stopping = EarlyStopping(budget.patience)

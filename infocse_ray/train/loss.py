@@ -1,4 +1,4 @@
-"""The contrastive losses over the columns of every worker: Eq. 1's form, and every other strategy's.
+"""The contrastive losses over the columns of every worker: Eq. 1's form, and every other method's.
 
 1. Rows are this worker's, columns those of the whole global batch.
 2. A column is no negative if it has the text of the row or of its positive, or is of its document where that is asked.

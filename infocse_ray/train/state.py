@@ -1,4 +1,4 @@
-"""The state of a training: the encoder as training calls it, the strategy's head, and the optimiser of both.
+"""The state of a training: the encoder as training calls it, the method's head, and the optimiser of both.
 
 A head that starts untrained learns at a rate of its own: at the encoder's, which is chosen not to harm what is trained
 already, it would stay what it was drawn as, and bend the encoder to that.
@@ -19,7 +19,7 @@ from infocse_ray.distributed.collectives import all_reduce_sum, workers
 from infocse_ray.encoder.embed import length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
-from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.method import Method
 from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
@@ -39,7 +39,7 @@ class _Cut:
 
 
 class _InTraining(torch.nn.Module):
-    """The encoder with what a strategy may change inside it."""
+    """The encoder with what a method may change inside it."""
 
     def __init__(self, encoder: SentenceEncoder, whitened: bool) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _InTraining(torch.nn.Module):
         mlm_labels: torch.Tensor | None = None,
         pooled: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Vectors [b, d], and the token vectors [m, hidden] where tokens were masked; see `Strategy.inputs`."""
+        """Vectors [b, d], and the token vectors [m, hidden] where tokens were masked; see `Method.inputs`."""
         self._cut.keep = keep
         try:
             hidden = self.encoder.hidden(input_ids, attention_mask, position_ids)
@@ -71,23 +71,23 @@ class _InTraining(torch.nn.Module):
 class TrainState:
     """An encoder in training."""
 
-    def __init__(self, encoder: SentenceEncoder, strategy: Strategy, settings: Settings, seed: int) -> None:
+    def __init__(self, encoder: SentenceEncoder, method: Method, settings: Settings, seed: int) -> None:
         """Prepare for training.
 
         Args:
             encoder: on its device; every worker has the same.
-            strategy: whose head, dropout and augmentation it gets.
+            method: whose head, dropout and augmentation it gets.
             settings: of the run.
             seed: of the head's first weights.
         """
-        self.encoder, self.strategy, self.settings = encoder, strategy, settings
+        self.encoder, self.method, self.settings = encoder, method, settings
         self.memory = ChunkMemory(settings.train.chunk_tokens, encoder.device)
         freeze_unused(encoder)
-        if strategy.dropout is not None:
-            set_dropout(encoder, strategy.dropout)
+        if method.dropout is not None:
+            set_dropout(encoder, method.dropout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(seed, 4) >> 1)
-            self.head: Any = strategy.head().to(encoder.device)
+            self.head: Any = method.head().to(encoder.device)
         self.model: torch.nn.Module = _InTraining(encoder, settings.train.whitened)
         if workers() > 1:
             # Several chunks may go forward before one backward: buffers, which never change, must not be sent between.
@@ -105,7 +105,7 @@ class TrainState:
     def _groups(self) -> list[dict[str, Any]]:
         """Parameters by learning rate (`full_lr`, after warm-up) and weight decay."""
         train = self.settings.train
-        head_rate = train.head_learning_rate if self.strategy.head_is_new else train.learning_rate
+        head_rate = train.head_learning_rate if self.method.head_is_new else train.learning_rate
         groups = []
         for module, rate in ((self.encoder, train.learning_rate), (self.head, head_rate)):
             # What is no matrix is a bias or a layer norm's weight.
@@ -152,14 +152,14 @@ class TrainState:
                 inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
                 if (pooled := encoder.pooled(attention_mask, role)) is not None:
                     inputs["pooled"] = pooled
-                inputs |= self.strategy.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
+                inputs |= self.method.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
                 on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
                 found.append(Chunk(torch.from_numpy(rows).to(device), on_device))
         return found
 
     def longest(self, role: Role = "document") -> int:
         """Tokens of the longest text, special tokens and prompt included."""
-        return self.strategy.longest + self.encoder.extra(role)
+        return self.method.longest + self.encoder.extra(role)
 
     def tokens(self, batch: Batch) -> np.ndarray:
         """int64 [n]: tokens of each text of a batch as encoded."""
@@ -172,7 +172,7 @@ class TrainState:
         """Which texts (int64) have which prompt."""
         if self.encoder.one_prompt:
             return {"document": np.arange(len(batch.texts))}
-        queries = np.isin(batch.labels, sorted(self.strategy.query_labels))
+        queries = np.isin(batch.labels, sorted(self.method.query_labels))
         return {"document": np.flatnonzero(~queries), "query": np.flatnonzero(queries)}
 
     def tokens_of_all(self, batch: Batch, stop: bool) -> tuple[int, bool]:

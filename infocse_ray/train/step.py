@@ -61,7 +61,7 @@ def train_step(state: TrainState, batch: Batch, seed: int, step: int) -> StepRep
     def loss_of(vectors: torch.Tensor) -> torch.Tensor:
         encoded = Encoded(vectors, documents, owner, labels, texts)
         with advised(f"the loss of {len(vectors):,} texts at once", f"lower the batch size, or {MORE}"):
-            return contrastive_loss(state.strategy.contrast(encoded, state.head))
+            return contrastive_loss(state.method.contrast(encoded, state.head))
 
     def attempt() -> tuple[torch.Tensor, torch.Tensor, int]:
         # Noise that is a function of the step makes a resumed run equal to an uninterrupted one.
@@ -75,7 +75,7 @@ def train_step(state: TrainState, batch: Batch, seed: int, step: int) -> StepRep
             loss_of,
             autocast_for(settings, device),
             memory.tokens,
-            _mlm_loss(state, chunks) if state.strategy.has_mlm_labels else None,
+            _mlm_loss(state, chunks) if state.method.has_mlm_labels else None,
             memory.apart if memory.auto else None,
         )
         return loss, vectors, sum(chunk.inputs["input_ids"].numel() for chunk in chunks)

@@ -12,7 +12,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError
 
 from infocse_ray.errors import TrainingStopped
 from infocse_ray.runtime.failures import one_line, storage_failure
-from infocse_ray.runtime.interrupts import patiently
+from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.placement import Placement, await_places, watched
 from infocse_ray.runtime.progress import Board
 from infocse_ray.storage.checksums import read_checked
@@ -72,7 +72,7 @@ def run_workers(
     )
     try:
         with watched(placement, title, placement.fewest or placement.workers):
-            patiently(trainer.fit, asked)
+            run_interruptible(trainer.fit, asked)
     except TrainingFailedError as error:
         if (failure := storage_failure(error, folder)) is not None:
             raise failure from error
@@ -80,7 +80,7 @@ def run_workers(
 
 
 def train(training: Training, placement: Placement, title: str) -> dict[str, Any]:
-    """Train on a strategy's examples until validation stops growing.
+    """Train on a method's examples until validation stops growing.
 
     Returns:
         The stage's summary: `chosen`, the validation of what comes back, with `kind`: `start`, nothing trained was

@@ -172,7 +172,7 @@ def _check_all(root: Storage, todo: list[Trial], at_once: int) -> None:
             stores[key] = prepare(root, settings.corpus, trial.source, trial.tokenizer)
         try:
             on = validation_of(settings, stores[key])
-            trains = {settings.train.strategy, initialization_of(settings)} != {"none"}
+            trains = {settings.train.method, initialization_of(settings)} != {"none"}
             with contextlib.redirect_stdout(io.StringIO()):  # the trials warn, each when it starts
                 check_sizes(settings, stores[key], training_splits(settings, on), on, workers, trains)
         except ValueError as error:
@@ -232,7 +232,7 @@ def _in_short(entry: dict[str, Any]) -> dict[str, Any]:
     annotated = (entry.get("annotations") or {}).get("pairs")
     return {
         **{name: entry.get(name) for name in ("iteration", "validation", "test")},
-        # What a strategy that annotates nothing trains on isn't pairs of one cluster, but as many examples.
+        # What a method that annotates nothing trains on isn't pairs of one cluster, but as many examples.
         "pairs": annotated if annotated is not None else (entry.get("examples") or {}).get("examples"),
         "seconds": round(sum(seconds or 0.0 for seconds in (entry.get("seconds") or {}).values()), 2),
     }

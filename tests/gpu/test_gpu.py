@@ -14,8 +14,8 @@ from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
-from infocse_ray.encoder.spec import Lexicon
-from infocse_ray.methods.registry import strategy_of
+from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import backward
@@ -55,9 +55,9 @@ def encoder_on(device: torch.device, folder: Path, dropout: bool) -> SentenceEnc
 
 def state_on(device: torch.device, folder: Path, dropout: bool) -> TrainState:
     encoder, settings = encoder_on(device, folder, dropout), settings_for(folder, chunk_tokens=64)
-    strategy = strategy_of("idc", settings, Lexicon.of(encoder))
-    assert strategy is not None
-    return TrainState(encoder, strategy, settings, 0)
+    method = method_of("idc", settings, EncoderSpec.of(encoder))
+    assert method is not None
+    return TrainState(encoder, method, settings, 0)
 
 
 def pairs(count: int, seed: int) -> Batch:

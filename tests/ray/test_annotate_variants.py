@@ -137,7 +137,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, ray_clus
     ("section", "left"),
     [
         ({"k": 2, "mutual": True, "min_edge_quantile": 0.75}, {"threshold.json"}),
-        ({"method": "kmeans", "kmeans_sample": 500}, {"centroids.npy"}),
+        ({"clustering": "kmeans", "kmeans_sample": 500}, {"centroids.npy"}),
     ],
     ids=["quantile", "kmeans"],
 )

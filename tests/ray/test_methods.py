@@ -55,7 +55,7 @@ def test_a_baseline_trains_once_and_annotates_nothing(
 ) -> None:
     monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     loop = {"max_iterations": 2, "early_stop": False}
-    metrics = pretrain(settings_for(folder, tiny_encoder, "declutr", train={"strategy": "declutr"}, loop=loop))
+    metrics = pretrain(settings_for(folder, tiny_encoder, "declutr", train={"method": "declutr"}, loop=loop))
     assert [entry["iteration"] for entry in metrics["iterations"]] == [0, 1]
     assert "train" not in metrics["iterations"][0]
     assert metrics["iterations"][1]["examples"]["examples"] == 150
@@ -69,7 +69,7 @@ def test_no_strategy_scores_the_encoder_as_it_is(
 ) -> None:
     for work in ("annotate", "count_examples", "train"):
         monkeypatch.setattr(rounds, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
-    metrics = pretrain(settings_for(folder, tiny_encoder, "none", train={"strategy": "none"}))
+    metrics = pretrain(settings_for(folder, tiny_encoder, "none", train={"method": "none"}))
     [only] = metrics["iterations"]
     assert only["validation"]["queries"] > 0
     assert only["test"]["queries"] > 0

@@ -24,12 +24,12 @@ from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop import evaluate as evaluate_module
 from infocse_ray.loop import rounds
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.methods.registry import strategy_of
+from infocse_ray.methods.registry import method_of
 from infocse_ray.retrieval.questions import read_ranks
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.runtime.cluster import Placement, placement
@@ -275,14 +275,14 @@ def test_two_workers_train_the_encoder_that_one_worker_trains(
     settings = settings_for(folder, still_encoder)
     store = TokenStore.open(Storage.open(str(next((folder / "runs" / "corpora").iterdir()))))
     encoder = load_encoder(still_encoder, settings.encoder, cosine=True)
-    strategy = strategy_of("idc", settings, Lexicon.of(encoder))
-    assert strategy is not None
+    method = method_of("idc", settings, EncoderSpec.of(encoder))
+    assert method is not None
     source = Shards(run / "iteration_1" / "annotations", "f", store.shards, store.summary["lanes"], list(SPLITS))
     training = Training(
         settings,
         store,
         Examples.of(read_stage(run / "iteration_1" / "examples"), source),
-        strategy,
+        method,
         Budget(settings.train.max_steps, None, settings.validate.patience),  # pyright: ignore
         EncoderFolder(run / "iteration_0" / "whitening" / "model", "x", 16),
         mix(settings.seed, 1),

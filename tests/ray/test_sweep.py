@@ -115,8 +115,8 @@ def test_a_task_of_a_trial_gets_a_core_although_the_trial_has_none(tmp_path: Pat
 
     here = f"node:{ray.nodes()[0]['NodeManagerAddress']}"
     group = placement_group([{here: 0.001}])
-    strategy = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
-    holder: Any = ray.remote(num_cpus=0, resources={here: 0.001}, scheduling_strategy=strategy)(Holder).remote()
+    method = PlacementGroupSchedulingStrategy(group, placement_group_capture_child_tasks=True)
+    holder: Any = ray.remote(num_cpus=0, resources={here: 0.001}, scheduling_strategy=method)(Holder).remote()
     ray.get(holder.work.remote(), timeout=60)
     assert (tmp_path / "done").exists()
     ray.kill(holder)

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.store import TokenStore, shard_name
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.idc import Idc
-from infocse_ray.methods.method import Strategy
+from infocse_ray.methods.method import Method
 from infocse_ray.sampling.examples import Examples, Shards
 from infocse_ray.settings import Train
 from infocse_ray.storage.folder import Storage
 
-LEXICON = Lexicon(
+SPEC = EncoderSpec(
     sentence_tokens=14,
     query_tokens=14,
     longest=62,
@@ -48,9 +48,9 @@ class Written(NamedTuple):
 
 
 def idc(positive: Any = "sentence", temperature: float = 1.0, cosine: bool = False, sentence_tokens: int = 14) -> Idc:
-    """InfoCSE's strategy."""
+    """InfoCSE's method."""
     train = Train(positive=positive, temperature=temperature, similarity="cosine" if cosine else "dot")
-    return Idc(train, LEXICON._replace(sentence_tokens=sentence_tokens))
+    return Idc(train, SPEC._replace(sentence_tokens=sentence_tokens))
 
 
 def numbered(labels: np.ndarray) -> list[int]:
@@ -58,13 +58,13 @@ def numbered(labels: np.ndarray) -> list[int]:
     return np.unique(labels, return_inverse=True)[1].tolist()
 
 
-def counted(source: Shards, strategy: Strategy) -> Examples:
-    """The examples that a strategy makes of documents, counted one document at a time."""
+def counted(source: Shards, method: Method) -> Examples:
+    """The examples that a method makes of documents, counted one document at a time."""
     by_lane = [0] * source.lanes
     for shard in range(source.shards):
         with source.shard(shard).parquet() as file:
             for group in source.groups(file):
-                by_lane[shard % source.lanes] += int(strategy.count(source.read(file, group)).examples.sum())
+                by_lane[shard % source.lanes] += int(method.count(source.read(file, group)).examples.sum())
     return Examples(source, "f", {"examples_by_lane": by_lane})
 
 

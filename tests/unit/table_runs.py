@@ -82,7 +82,7 @@ class Runs:
         method, seed = self._called(settings)
         root = Storage.open(settings.storage)
         rounds, stages = [], {}
-        for r in range(1, (1 if settings.train.strategy == "none" else settings.plusplus.max_rounds) + 1):
+        for r in range(1, (1 if settings.train.method == "none" else settings.plusplus.max_rounds) + 1):
             place = f"round_{r}/fine_tuned"
             tuned = self._tested(root / settings.name, place, settings, (method, seed, r), stages)
             validation = dict.fromkeys(("recall@10", "recall@20", "mrr"), 1 - r / 10) | {"recall@5": (1 + r) / 10}

@@ -74,11 +74,11 @@ def test_the_card_says_what_whitening_there_is():
     assert "whitened with power 0.5 and have 128 dimensions" in whitened
     assert "similarity: cosine" in whitened
     assert "with InfoCSE (Yang et al., arXiv 2202.13802) and whitening by" in whitened
-    alone = card({"power": 0.5, "dimension": 128}, train={"strategy": "none"})
+    alone = card({"power": 0.5, "dimension": 128}, train={"method": "none"})
     assert "with whitening by" in alone
     assert "No training, seed 42" in alone
-    assert "with no training by" in card(train={"strategy": "none"})
-    assert "batch 128" in card(train={"strategy": "none"}, loop={"initialization": "conpono"})
+    assert "with no training by" in card(train={"method": "none"})
+    assert "batch 128" in card(train={"method": "none"}, loop={"initialization": "conpono"})
     for text in (whitened, alone):
         assert "`AutoModel` loads the backbone alone" in text
 

@@ -85,4 +85,4 @@ def test_a_k_that_divides_no_document(capsys):
     for k, longest in ((56, 58), (1, 2)):
         assert said(store(longest=longest), capsys, annotate={"k": k}) == ""
     assert said(store(), capsys, annotate={"k": 1000}) == ""
-    assert said(store(longest=58), capsys, annotate={"k": 1000}, train={"strategy": "cpc"}) == ""
+    assert said(store(longest=58), capsys, annotate={"k": 1000}, train={"method": "cpc"}) == ""

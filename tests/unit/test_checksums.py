@@ -24,8 +24,8 @@ from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.settings import Encoder
 from infocse_ray.stages.repair import repairing
-from infocse_ray.storage.checksums import checked, mark_of, read_checked
 from infocse_ray.storage import checksums
+from infocse_ray.storage.checksums import checked, mark_of, read_checked
 from infocse_ray.storage.folder import Storage
 
 TABLE = pa.table({"doc_id": ["a", "b", "c"], "sentences": [[[1, 2], [3]], [[4]], []], "n": pa.array([1, 2, 3])})

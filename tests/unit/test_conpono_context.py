@@ -13,35 +13,35 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.loop.inputs import check
 from infocse_ray.methods.conpono import CONPONO
-from infocse_ray.methods.registry import Use, strategy_of
+from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.settings import CONPONOSettings, Settings, Train
 from tests.conftest import make_documents, write_jsonl
-from tests.unit.stores import LEXICON
+from tests.unit.stores import SPEC
 from tests.unit.trainees import document, ragged, texts_of
 
 
 def conpono(initializes: bool, context: int | None = None) -> CONPONO:
-    return CONPONO(CONPONOSettings(context=context), Train(), LEXICON, initializes)
+    return CONPONO(CONPONOSettings(context=context), Train(), SPEC, initializes)
 
 
 @pytest.mark.parametrize(("initializes", "expected"), [(False, 4), (True, 1)])
 def test_the_default_depends_on_the_use(initializes: bool, expected: int):
-    strategy = conpono(initializes)
+    method = conpono(initializes)
     doc = document([[n] for n in range(12)])
-    passage, *targets = texts_of(strategy.open(doc).views(5, np.random.default_rng(0)))
+    passage, *targets = texts_of(method.open(doc).views(5, np.random.default_rng(0)))
     assert passage == (0, list(range(5, 5 + expected)))
     assert len(targets) == 4
-    assert strategy.open(doc).examples == 12 - expected + 1
-    assert strategy.short.startswith(f"fewer than {2 * expected} sentences")
+    assert method.open(doc).examples == 12 - expected + 1
+    assert method.short.startswith(f"fewer than {2 * expected} sentences")
     # As if it had been set.
     set_so = conpono(not initializes, expected)
-    assert strategy.identity() == set_so.identity()
-    assert strategy.count_identity() == set_so.count_identity()
+    assert method.identity() == set_so.identity()
+    assert method.count_identity() == set_so.count_identity()
 
 
 def test_a_sentence_predicts_its_neighbours():
-    strategy = CONPONO(CONPONOSettings(targets=8, offsets=1), Train(), LEXICON, initializes=True)
-    views = strategy.open(document([[n] for n in range(12)])).views(5, np.random.default_rng(0))
+    method = CONPONO(CONPONOSettings(targets=8, offsets=1), Train(), SPEC, initializes=True)
+    views = method.open(document([[n] for n in range(12)])).views(5, np.random.default_rng(0))
     assert texts_of(views) == [(0, [5]), (1, [6]), (2, [4])]
 
 
@@ -57,11 +57,11 @@ def test_what_is_set_holds_for_both_uses(context: int):
 def test_what_is_counted_is_what_is_dealt():
     sizes = [2, 3, 7, 8, 12]
     for initializes in (False, True):
-        strategy = conpono(initializes)
-        opened = [strategy.open(document([[n] for n in range(size)])) for size in sizes]
+        method = conpono(initializes)
+        opened = [method.open(document([[n] for n in range(size)])) for size in sizes]
         rows = ragged([[0]] * sum(sizes))
         documents = Documents(pa.array([]), np.arange(len(sizes)), offsets_of(np.array(sizes)), rows)
-        found = strategy.count(documents)
+        found = method.count(documents)
         assert found.examples.tolist() == [one.examples for one in opened]
         assert found.short.any() == (not initializes)
 
@@ -85,14 +85,14 @@ def test_runs_start_with_sentences_and_train_on_passages(
             "name": "run",
             "corpus": {"source": str(write_jsonl(tmp_path / "docs.jsonl", make_documents(9)))},
             "encoder": {"model": str(tiny_encoder), "max_length": 16},
-            "train": {"strategy": train},
+            "train": {"method": train},
             "loop": loop,
             "conpono": section,
         }
     )
     inputs = check(settings)
-    found = (inputs.initialization, inputs.strategy)
+    found = (inputs.initialization, inputs.method)
     assert tuple(one.context if isinstance(one, CONPONO) else None for one in found) == expected
-    named = strategy_of("conpono", settings, LEXICON, Use(initializes=True))
+    named = method_of("conpono", settings, SPEC, Use(initializes=True))
     assert isinstance(named, CONPONO)
     assert named.context == (section.get("context") or 1)

@@ -92,7 +92,7 @@ KINDS = [
     {"k": 2, "mutual": True},
     {"k": 1, "min_edge_quantile": 0.4},
     {"k": 2, "mutual": True, "min_edge_quantile": 0.5},
-    {"method": "kmeans", "kmeans_clusters": 3},
+    {"clustering": "kmeans", "kmeans_clusters": 3},
 ]
 
 
@@ -103,7 +103,7 @@ def test_copies_have_their_texts_cluster_and_change_no_other(passes, tmp_path, s
         write_store(Storage.open(str(tmp_path / name)), documents, 4)
         for name, documents in zip(("repeated", "once"), with_copies(), strict=True)
     )
-    if kind.method == "kmeans":
+    if kind.clustering == "kmeans":
         # Centroids are of sentences as often as they are there; take those of one corpus for both.
         passes.annotate(once, tmp_path / "b", kind)
         (tmp_path / "a").mkdir()
@@ -171,12 +171,12 @@ def by_hand(document: Written) -> tuple[list[frozenset], list[tuple]]:
 @pytest.mark.parametrize("positive", ["sentence", "self_and_partner", "cluster"])
 def test_pairs_are_of_different_texts_each_once(tmp_path, positive):
     source, documents = documents_of_pairs(tmp_path)
-    strategy = idc(positive)
+    method = idc(positive)
     total = 0
     for written in documents:
         pairs, texts = by_hand(written)
         clusters = np.array(written.clusters, dtype=np.int32)
-        opened = strategy.open(Document(written.doc_id, 1, ragged(written.sentences), clusters))
+        opened = method.open(Document(written.doc_id, 1, ragged(written.sentences), clusters))
         views = [opened.views(n, np.random.default_rng(n)) for n in range(opened.examples)]
         found = [[tuple(view.tokens.tolist()) for view in example] for example in views]
         if positive == "cluster":
@@ -186,7 +186,7 @@ def test_pairs_are_of_different_texts_each_once(tmp_path, positive):
         else:
             assert Counter(frozenset(example[:2]) for example in found) == Counter(pairs)
         total += opened.examples
-    assert int(counted(source, strategy).by_lane.sum()) == total > 5
+    assert int(counted(source, method).by_lane.sum()) == total > 5
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,7 +11,7 @@ import pytest
 
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.documents import Rejected, document_of
-from infocse_ray.corpus.labels import Labels, LabelWriter
+from infocse_ray.corpus.labels import LabelTable, LabelWriter
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import draw_split, stable_hash
 from infocse_ray.corpus.source import find_source
@@ -21,7 +21,7 @@ from infocse_ray.settings import Corpus
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
-def labels_of(corpus: Corpus) -> Labels | None:
+def labels_of(corpus: Corpus) -> LabelTable | None:
     companions = find_source(corpus).companions
     read = KINDS[corpus.kind].labels
     return read(companions, corpus) if read and companions else None
@@ -44,7 +44,7 @@ def read(where: Path | list[str], kind: str, **settings: Any) -> tuple[list[dict
     return documents, reasons
 
 
-def lines_of(labels: Labels | None) -> list[tuple[Any, ...]]:
+def lines_of(labels: LabelTable | None) -> list[tuple[Any, ...]]:
     assert labels is not None
     columns = labels.lines.select(["doc_id", "file", "row", "reason", "label"]).to_pydict().values()
     return list(zip(*columns, strict=True))

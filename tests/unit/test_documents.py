@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from infocse_ray.corpus.documents import Rejected, batches_of, document_of, tokenise_rows, tokenised_schema
-from infocse_ray.corpus.read import Row
+from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, token_type
 from infocse_ray.corpus.store import counterparts_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, flat, offsets_of, tokens_of
@@ -196,7 +196,7 @@ def tokenizer(tiny_encoder) -> Tokenizer:
     return Tokenizer.from_file(str(tiny_encoder / "tokenizer.json"))
 
 
-def tokenised(rows: list[Row], tokenizer: Tokenizer, token: pa.DataType | None = None) -> pa.Table:
+def tokenised(rows: list[SourceRow], tokenizer: Tokenizer, token: pa.DataType | None = None) -> pa.Table:
     return tokenise_rows(rows, "some/file", 3, CORPUS, tokenizer, token or pa.uint8(), shards=8)
 
 
@@ -204,7 +204,7 @@ def test_tokens_are_the_ids_of_the_tokenizer(tokenizer):
     bodies = [["Wave over tide.", "a judge"], ["bread 42", "x, y", "Salt"], ["a", "b"]]
     labels = [["Old ship", "A moon"], None, "Salt"]
     rows = [
-        Row(i, {"id": str(i), "sentences": b, "counterpart": c}, None)
+        SourceRow(i, {"id": str(i), "sentences": b, "counterpart": c}, None)
         for i, (b, c) in enumerate(zip(bodies, labels, strict=True))
     ]
     table = tokenised(rows, tokenizer)
@@ -236,17 +236,17 @@ def flat_tokens(sentences: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("token", [pa.uint8(), pa.uint16(), pa.uint32()])
 def test_tokens_are_kept_in_the_type_asked_for(tokenizer, token: pa.DataType):
-    table = tokenised([Row(0, {"id": "a", "sentences": ["wave", "tide"]}, None)], tokenizer, token)
+    table = tokenised([SourceRow(0, {"id": "a", "sentences": ["wave", "tide"]}, None)], tokenizer, token)
     assert table.schema == tokenised_schema(token)
     assert tokens_of(flat(table["sentences"])[0]).values.dtype == token.to_pandas_dtype()
 
 
 def test_rows_set_aside_keep_their_place_and_have_no_tokens(tokenizer):
     rows = [
-        Row(0, {"id": "a", "sentences": ["wave", "tide"], "split": "dev"}, None),
-        Row(17, None, "not JSON"),
-        Row(30, {"id": 5, "sentences": ["wave"]}, None),
-        Row(40, {"id": "\ud800", "sentences": ["wave", "tide"]}, None),
+        SourceRow(0, {"id": "a", "sentences": ["wave", "tide"], "split": "dev"}, None),
+        SourceRow(17, None, "not JSON"),
+        SourceRow(30, {"id": 5, "sentences": ["wave"]}, None),
+        SourceRow(40, {"id": "\ud800", "sentences": ["wave", "tide"]}, None),
     ]
     table = tokenised(rows, tokenizer).to_pylist()
     assert [row["reason"] for row in table] == [None, "not JSON", "fewer than 2 sentences", "not UTF-8"]
@@ -260,7 +260,7 @@ def test_rows_set_aside_keep_their_place_and_have_no_tokens(tokenizer):
 
 
 def test_only_rows_set_aside(tokenizer):
-    table = tokenised([Row(0, None, "not JSON")], tokenizer)
+    table = tokenised([SourceRow(0, None, "not JSON")], tokenizer)
     assert table.schema == tokenised_schema(pa.uint8())
     assert table["sentences"].to_pylist() == [None]
 
@@ -268,9 +268,12 @@ def test_only_rows_set_aside(tokenizer):
 @unhurried
 @given(st.lists(st.lists(st.text(max_size=30) | st.none(), max_size=5), max_size=40), st.integers(1, 60))
 def test_batches_hold_every_row_once_and_end_when_full(bodies: list[list[str | None]], most: int):
-    rows = [Row(i, {"sentences": body} if i % 3 else {"text": body and body[0]}, None) for i, body in enumerate(bodies)]
+    rows = [
+        SourceRow(i, {"sentences": body} if i % 3 else {"text": body and body[0]}, None)
+        for i, body in enumerate(bodies)
+    ]
 
-    def size(row: Row) -> int:
+    def size(row: SourceRow) -> int:
         (value,) = (row.values or {}).values()
         return sum(len(s or "") for s in value) if isinstance(value, list) else len(value or "")
 
@@ -282,7 +285,7 @@ def test_batches_hold_every_row_once_and_end_when_full(bodies: list[list[str | N
 
 
 def test_batches_of_short_rows_are_bounded():
-    rows = [Row(i, None, "not JSON") for i in range(10_000)]
+    rows = [SourceRow(i, None, "not JSON") for i in range(10_000)]
     assert max(map(len, batches_of(iter(rows), 2**20))) <= 4096
 
 

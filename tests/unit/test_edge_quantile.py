@@ -142,7 +142,7 @@ def test_actors_change_nothing_even_where_edges_are_sampled(passes, tmp_path, mo
     assert one["edge_threshold"] == pytest.approx(np.quantile(weight[smallest], 0.5), rel=1e-5)
 
 
-@pytest.mark.parametrize("section", [{"k": 2, "min_edge_quantile": 0.5}, {"k": 2}, {"method": "kmeans"}], ids=str)
+@pytest.mark.parametrize("section", [{"k": 2, "min_edge_quantile": 0.5}, {"k": 2}, {"clustering": "kmeans"}], ids=str)
 def test_what_is_embedded_at_once_and_together_changes_no_cluster(passes, tmp_path, monkeypatch, section):
     store = small_store(tmp_path / "store")
     kind = Annotate.model_validate(section)

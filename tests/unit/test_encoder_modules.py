@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.layout import read_layout
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
@@ -171,8 +171,8 @@ def test_dense_modules_come_and_go(dense_folder, tmp_path):
 
 def test_dense_modules_are_trained_and_stay_in_fp32(dense_folder):
     encoder = load(dense_folder)
-    assert Lexicon.of(encoder).dimension == encoder.dimension
-    assert Lexicon.of(encoder).hidden == 32
+    assert EncoderSpec.of(encoder).dimension == encoder.dimension
+    assert EncoderSpec.of(encoder).hidden == 32
     freeze_unused(encoder)
     assert dense_weight(encoder).requires_grad
     ready = for_inference(encoder, "bf16", torch.device("cpu"))

@@ -14,7 +14,7 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.prompts import Prompts, Role
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Settings
@@ -188,8 +188,8 @@ def test_a_prompt_that_leaves_no_room(tiny_encoder):
 
 def test_a_prompt_takes_part_of_the_length(tiny_encoder):
     encoder = load(tiny_encoder, document_prompt="the ship, ", query_prompt="a ")
-    lexicon = Lexicon.of(encoder)
-    assert (lexicon.sentence_tokens, lexicon.query_tokens, lexicon.longest) == (11, 13, 59)
+    spec = EncoderSpec.of(encoder)
+    assert (spec.sentence_tokens, spec.query_tokens, spec.longest) == (11, 13, 59)
     assert encoder.lengths(ragged([[7] * 20])).tolist() == [16]
     ids, mask = encoder.pad(ragged([[7] * 20, [8]]), role="query")
     assert ids.shape == (2, 16)

@@ -19,7 +19,7 @@ from infocse_ray.train import loop
 from infocse_ray.train.loop import Training, train_worker
 from infocse_ray.train.schedule import Budget
 from tests.unit.stores import counted
-from tests.unit.trainees import LABELLED, Lexicon, annotated, load_encoder, settings_for, strategy_for
+from tests.unit.trainees import LABELLED, EncoderSpec, annotated, load_encoder, method_for, settings_for
 
 EPOCH = 3
 
@@ -39,7 +39,7 @@ def train_on_script(
     )
     source = annotated(folder / "source", encoder)
     loaded = load_encoder(encoder, settings.encoder, False)
-    strategy = strategy_for(LABELLED, Lexicon.of(loaded), settings)
+    method = method_for(LABELLED, EncoderSpec.of(loaded), settings)
     where = EncoderFolder(Storage.open(str(encoder)), "x", settings.encoder.max_length)
     seen: dict[int, dict[str, torch.Tensor]] = {}
 
@@ -57,7 +57,7 @@ def train_on_script(
     monkeypatch.setattr(loop.ray.train, "report", lambda *a, **k: None)
     stage = Storage.open(str(folder / "stage"))
     store: Any = None
-    train_worker(Training(settings, store, counted(source, strategy), strategy, budget, where, 5, stage, "counterpart"))
+    train_worker(Training(settings, store, counted(source, method), method, budget, where, 5, stage, "counterpart"))
     return (stage / "result.json").read_json(), seen
 
 
@@ -146,15 +146,17 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
     )
     asked: list[Any] = []
 
-    def train_round(run: Any, rounds: Any, strategy: Any, encoder: Any, budget: Budget, number: int) -> Any:
-        asked.append((rounds, strategy, encoder, budget, number))
+    def train_round(run: Any, rounds: Any, method: Any, encoder: Any, budget: Budget, number: int) -> Any:
+        asked.append((rounds, method, encoder, budget, number))
         entry = {"step": 3, "recall@5": 0.5, "queries": 100}
         chosen = entry | {"kind": "trained"}
         summary = {"best_step": 3, "history": [entry | {"step": 0}, entry], "chosen": chosen, "seconds": 1.0}
         return {"train": Stage("train", "f", Storage.open("."), summary)}, "tuned"
 
     monkeypatch.setattr(fine_tuning, "train_round", train_round)
-    monkeypatch.setattr(fine_tuning.Lexicon, "of", lambda encoder: SimpleNamespace(sentence_tokens=30, query_tokens=30))
+    monkeypatch.setattr(
+        fine_tuning.EncoderSpec, "of", lambda encoder: SimpleNamespace(sentence_tokens=30, query_tokens=30)
+    )
     store = SimpleNamespace(summary={"labelled": {"train": 500}})
     run: Any = SimpleNamespace(
         settings=settings,
@@ -164,11 +166,11 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
     )
     labels: Any = SimpleNamespace(summary={"last": 77})
     report, tuned = fine_tune(run, labels, "encoder", 4)  # pyright: ignore
-    [(own, strategy, encoder, budget, number)] = asked
+    [(own, method, encoder, budget, number)] = asked
     assert budget == Budget(60, None, 6)  # 130 examples are 3 batches of 64
     assert (own.validate.every, own.validate.every_tokens) == (3, None)
     assert (own.train.batch_size, own.train.learning_rate, own.train.warmup_steps) == (64, 0.25, 0)
-    assert (strategy.drawn, strategy.temperature) == ((settings.seed, 77), 0.3)
+    assert (method.drawn, method.temperature) == ((settings.seed, 77), 0.3)
     assert (encoder, tuned, number) == ("encoder", "tuned", 4)
     assert "iteration" not in report
     assert report["validation"]["recall@5"] == 0.5

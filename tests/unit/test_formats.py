@@ -13,7 +13,7 @@ from infocse_ray.corpus import delimited, json_array
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.documents import document_of
 from infocse_ray.corpus.prepare import lanes_for
-from infocse_ray.corpus.read import Row, count_lines
+from infocse_ray.corpus.read import SourceRow, count_lines
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.errors import UnreadableFile
@@ -22,7 +22,7 @@ from infocse_ray.settings import Corpus
 GERMAN = "Die Größe zählt. Das Öl läuft über."
 
 
-def rows_of(where: Path, **settings) -> list[Row]:
+def rows_of(where: Path, **settings) -> list[SourceRow]:
     corpus = Corpus.model_validate({"source": str(where), **settings})
     source = find_source(corpus)
     return [row for p in source.pieces for row in KINDS[corpus.kind].rows(p, source.columns, corpus, None)]

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Encoded
-from infocse_ray.methods.registry import strategy_of
+from infocse_ray.methods.registry import method_of
 from infocse_ray.settings import Settings, Train
 from infocse_ray.train.loss import contrastive_loss
 from infocse_ray.train.state import TrainState
-from tests.unit.stores import LEXICON
-from tests.unit.trainees import strategy_for
+from tests.unit.stores import SPEC
+from tests.unit.trainees import method_for
 
 DIMENSION, EXAMPLES, STEPS = 128, 100, 51
-WIDE = LEXICON._replace(dimension=DIMENSION, hidden=DIMENSION, embedding=DIMENSION)
+WIDE = SPEC._replace(dimension=DIMENSION, hidden=DIMENSION, embedding=DIMENSION)
 VIEWS = {
     "cpc": [0, 0, 0, 1, 2, 3],
     "conpono": [0, 1, 3, 5, 7],
@@ -68,19 +68,19 @@ def after_steps(folder, case, **train):
             "name": "run",
             "corpus": {"source": "unused"},
             "encoder": {"model": str(folder), "max_length": 16},
-            "train": {"strategy": case, "similarity": "cosine", "temperature": 0.05} | train,
+            "train": {"method": case, "similarity": "cosine", "temperature": 0.05} | train,
         }
     )
-    strategy = strategy_of(settings.train.strategy, settings, WIDE)
-    assert strategy is not None
-    state = TrainState(load_encoder(folder, settings.encoder, True), strategy, settings, 5)
+    method = method_of(settings.train.method, settings, WIDE)
+    assert method is not None
+    state = TrainState(load_encoder(folder, settings.encoder, True), method, settings, 5)
     vocabulary, batch = WIDE.vocabulary, None if case == "declutr" else encoded(case)
     states, words = drawn(1, vocabulary, DIMENSION), 0.02 * drawn(2, vocabulary, DIMENSION)
 
     def loss():
         if batch is None:
             return state.head.mlm_loss(states, torch.arange(vocabulary), words) / vocabulary
-        return contrastive_loss(strategy.contrast(batch, state.head))
+        return contrastive_loss(method.contrast(batch, state.head))
 
     for step in range(1, STEPS + 1):
         state.optimizer.zero_grad()
@@ -102,11 +102,11 @@ def test_a_head_learns_at_the_defaults(tiny_encoder, case):
 @pytest.mark.parametrize("sizes", [[3, 3], [1, 2]])
 def test_cpc_begins_with_the_mean_of_the_context(sizes):
     torch.manual_seed(1)
-    contexts = unit(drawn(1, 2, 3, LEXICON.dimension))
+    contexts = unit(drawn(1, 2, 3, SPEC.dimension))
     for row, size in enumerate(sizes):
         contexts[row, size:] = 0.0
-    found = strategy_for("cpc").head()(contexts, torch.tensor(sizes))
-    assert found.shape == (2, 3, LEXICON.dimension)
+    found = method_for("cpc").head()(contexts, torch.tensor(sizes))
+    assert found.shape == (2, 3, SPEC.dimension)
     for row, size in enumerate(sizes):
         torch.testing.assert_close(found[row], contexts[row, :size].mean(0).expand(3, -1))
 
@@ -114,16 +114,16 @@ def test_cpc_begins_with_the_mean_of_the_context(sizes):
 def test_cpc_comes_to_know_the_order_of_its_context():
     """The mean alone would say the same of a context and of its reverse."""
     torch.manual_seed(1)
-    head = strategy_for("cpc").head()
+    head = method_for("cpc").head()
     torch.nn.init.normal_(head.maps, std=0.2)
-    contexts = unit(drawn(1, 2, 3, LEXICON.dimension))
+    contexts = unit(drawn(1, 2, 3, SPEC.dimension))
     forwards, backwards = (head(each, torch.tensor([3, 3])) for each in (contexts, contexts.flip(1)))
     assert (forwards - backwards).abs().max() > 1e-2
 
 
 def test_conpono_begins_with_the_passage_at_every_distance():
-    vectors = drawn(1, 5, LEXICON.dimension)
-    found = strategy_for("conpono").head()(vectors)
+    vectors = drawn(1, 5, SPEC.dimension)
+    found = method_for("conpono").head()(vectors)
     assert torch.equal(found, vectors[:, None].expand(5, 8, -1))
 
 
@@ -140,13 +140,13 @@ def rates(folder, name, section):
         "name": "run",
         "corpus": {"source": "unused"},
         "encoder": {"model": str(folder), "max_length": 16},
-        "train": {"strategy": name, "learning_rate": 3e-5, "head_learning_rate": 0.5},
+        "train": {"method": name, "learning_rate": 3e-5, "head_learning_rate": 0.5},
     }
     settings = Settings.model_validate(content | ({name: section} if name != "idc" else {}))
     encoder = load_encoder(folder, settings.encoder, False)
-    strategy = strategy_of(settings.train.strategy, settings, Lexicon.of(encoder))
-    assert strategy is not None
-    state = TrainState(encoder, strategy, settings, 1)
+    method = method_of(settings.train.method, settings, EncoderSpec.of(encoder))
+    assert method is not None
+    state = TrainState(encoder, method, settings, 1)
     state.update(1, torch.tensor(1.0))
     own = {id(p) for p in state.head.parameters()}
     found = {}

@@ -16,12 +16,12 @@ from infocse_ray.loop.identity import (
     run_identity,
     train_identity,
 )
-from infocse_ray.methods.registry import Use, strategy_of
+from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.retrieval.refit import WhiteningPlan
-from infocse_ray.settings import Settings, StrategyName
+from infocse_ray.settings import MethodName, Settings
 from infocse_ray.settings.command_line import dotted_names
 from infocse_ray.train.schedule import Budget
-from tests.unit.stores import LEXICON
+from tests.unit.stores import SPEC
 
 BASE = {
     "name": "run",
@@ -66,7 +66,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "encoder.precision": ("fp32", ALL),
     "encoder.whiten": (0.5, RUN),
     "encoder.dimensions": (8, RUN),
-    "annotate.method": ("kmeans", "run annotate"),
+    "annotate.clustering": ("kmeans", "run annotate"),
     "annotate.k": (2, "run annotate"),
     "annotate.mutual": (True, "run annotate"),
     "annotate.min_edge_quantile": (0.5, "run annotate"),
@@ -75,7 +75,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.first_encoder": ("n", NONE),
     "annotate.num_workers": (3, NONE),
     "annotate.use_gpu": (False, NONE),
-    "train.strategy": ("simcse", "run examples train"),
+    "train.method": ("simcse", "run examples train"),
     "train.positive": ("cluster", PAIRS),
     "train.batch_size": (64, TRAIN),
     "train.learning_rate": (1e-3, TRAIN),
@@ -166,8 +166,8 @@ def identities(settings: Settings) -> dict[str, str]:
     }
     # What names a run without labels names one with labels too.
     found["few"] = few_shot_identity(settings, "without labels", settings.plusplus.max_rounds)
-    trainings: list[tuple[str, StrategyName, Budget]] = [
-        ("", main.strategy, Budget(main.max_steps, main.max_tokens, patience)),
+    trainings: list[tuple[str, MethodName, Budget]] = [
+        ("", main.method, Budget(main.max_steps, main.max_tokens, patience)),
         (
             "first_",
             initialization_of(settings),
@@ -179,11 +179,11 @@ def identities(settings: Settings) -> dict[str, str]:
         ),
     ]
     for prefix, name, budget in trainings:
-        strategy = strategy_of(name, settings, LEXICON, Use(initializes=bool(prefix)))
+        method = method_of(name, settings, SPEC, Use(initializes=bool(prefix)))
         examples = train = ""
-        if strategy is not None:
-            examples = examples_identity("source", ["train"], strategy)
-            train = train_identity(settings, strategy, "examples", "encoder", "counterpart", 1, budget, None)
+        if method is not None:
+            examples = examples_identity("source", ["train"], method)
+            train = train_identity(settings, method, "examples", "encoder", "counterpart", 1, budget, None)
         found[f"{prefix}examples"] = examples
         found["first" if prefix else "train"] = train
     return found
@@ -211,10 +211,10 @@ def test_a_setting_names_another_result_if_it_can_change_it(name: str):
 @pytest.mark.parametrize(
     ("annotate", "name", "value", "expected"),
     [
-        ({"method": "kmeans"}, "annotate.kmeans_clusters", 5, "run annotate"),
-        ({"method": "kmeans"}, "annotate.kmeans_sample", 999, "run annotate"),
-        ({"method": "kmeans"}, "annotate.k", 2, NONE),
-        ({"method": "kmeans"}, "seed", 1, ALL),
+        ({"clustering": "kmeans"}, "annotate.kmeans_clusters", 5, "run annotate"),
+        ({"clustering": "kmeans"}, "annotate.kmeans_sample", 999, "run annotate"),
+        ({"clustering": "kmeans"}, "annotate.k", 2, NONE),
+        ({"clustering": "kmeans"}, "seed", 1, ALL),
         ({"min_edge_quantile": 0.5}, "annotate.min_edge_quantile", 0.6, "run annotate"),
         ({"min_edge_quantile": 0.5}, "seed", 1, ALL),
         ({"mutual": True}, "seed", 1, TRAIN),
@@ -235,7 +235,7 @@ def test_a_seed_draws_other_labels_where_not_all_are_taken():
 
 def test_inputs_name_another_result():
     settings = Settings.model_validate(BASE)
-    idc, none = strategy_of("idc", settings, LEXICON), strategy_of("none", settings, LEXICON)
+    idc, none = method_of("idc", settings, SPEC), method_of("none", settings, SPEC)
     assert idc is not None
     assert none is None
 
@@ -257,7 +257,7 @@ def test_inputs_name_another_result():
         run_identity(settings, "source", "encoder", "tokenizer", "first"),
         run_identity(settings, "source", "encoder", "tokenizer", "other"),
         run_identity(settings, "source", "encoder", "tokenizer", None, "pairs"),
-        run_identity(settings, "source", "encoder", "tokenizer", "other", strategies=[("declutr", "its head")]),
+        run_identity(settings, "source", "encoder", "tokenizer", "other", methods=[("declutr", "its head")]),
         annotate_identity(settings, "store", "encoder", ["train"]),
         annotate_identity(settings, "other", "encoder", ["train"]),
         annotate_identity(settings, "store", "other", ["train"]),

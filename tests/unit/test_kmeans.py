@@ -29,7 +29,7 @@ from tests.unit.passes import (
 
 
 def settings(sample: int = 10_000, clusters: int = 4) -> Annotate:
-    return Annotate(method="kmeans", kmeans_clusters=clusters, kmeans_sample=sample)
+    return Annotate(clustering="kmeans", kmeans_clusters=clusters, kmeans_sample=sample)
 
 
 def test_fit_finds_the_means_of_what_is_far_apart_and_is_fixed_by_its_seed():

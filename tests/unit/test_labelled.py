@@ -10,12 +10,12 @@ from infocse_ray.corpus.store import Counterparts, Documents
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.sampling import label_sample as drawn_module
 from infocse_ray.sampling.examples import Shards
-from infocse_ray.sampling.label_sample import Drawn, draw, leaking
+from infocse_ray.sampling.label_sample import LabelSample, draw, leaking
 from infocse_ray.storage.folder import Storage
-from tests.unit.stores import LEXICON, Written, write_store
+from tests.unit.stores import SPEC, Written, write_store
 from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, texts_of
 
-ALL = Drawn(0, None)
+ALL = LabelSample(0, None)
 
 
 def examples(count: int = 300) -> list[Written]:
@@ -70,7 +70,7 @@ def source_of(store):
 
 
 def drawn_of(store, size, seed):
-    return Drawn(seed, draw(source_of(store), size, seed, "drawing")["last"])
+    return LabelSample(seed, draw(source_of(store), size, seed, "drawing")["last"])
 
 
 def test_smaller_draws_are_inside_larger_ones(store, in_process):
@@ -114,22 +114,22 @@ def labelled_document(counterparts, drawn=ALL):
     rows = ragged(counterparts)
     keys = np.arange(len(counterparts))
     labels = Counterparts(np.zeros(len(counterparts), np.int64), keys, rows)
-    return Labelled(drawn, 1.0, False, LEXICON).open(document([[5] * 3, [6] * 40])._replace(counterparts=labels))
+    return Labelled(drawn, 1.0, False, SPEC).open(document([[5] * 3, [6] * 40])._replace(counterparts=labels))
 
 
 def test_views_are_all_sentences_and_the_counterpart():
     opened = labelled_document([[7], [8] * 40, [9, 10]])
     assert opened.examples == 3
-    body = [(0, [5] * 3), (0, [6] * LEXICON.sentence_tokens)]
+    body = [(0, [5] * 3), (0, [6] * SPEC.sentence_tokens)]
     views = texts_of(opened.views(1, np.random.default_rng(0)))
-    assert views == [*body, (2, [7]), (1, [8] * LEXICON.sentence_tokens), (2, [9, 10])]
+    assert views == [*body, (2, [7]), (1, [8] * SPEC.sentence_tokens), (2, [9, 10])]
     assert [label for label, _ in texts_of(opened.views(0, np.random.default_rng(0)))] == [0, 0, 1, 2, 2]
 
 
 def test_undrawn_counterparts_are_not_seen():
     keys = np.arange(40)
     hashes = drawn_module._hashes(3, np.ones(40, np.int64), keys)
-    drawn = Drawn(3, int(np.sort(hashes)[9]))
+    drawn = LabelSample(3, int(np.sort(hashes)[9]))
     opened = labelled_document([[50 + n] for n in range(40)], drawn)
     assert opened.examples == 10
     kept = {50 + n for n in np.flatnonzero(hashes <= drawn.last)}
@@ -139,15 +139,15 @@ def test_undrawn_counterparts_are_not_seen():
 
 
 def test_counts_are_what_is_dealt(store):
-    strategy = Labelled(drawn_module.Drawn(1, 0), 1.0, False, LEXICON)  # about half
+    method = Labelled(drawn_module.LabelSample(1, 0), 1.0, False, SPEC)  # about half
     for group in range(2):
         with source_of(store).shard(1).parquet() as file:
             documents = source_of(store).read(file, group)
-        counted = strategy.count(documents).examples
+        counted = method.count(documents).examples
         labels = documents.counterparts
         assert labels is not None
         opened = [
-            strategy.open(document([[5]])._replace(key=int(key), counterparts=labels.of(row)))
+            method.open(document([[5]])._replace(key=int(key), counterparts=labels.of(row)))
             for row, key in enumerate(documents.keys)
         ]
         assert counted.tolist() == [one.examples for one in opened]
@@ -156,9 +156,9 @@ def test_counts_are_what_is_dealt(store):
 
 
 def test_what_is_there_to_be_known_by_costs_one_token():
-    strategy = Labelled(ALL, 1.0, False, LEXICON)
+    method = Labelled(ALL, 1.0, False, SPEC)
     texts = ragged([[5, 6, 7], [8, 9], [10, 11, 12]])
-    found = strategy.augment(texts, np.array([0, 1, 2]), np.zeros(3, np.uint64))
+    found = method.augment(texts, np.array([0, 1, 2]), np.zeros(3, np.uint64))
     assert [found.values[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)] == [
         [5, 6, 7],
         [8, 9],

@@ -35,8 +35,8 @@ def test_the_card_says_how_the_encoder_came_about():
     assert "initialised to with CONPONO" in card(loop={"initialization": "conpono"})
     changed = card(annotate={"mutual": True, "min_edge_quantile": 0.5}, train={"positive": "cluster"})
     assert "mutual edges, edges above quantile 0.5, positive = cluster" in changed
-    assert "10 global clusters" in card(annotate={"method": "kmeans"})
-    baseline = card(train={"strategy": "simcse"})
+    assert "10 global clusters" in card(annotate={"clustering": "kmeans"})
+    baseline = card(train={"method": "simcse"})
     assert "with SimCSE" in baseline
     assert "started from" in baseline
     assert "K = " not in baseline

@@ -26,10 +26,10 @@ from transformers import (
 )
 
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.inputs import check
 from infocse_ray.methods.mlm_head import MaskedLanguageModel, trained_head
-from infocse_ray.methods.registry import Use, strategy_of
+from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.settings import Settings
 from infocse_ray.train.state import TrainState
 from tests.conftest import make_documents, write_jsonl
@@ -107,25 +107,25 @@ def masked(tiny_encoder, tmp_path_factory) -> Path:
 
 
 def declutr(folder: Path, mask: float = 0.3, **train: Any) -> tuple[Any, Settings, Any]:
-    """The strategy as a run makes it, its settings and the encoder."""
+    """The method as a run makes it, its settings and the encoder."""
     settings = settings_for("declutr", folder, **train)
     settings = settings.model_copy(update={"declutr": settings.declutr.model_copy(update={"mask": mask})})
     encoder = load_encoder(folder, settings.encoder, False)
-    return strategy_of("declutr", settings, Lexicon.of(encoder), Use(folder=folder)), settings, encoder
+    return method_of("declutr", settings, EncoderSpec.of(encoder), Use(folder=folder)), settings, encoder
 
 
 def test_workers_get_the_head_with_the_strategy(masked, tiny_encoder):
-    strategy, settings, encoder = declutr(masked, learning_rate=3e-5)
+    method, settings, encoder = declutr(masked, learning_rate=3e-5)
     found = trained_head(masked, len(encoder.tokenizer))
     assert found is not None
-    state = TrainState(encoder, pickle.loads(pickle.dumps(strategy)), settings, 5)
+    state = TrainState(encoder, pickle.loads(pickle.dumps(method)), settings, 5)
     for name, tensor in state.head.state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), found.weights[name])
     # What is trained already learns like the encoder; what isn't has a rate of its own.
     assert {group["full_lr"] for group in state.optimizer.param_groups} == {3e-5}
     new, settings, encoder = declutr(tiny_encoder, learning_rate=3e-5)
     assert {group["full_lr"] for group in TrainState(encoder, new, settings, 5).optimizer.param_groups} == {3e-5, 1e-3}
-    assert new.identity() != strategy.identity()
+    assert new.identity() != method.identity()
     assert declutr(masked, mask=0.0)[0].identity() == declutr(tiny_encoder, mask=0.0)[0].identity()
 
 
@@ -140,13 +140,13 @@ def test_another_head_names_another_run(masked, tmp_path):
     for name in ("other", "alone"):
         for file in masked.glob("token*"):
             (tmp_path / name / file.name).write_bytes(file.read_bytes())
-    for strategy, runs in (("declutr", 3), ("simcse", 1)):
+    for method, runs in (("declutr", 3), ("simcse", 1)):
         found, encoders = set(), set()
         for folder in (masked, tmp_path / "other", tmp_path / "alone"):
-            settings = settings_for("declutr", folder, strategy=strategy)
+            settings = settings_for("declutr", folder, method=method)
             corpus = settings.corpus.model_copy(update={"source": str(source)})
             settings = settings.model_copy(update={"corpus": corpus})
             inputs = check(settings)
             found.add(inputs.identity(settings))
             encoders.add(inputs.fingerprint)
-        assert (len(found), len(encoders)) == (runs, 1), strategy
+        assert (len(found), len(encoders)) == (runs, 1), method

@@ -26,7 +26,7 @@ class Script:
         self.from_anything: dict[str, bool] = {}
         """Whether a training was let off being better than its start, by what it trained."""
         run = SimpleNamespace(
-            inputs=SimpleNamespace(strategy=None, initialization=None),
+            inputs=SimpleNamespace(method=None, initialization=None),
             rounds=SimpleNamespace(from_anything=lambda: "from anything"),
             manifest=SimpleNamespace(add=lambda *_: None),
             store=SimpleNamespace(summary={"labelled": {"test": 9}}),
@@ -42,8 +42,8 @@ class Script:
         def open_run(job: str, settings: Settings, *_: Any, **__: Any) -> Any:
             run.settings = settings
             run.inputs.initialization = None if settings.loop.initialization == "none" else "conpono"
-            if settings.train.strategy != "none":
-                run.inputs.strategy = SimpleNamespace(annotated=True)
+            if settings.train.method != "none":
+                run.inputs.method = SimpleNamespace(annotated=True)
             yield run
 
         monkeypatch.setattr(plusplus, "check", lambda _: inputs)
@@ -59,7 +59,7 @@ class Script:
     def entry(self, encoder: str) -> dict[str, float]:
         return {"step": 0, "recall@5": self.scores[encoder], "queries": 100}
 
-    def train_round(self, run: Any, rounds: Any, strategy: Any, encoder: str, budget: Any, t: int) -> Any:
+    def train_round(self, run: Any, rounds: Any, method: Any, encoder: str, budget: Any, t: int) -> Any:
         trained = f"i{t}"
         self.done.append(f"{encoder} > {trained}")
         self.from_anything[trained] = rounds == "from anything"
@@ -141,5 +141,5 @@ def test_fine_tuning_alone_trains_nothing_without_labels(monkeypatch: pytest.Mon
 
 
 def test_plusplus_without_a_strategy_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^train.strategy = none: .*infocse finetune"):
-        plusplus.plusplus(settings(train={"strategy": "none"}))
+    with pytest.raises(ValueError, match=r"^train.method = none: .*infocse finetune"):
+        plusplus.plusplus(settings(train={"method": "none"}))

@@ -53,16 +53,16 @@ def test_every_row_trains_on_the_budget(tmp_path: Path):
 
 def test_methods_are_what_they_say(tmp_path: Path):
     found = plan(tmp_path, tables=list(STUDY_NAMES), first_encoder="other")
-    strategies = {method: settings(found, method).train.strategy for method in METHODS if method != "adapt"}
-    assert strategies.pop("start") == "none"
-    assert strategies.pop("ict_sentences") == "ict"
-    assert all(strategies.pop(method) == "idc" for method in list(strategies) if method.startswith("infocse"))
-    assert strategies == {method: method for method in strategies}
-    assert len(strategies) == 7
+    methods = {method: settings(found, method).train.method for method in METHODS if method != "adapt"}
+    assert methods.pop("start") == "none"
+    assert methods.pop("ict_sentences") == "ict"
+    assert all(methods.pop(method) == "idc" for method in list(methods) if method.startswith("infocse"))
+    assert methods == {method: method for method in methods}
+    assert len(methods) == 7
     assert settings(found, "infocse").loop.initialization == "conpono"
     assert settings(found, "infocse_simcse").loop.initialization == "simcse"
     assert settings(found, "infocse_ict").loop.initialization == "ict"
-    assert settings(found, "infocse_kmeans").annotate.method == "kmeans"
+    assert settings(found, "infocse_kmeans").annotate.clustering == "kmeans"
     assert settings(found, "infocse_first_encoder").annotate.first_encoder == "other"
     assert settings(found, "infocse").annotate.first_encoder is None
     assert settings(found, "infocse_cluster").train.positive == "cluster"
@@ -191,7 +191,7 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ({"methods": {"infocse": {"train.positive": "cluster"}}}, "methods: infocse: train.positive follows from"),
         ({"methods": {"infocse_mutual": {"annotate": {"mutual": False}}}}, "methods: infocse_mutual: annotate.mutual"),
         ({"settings": {"annotate.min_edge_quantile": 0.5}}, "settings: annotate.min_edge_quantile follows from"),
-        ({"settings": {"annotate.method": "kmeans"}}, "settings: annotate.method follows from `tables`"),
+        ({"settings": {"annotate.clustering": "kmeans"}}, "settings: annotate.clustering follows from `tables`"),
         ({"encoder": None}, "corpus a, row The encoder as it is: encoder.model is required"),
         ({"tokens": 2}, "tokens = 2: InfoCSE has 3 stages"),
         ({"corpora": [{"name": "a"}]}, "corpus a, row The encoder as it is: corpus.source is required"),
@@ -318,8 +318,8 @@ def mine_budget(run: Any) -> dict[str, Any]:
     ("text", "tokens", "label"),
     [
         ("loop: {initialization: none}", 600, "InfoCSE, as mine.yaml has it"),
-        ("train: {strategy: none}", 0, "The encoder as it is, as mine.yaml has it"),
-        ("train: {strategy: simcse}", 600, "SimCSE, as mine.yaml has it"),
+        ("train: {method: none}", 0, "The encoder as it is, as mine.yaml has it"),
+        ("train: {method: simcse}", 600, "SimCSE, as mine.yaml has it"),
         ("", 600, "InfoCSE, as mine.yaml has it"),
     ],
 )
@@ -335,8 +335,8 @@ def test_a_configuration_of_any_strategy_is_a_row(tmp_path: Path, text: str, tok
         ("- a", "is no YAML mapping of settings"),
         ("train: 3", "is no YAML mapping of settings"),
         ("a: [", "is no YAML: line 1"),
-        ("train: {strategy: xyz}", "train.strategy = 'xyz' is no strategy"),
-        ("train: {strategy: ict}\nloop: {initialization: simcse}", "loop.initialization = 'simcse'"),
+        ("train: {method: xyz}", "train.method = 'xyz' is no method"),
+        ("train: {method: ict}\nloop: {initialization: simcse}", "loop.initialization = 'simcse'"),
         ("annotate: {kk: 3}", "annotate.kk is not a setting"),
     ],
 )

@@ -255,9 +255,9 @@ def test_cells_are_tested_without_their_whitening_too(monkeypatch: pytest.Monkey
     note: Any = lambda job: lambda settings, **more: asked.append((job, more))  # noqa: E731
     for name in ("run_pretrain", "finetune", "plusplus"):
         monkeypatch.setattr(runner, name, note(name))
-    for run, strategy in ((run_without_labels, "idc"), (run_few_shot, "none"), (run_few_shot, "ict")):
+    for run, method in ((run_without_labels, "idc"), (run_few_shot, "none"), (run_few_shot, "ict")):
         content = {"name": "x", "corpus": {"source": "x"}, "encoder": {"model": "m", "whiten": whiten}}
-        run(Settings.model_validate(content | {"train": {"strategy": strategy}}))
+        run(Settings.model_validate(content | {"train": {"method": method}}))
     also = {"also_plain": whiten != "off"}
     # A row with labels fine-tunes what its method trained, were it worse than its start.
     assert asked == [("run_pretrain", also), ("finetune", also), ("plusplus", also | {"fall_back": False})]

@@ -57,6 +57,14 @@ def test_the_paper_is_a_config():
     assert (run.encoder.whiten, run.train.never_worse, run.train.interpolation) == ("off", False, [])
 
 
+def test_names_of_earlier_versions_still_work(config):
+    assert settings("--train.strategy=simcse", "--annotate.method", "kmeans").train.method == "simcse"
+    run = settings(config("train: {strategy: ict}\nannotate: {method: kmeans}\n"))
+    assert (run.train.method, run.annotate.clustering) == ("ict", "kmeans")
+    assert settings(config("train: {strategy: ict}\n"), "--train.method=cpc").train.method == "cpc"
+    assert "strategy" not in run.model_dump()["train"]
+
+
 def test_what_comes_later_wins(config):
     file = config("name: from-file\ntrain:\n  batch_size: 64\n  learning_rate: 1e-3\ncorpus:\n  source: [a, b]\n")
     run = parse(Settings, [file, "--encoder.model=m", "--train.batch_size=128"], "job", "")
@@ -110,7 +118,7 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--encoder.pooling=max", "'auto', 'mean' or 'cls'"),
         ("--encoder.precision=fp16", "'auto', 'fp32' or 'bf16'"),
         ("--annotate.k=0", "greater than or equal to 1"),
-        ("--annotate.method=ward", "'partition' or 'kmeans'"),
+        ("--annotate.clustering=ward", "'partition' or 'kmeans'"),
         ("--annotate.min_edge_quantile=1", "less than 1"),
         ("--annotate.kmeans_clusters=0", "greater than or equal to 1"),
         ("--annotate.kmeans_sample=0", "greater than or equal to 1"),
@@ -166,15 +174,15 @@ def test_fractions_that_add_up_to_more_than_one_are_refused(capsys):
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("mutual=true", "annotate.mutual = true: annotate.method = kmeans has no edges; leave it out"),
-        ("min_edge_quantile=0.5", "annotate.min_edge_quantile = 0.5: annotate.method = kmeans has no edges; leave"),
+        ("mutual=true", "annotate.mutual = true: annotate.clustering = kmeans has no edges; leave it out"),
+        ("min_edge_quantile=0.5", "annotate.min_edge_quantile = 0.5: annotate.clustering = kmeans has no edges; leave"),
         ("kmeans_sample=9", "annotate.kmeans_sample = 9: fewer sentences than annotate.kmeans_clusters = 10; raise"),
     ],
 )
 def test_what_kmeans_has_no_use_for_is_refused(capsys, argument: str, said: str):
-    assert refusal(capsys, "--annotate.method=kmeans", f"--annotate.{argument}").startswith(said)
-    assert settings(f"--annotate.{argument}").annotate.method == "partition"
-    assert settings("--annotate.method=kmeans", "--annotate.k=3").annotate.kmeans_clusters == 10
+    assert refusal(capsys, "--annotate.clustering=kmeans", f"--annotate.{argument}").startswith(said)
+    assert settings(f"--annotate.{argument}").annotate.clustering == "partition"
+    assert settings("--annotate.clustering=kmeans", "--annotate.k=3").annotate.kmeans_clusters == 10
 
 
 @pytest.mark.parametrize(

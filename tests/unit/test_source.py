@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infocse_ray.corpus import source as source_module
-from infocse_ray.corpus.read import Piece, Row, read_rows
+from infocse_ray.corpus.read import Piece, SourceRow, read_rows
 from infocse_ray.corpus.source import find_source, packs_of
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
@@ -27,7 +27,7 @@ def found(where: str | list[str]) -> list[str]:
     return [piece.uri for piece in find_source(Corpus(source=where)).pieces]
 
 
-def rows_of(where: Path, **settings) -> list[Row]:
+def rows_of(where: Path, **settings) -> list[SourceRow]:
     corpus = Corpus(source=str(where), **settings)
     source = find_source(corpus)
     return [r for p in source.pieces for r in read_rows(p, source.columns, corpus.text_files == "line")]
@@ -135,8 +135,8 @@ def test_text_files_are_documents_or_lines(tmp_path):
     (tmp_path / "a.txt").write_bytes("\ufeffOne. Two.\n\nThree.\n".encode())
     (tmp_path / "b.txt").write_bytes(b"Four. \xff\n")
     assert rows_of(tmp_path) == [
-        Row(0, {"text": "One. Two.\n\nThree.\n", "id": "a.txt"}, None),
-        Row(0, None, "not UTF-8"),
+        SourceRow(0, {"text": "One. Two.\n\nThree.\n", "id": "a.txt"}, None),
+        SourceRow(0, None, "not UTF-8"),
     ]
     lines = rows_of(tmp_path, text_files="line")
     assert [row.values and row.values["text"].strip() for row in lines] == ["One. Two.", "Three.", None]
@@ -249,9 +249,9 @@ def test_bad_strings_of_parquet_are_set_aside(tmp_path):
     for name, text in (("binary", bad), ("string", bad.view(pa.string()))):
         pq.write_table(pa.table({"text": text}), tmp_path / f"{name}.parquet")
         assert rows_of(tmp_path / f"{name}.parquet") == [
-            Row(0, {"text": "ok"}, None),
-            Row(1, None, "not UTF-8"),
-            Row(2, {"text": None}, None),
+            SourceRow(0, {"text": "ok"}, None),
+            SourceRow(1, None, "not UTF-8"),
+            SourceRow(2, {"text": None}, None),
         ]
     for name, sentences in (("lists", lists), ("strings", lists.view(pa.list_(pa.string())))):
         pq.write_table(pa.table({"sentences": sentences}), tmp_path / f"{name}.parquet")

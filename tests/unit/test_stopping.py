@@ -20,7 +20,7 @@ from ray.exceptions import RayActorError
 from infocse_ray.commands.job import run_job
 from infocse_ray.errors import Interrupted
 from infocse_ray.runtime import interrupts as stopping
-from infocse_ray.runtime.interrupts import Request, check, listen_again, listening, patiently, ray_starting
+from infocse_ray.runtime.interrupts import Request, check, listen_again, listening, ray_starting, run_interruptible
 from infocse_ray.runtime.progress import _BoardActor
 
 
@@ -135,7 +135,7 @@ def test_training_is_asked_and_waited_for():
         ended.append(True)
 
     with listening(), pytest.raises(Interrupted):
-        patiently(fit, there)
+        run_interruptible(fit, there)
     assert ended
 
 
@@ -148,7 +148,7 @@ def test_what_can_not_be_asked_is_not_waited_for(looked: bool | None):
         release.wait(30)
 
     with listening(), pytest.raises(Interrupted):
-        patiently(fit, None if looked is None else board(looked))
+        run_interruptible(fit, None if looked is None else board(looked))
     assert not release.is_set()
     assert stopping._left_behind[-1].is_alive()
     release.set()
@@ -166,7 +166,7 @@ def test_a_second_signal_does_not_wait():
         release.wait(30)
 
     with listening(), pytest.raises(Interrupted, match="SIGTERM"):
-        patiently(fit, there)
+        run_interruptible(fit, there)
     release.set()
     stopping._left_behind.pop().join()
 
@@ -183,7 +183,7 @@ def test_two_signals_at_once_are_one_request(monkeypatch: pytest.MonkeyPatch):
         ended.append(True)
 
     with listening(), pytest.raises(Interrupted):
-        patiently(fit, there)
+        run_interruptible(fit, there)
     assert ended
 
 
@@ -193,9 +193,9 @@ def test_what_work_returns_and_raises_comes_through():
 
     for context in (listening, Nothing):
         with context():
-            assert patiently(lambda: 7) == 7
+            assert run_interruptible(lambda: 7) == 7
             with pytest.raises(KeyError):
-                patiently(fail)
+                run_interruptible(fail)
 
 
 class Nothing:

@@ -10,11 +10,11 @@ from transformers import ModernBertConfig, ModernBertModel
 
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.consert import ConSERT
 from infocse_ray.settings import ConSERTSettings
 from infocse_ray.train.state import TrainState
-from tests.unit.stores import LEXICON
+from tests.unit.stores import SPEC
 from tests.unit.trainees import ragged, settings_for
 
 ROWS = [[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], [30, 31, 32], [40], [50, 51, 52, 53, 54, 55, 56]]
@@ -27,8 +27,8 @@ class Observed:
     def __init__(self, folder, **section):
         settings = settings_for("consert", folder)
         self.encoder = load_encoder(folder, settings.encoder, False)
-        self.strategy = ConSERT(ConSERTSettings(**section), Lexicon.of(self.encoder))
-        self.state = TrainState(self.encoder, self.strategy, settings, 0)
+        self.method = ConSERT(ConSERTSettings(**section), EncoderSpec.of(self.encoder))
+        self.state = TrainState(self.encoder, self.method, settings, 0)
         self.encoder.train()
         self.embedded = torch.empty(0)
         backbone = self.encoder.backbone
@@ -42,7 +42,7 @@ class Observed:
         ids, mask = self.encoder.pad(ragged(rows), 64)
         seeds = np.arange(len(rows), dtype=np.uint64) + np.uint64(first_seed)
         given = {"input_ids": ids, "attention_mask": mask}
-        return given | self.strategy.inputs(ids, mask, np.full(len(rows), label), seeds)
+        return given | self.method.inputs(ids, mask, np.full(len(rows), label), seeds)
 
     def vectors(self, rows, label, first_seed=0):
         """Of views with a label, each text's augmentation drawn from its place."""
@@ -126,19 +126,19 @@ def test_dropout_of_elements(tiny_encoder):
 
 
 def test_shuffle_permutes_the_positions_of_real_tokens():
-    strategy = ConSERT(ConSERTSettings(first="none", second="shuffle"), LEXICON)
+    method = ConSERT(ConSERTSettings(first="none", second="shuffle"), SPEC)
     mask = (torch.arange(13) < torch.tensor(LENGTHS)[:, None]).long()
     drawn = set()
     for seed in range(50):
         seeds = np.arange(4, dtype=np.uint64) + np.uint64(100 * seed)
-        found = strategy.inputs(torch.zeros(4, 13, dtype=torch.int64), mask, np.ones(4, int), seeds)
+        found = method.inputs(torch.zeros(4, 13, dtype=torch.int64), mask, np.ones(4, int), seeds)
         assert found.keys() == {"position_ids"}
         for row, length in zip(found["position_ids"].tolist(), LENGTHS, strict=True):
             assert sorted(row[:length]) == list(range(length))
             assert row[length:] == list(range(length, 13))
         drawn.add(tuple(found["position_ids"][2, :3].tolist()))
     assert len(drawn) == 6
-    assert strategy.inputs(torch.zeros(4, 13, dtype=torch.int64), mask, np.zeros(4, int), seeds) == {}
+    assert method.inputs(torch.zeros(4, 13, dtype=torch.int64), mask, np.zeros(4, int), seeds) == {}
 
 
 def test_shuffled_positions_are_the_embeddings(tiny_encoder):
@@ -177,33 +177,33 @@ def test_vectors(model, change, request):
 
 
 def test_an_encoder_without_an_embedding_layer_is_refused():
-    lexicon = LEXICON._replace(can_cut=False)
+    spec = SPEC._replace(can_cut=False)
     with pytest.raises(ValueError, match=r"consert\.first = feature_cutoff.*set them to shuffle and none") as error:
-        ConSERT(ConSERTSettings(), lexicon)
+        ConSERT(ConSERTSettings(), spec)
     assert "\n" not in str(error.value)
-    ConSERT(ConSERTSettings(first="shuffle", second="none"), lexicon)
+    ConSERT(ConSERTSettings(first="shuffle", second="none"), spec)
     with pytest.raises(ValueError, match=r"consert\.second = shuffle: this bert encoder takes no positions"):
-        ConSERT(ConSERTSettings(), LEXICON._replace(can_shuffle=False))
-    ConSERT(ConSERTSettings(second="token_cutoff"), LEXICON._replace(can_shuffle=False))
+        ConSERT(ConSERTSettings(), SPEC._replace(can_shuffle=False))
+    ConSERT(ConSERTSettings(second="token_cutoff"), SPEC._replace(can_shuffle=False))
 
 
 def test_two_equal_views_are_refused():
     with pytest.raises(ValueError, match=r"consert\.first = none, consert\.second = none: both views are the sentence"):
-        ConSERT(ConSERTSettings(first="none", second="none"), LEXICON)
+        ConSERT(ConSERTSettings(first="none", second="none"), SPEC)
 
 
 def test_encoders_that_ignore_positions_are_known(tiny_encoder):
     encoder = load_encoder(tiny_encoder, settings_for("consert").encoder, False)
-    assert Lexicon.of(encoder).can_shuffle
+    assert EncoderSpec.of(encoder).can_shuffle
     with torch.no_grad():
         encoder.backbone.embeddings.position_embeddings.weight.zero_()
-    assert not Lexicon.of(encoder).can_shuffle
+    assert not EncoderSpec.of(encoder).can_shuffle
 
 
 def test_a_copy_for_validation_is_freed_at_once(tiny_encoder):
     settings = settings_for("consert", tiny_encoder)
     encoder = load_encoder(tiny_encoder, settings.encoder, False)
-    TrainState(encoder, ConSERT(ConSERTSettings(), Lexicon.of(encoder)), settings, 0)
+    TrainState(encoder, ConSERT(ConSERTSettings(), EncoderSpec.of(encoder)), settings, 0)
     gc.disable()
     try:
         copy = weakref.ref(for_inference(encoder, "fp32", torch.device("cpu")))

@@ -1,4 +1,4 @@
-"""Examples counted shard by shard; strategies by name; what names a strategy's results."""
+"""Examples counted shard by shard; methods by name; what names a method's results."""
 
 import json
 from typing import Any, cast, get_args
@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.encoder.spec import Lexicon
-from infocse_ray.methods.registry import pooling_of, strategy_of
+from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.registry import method_of, pooling_of
 from infocse_ray.sampling.examples import _count
-from infocse_ray.settings import Settings, StrategyName, fingerprint
+from infocse_ray.settings import MethodName, Settings, fingerprint
 from infocse_ray.storage.folder import Storage
-from tests.unit.stores import LEXICON, Written, write_annotations
-from tests.unit.trainees import settings_for, strategy_for
+from tests.unit.stores import SPEC, Written, write_annotations
+from tests.unit.trainees import method_for, settings_for
 
-NAMES = get_args(StrategyName)
+NAMES = get_args(MethodName)
 METHODS = [name for name in NAMES if name not in ("idc", "none")]
 
 
@@ -51,7 +51,7 @@ def test_counts_of_shards(tmp_path):
         for case, expected in by_hand.items():
             rows = [
                 json.loads(r)
-                for r in _count(packs, source._replace(splits=splits), strategy_for(case))["counts"].to_pylist()
+                for r in _count(packs, source._replace(splits=splits), method_for(case))["counts"].to_pylist()
             ]
             assert [number for row in rows for number, _ in row["shards"]] == [0, 1, 2, 3]
             for row in rows:
@@ -66,27 +66,27 @@ def test_counts_of_shards(tmp_path):
 def test_documents_without_examples_are_counted(tmp_path):
     documents = [Written("alone", [[5], [6]], [0, 1]), Written("pair", [[5], [6]], [0, 0])]
     source = write_annotations(Storage.open(str(tmp_path)), documents, 1, 1)
-    found = _count(pa.table({"shards": [[0]]}), source, strategy_for("idc"))["counts"].to_pylist()
+    found = _count(pa.table({"shards": [[0]]}), source, method_for("idc"))["counts"].to_pylist()
     assert json.loads(found[0]) == {"shards": [[0, 1]], "examples": 1, "documents": 1, "none": 1, "short": 0}
 
 
 def test_every_name_has_a_strategy(tiny_encoder):
     settings = settings_for("idc", tiny_encoder)
-    lexicon = Lexicon.of(load_encoder(tiny_encoder, settings.encoder, False))
+    spec = EncoderSpec.of(load_encoder(tiny_encoder, settings.encoder, False))
     for name in NAMES:
-        strategy = strategy_of(name, settings, lexicon)
-        assert (strategy is None) == (name == "none")
-        if strategy is not None:
-            assert strategy.identity()[0] == name
-            assert strategy.annotated == (name == "idc")
-            assert strategy.longest <= 62
-            assert pooling_of(name) == cast(Any, strategy).pooling
+        method = method_of(name, settings, spec)
+        assert (method is None) == (name == "none")
+        if method is not None:
+            assert method.identity()[0] == name
+            assert method.annotated == (name == "idc")
+            assert method.longest <= 62
+            assert pooling_of(name) == cast(Any, method).pooling
     assert {name for name in NAMES if pooling_of(name) == "cls"} == {"simcse", "ict", "conpono"}
 
 
 def test_the_lexicon_of_an_encoder(tiny_encoder):
     encoder = load_encoder(tiny_encoder, settings_for("idc", tiny_encoder).encoder, False)
-    found = Lexicon.of(encoder)
+    found = EncoderSpec.of(encoder)
     size = len(encoder.tokenizer)
     expected = (14, 14, 62, 32, 32, 32, "bert", True, True, True, True, size, (0, 1, 2, 3, 4), 4)
     assert found[:-1] == expected
@@ -94,13 +94,13 @@ def test_the_lexicon_of_an_encoder(tiny_encoder):
 
 
 def base(name: str) -> dict[str, Any]:
-    return {"name": "run", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "train": {"strategy": name}}
+    return {"name": "run", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "train": {"method": name}}
 
 
 def identity(name, content) -> str:
-    strategy = strategy_of(name, Settings.model_validate(content), LEXICON)
-    assert strategy is not None
-    return fingerprint(*strategy.identity())
+    method = method_of(name, Settings.model_validate(content), SPEC)
+    assert method is not None
+    return fingerprint(*method.identity())
 
 
 def other_than(value, field) -> Any:
@@ -123,10 +123,10 @@ SECTIONS = [(name, setting) for name in METHODS for setting in type(getattr(sett
 def test_a_setting_names_its_strategys_results_and_no_others(name, setting):
     section = getattr(settings_for("idc"), name)
     value = other_than(getattr(section, setting), type(section).model_fields[setting])
-    for strategy in [*METHODS, "idc"]:
-        content = base(strategy)
-        changed = identity(strategy, content | {name: {setting: value}}) != identity(strategy, content)
-        assert changed == (strategy == name), strategy
+    for method in [*METHODS, "idc"]:
+        content = base(method)
+        changed = identity(method, content | {name: {setting: value}}) != identity(method, content)
+        assert changed == (method == name), method
 
 
 READ = {
@@ -152,11 +152,11 @@ def test_a_temperature_of_its_own_hides_the_runs():
         # ICT's projected vectors have a length of their own, so that the run's temperature would not suit them.
         section = {"projection": 0} if name == "ict" else {}
         content = base(name) | {name: section | {"temperature": 0.2}}
-        other = content | {"train": {"strategy": name, "temperature": 0.9}}
+        other = content | {"train": {"method": name, "temperature": 0.9}}
         assert identity(name, content) == identity(name, other)
-        strategy: Any = strategy_of(name, Settings.model_validate(other), LEXICON)
-        assert strategy.temperature == 0.2
-        inherited: Any = strategy_of(name, Settings.model_validate(other | {name: section}), LEXICON)
+        method: Any = method_of(name, Settings.model_validate(other), SPEC)
+        assert method.temperature == 0.2
+        inherited: Any = method_of(name, Settings.model_validate(other | {name: section}), SPEC)
         assert inherited.temperature == 0.9
-    projected: Any = strategy_of("ict", Settings.model_validate(other | {"ict": {"projection": 8}}), LEXICON)
+    projected: Any = method_of("ict", Settings.model_validate(other | {"ict": {"projection": 8}}), SPEC)
     assert projected.temperature == 1.0

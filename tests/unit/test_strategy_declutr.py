@@ -5,32 +5,32 @@ import pytest
 import torch
 from scipy import stats
 
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.declutr import DeCLUTR, Lengths
 from infocse_ray.methods.mlm_head import MaskedLanguageModel
 from infocse_ray.settings import DeCLUTRSettings
-from tests.unit.stores import LEXICON
+from tests.unit.stores import SPEC
 from tests.unit.trainees import Run, annotated, document
 
 
-def declutr(lexicon: Lexicon = LEXICON, **section) -> DeCLUTR:
-    return DeCLUTR(DeCLUTRSettings(**section), lexicon)
+def declutr(spec: EncoderSpec = SPEC, **section) -> DeCLUTR:
+    return DeCLUTR(DeCLUTRSettings(**section), spec)
 
 
-ROOMY = LEXICON._replace(longest=510)
+ROOMY = SPEC._replace(longest=510)
 
 
-def spans_of(strategy, tokens, draws, sentence=7):
+def spans_of(method, tokens, draws, sentence=7):
     """Spans of a document of so many tokens, drawn so often."""
     body = np.arange(tokens) % 60_000
-    doc = strategy.open(document([part.tolist() for part in np.split(body, range(sentence, tokens, sentence))]))
+    doc = method.open(document([part.tolist() for part in np.split(body, range(sentence, tokens, sentence))]))
     random = np.random.default_rng(0)
     return [span for _ in range(draws) for span in doc.spans(random)]
 
 
 def test_lengths_follow_the_beta_distributions():
-    strategy = declutr(ROOMY, max_tokens=500)
-    found = spans_of(strategy, 5000, 1500)
+    method = declutr(ROOMY, max_tokens=500)
+    found = spans_of(method, 5000, 1500)
     for lengths, (a, b) in (
         ([end - begin for (begin, end), _ in found], (4, 2)),
         ([end - begin for _, positives in found for begin, end in positives], (2, 4)),
@@ -45,8 +45,8 @@ def test_lengths_follow_the_beta_distributions():
 
 @pytest.mark.parametrize("tokens", [2, 3, 7, 63, 64, 200, 5000])
 def test_spans_lie_in_the_document_and_positives_near_their_anchor(tokens):
-    strategy = declutr(ROOMY, max_tokens=100)
-    found = spans_of(strategy, tokens, 300)
+    method = declutr(ROOMY, max_tokens=100)
+    found = spans_of(method, tokens, 300)
     apart = overlap = inside = 0
     for n, ((begin, end), positives) in enumerate(found):
         # Each anchor is in a part of the document of its own.
@@ -69,8 +69,8 @@ def test_spans_lie_in_the_document_and_positives_near_their_anchor(tokens):
 
 def test_a_positive_may_begin_wherever_it_meets_its_anchor():
     """All of the places are as likely."""
-    strategy = declutr(ROOMY, anchors=1, min_tokens=10, max_tokens=10)
-    found = spans_of(strategy, 200, 3000)
+    method = declutr(ROOMY, anchors=1, min_tokens=10, max_tokens=10)
+    found = spans_of(method, 200, 3000)
     offsets = [first - begin for (begin, end), positives in found for first, _ in positives if 10 < begin < end < 190]
     assert set(offsets) == set(range(-10, 11))
     assert stats.chisquare(np.unique(offsets, return_counts=True)[1]).pvalue > 1e-3
@@ -86,22 +86,22 @@ def test_lengths_in_short_documents():
 
 
 def test_views_are_anchors_then_positives():
-    strategy = declutr(min_tokens=3, max_tokens=6)
-    doc = strategy.open(document([[n] * 3 for n in range(10)]))
+    method = declutr(min_tokens=3, max_tokens=6)
+    doc = method.open(document([[n] * 3 for n in range(10)]))
     values = np.repeat(np.arange(10), 3)
     spans = doc.spans(np.random.default_rng(7))
     views = doc.views(0, np.random.default_rng(7))
     expected = [(a, values[begin:end].tolist()) for a, ((begin, end), _) in enumerate(spans)]
     expected += [(2 + a, values[b:e].tolist()) for a, (_, positives) in enumerate(spans) for b, e in positives]
     assert [(view.label, view.tokens.tolist()) for view in views] == expected
-    assert strategy.open(document([[1]])).examples == 0
-    assert strategy.open(document([[1], [2]])).examples == 1
+    assert method.open(document([[1]])).examples == 0
+    assert method.open(document([[1], [2]])).examples == 1
 
 
 SPECIAL = 4  # ids 0..4 of the lexicon are special, 4 is the mask
 
 
-def masked(strategy, rows, labels, seed=0, width=None):
+def masked(method, rows, labels, seed=0, width=None):
     """Input ids before, after, and what is to be guessed, for rows with special tokens around them."""
     width = width or max(len(row) for row in rows) + 2
     ids = torch.zeros(len(rows), width, dtype=torch.int64)
@@ -111,7 +111,7 @@ def masked(strategy, rows, labels, seed=0, width=None):
         mask[n, : len(row) + 2] = 1
     seeds = np.arange(len(rows), dtype=np.uint64) + np.uint64(seed)
     before = ids.clone()
-    found = strategy.inputs(ids, mask, np.array(labels), seeds)
+    found = method.inputs(ids, mask, np.array(labels), seeds)
     assert torch.equal(ids, before)
     return before, found["input_ids"], found["mlm_labels"]
 
@@ -159,9 +159,9 @@ def test_padding_changes_no_mask():
 
 def test_an_encoder_without_a_mask_token_is_refused():
     with pytest.raises(ValueError, match=r"declutr\.mask.*no mask token.*set declutr\.mask to 0") as error:
-        declutr(LEXICON._replace(mask=None))
+        declutr(SPEC._replace(mask=None))
     assert "\n" not in str(error.value)
-    assert declutr(LEXICON._replace(mask=None), mask=0.0).head().state_dict() == {}
+    assert declutr(SPEC._replace(mask=None), mask=0.0).head().state_dict() == {}
 
 
 def test_the_loss_of_guessing_is_added(tiny_encoder, tmp_path):

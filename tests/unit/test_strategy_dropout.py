@@ -1,14 +1,14 @@
-"""Dropout in training is the strategy's, whatever mode and rate the encoder came with."""
+"""Dropout in training is the method's, whatever mode and rate the encoder came with."""
 
 import pytest
 import torch
 from transformers import BertModel
 
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.train.state import TrainState
-from tests.unit.stores import LEXICON
-from tests.unit.trainees import CASES, Run, annotated, ragged, settings_for, strategy_for
+from tests.unit.stores import SPEC
+from tests.unit.trainees import CASES, Run, annotated, method_for, ragged, settings_for
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +56,25 @@ def test_rates(tiny_encoder, undropped, case):
     for folder, own in folders[:1] if case == "idc self and partner" else folders:
         settings = settings_for(case, folder)
         encoder = load_encoder(folder, settings.encoder, False)
-        TrainState(encoder, strategy_for(case, Lexicon.of(encoder), settings), settings, 0)
+        TrainState(encoder, method_for(case, EncoderSpec.of(encoder), settings), settings, 0)
         assert rates(encoder) == expected.get(case, own)
 
 
 @pytest.mark.parametrize("case", ["simcse", "mirror_bert"])
 def test_an_encoder_without_dropout_layers_is_refused(case):
     with pytest.raises(ValueError, match=rf"{case}\.dropout = 0\.1: a bert encoder has no dropout layers") as error:
-        strategy_for(case, LEXICON._replace(can_drop=False))
+        method_for(case, SPEC._replace(can_drop=False))
     assert "\n" not in str(error.value)
 
 
 def test_an_anchor_without_another_view_is_refused(undropped):
     settings = settings_for("idc self and partner", undropped)
-    lexicon = Lexicon.of(load_encoder(undropped, settings.encoder, False))
-    assert lexicon.can_drop
+    spec = EncoderSpec.of(load_encoder(undropped, settings.encoder, False))
+    assert spec.can_drop
     with pytest.raises(ValueError, match=r"train\.positive = self_and_partner: this bert encoder has no dropout"):
-        strategy_for("idc self and partner", lexicon, settings)
+        method_for("idc self and partner", spec, settings)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("simcse", "mirror_bert")])
 def test_others_need_no_dropout_layers(case):
-    assert not strategy_for(case, LEXICON._replace(can_drop=False)).dropout
+    assert not method_for(case, SPEC._replace(can_drop=False)).dropout

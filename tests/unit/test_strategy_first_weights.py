@@ -3,18 +3,18 @@
 import pytest
 import torch
 
-from tests.unit.trainees import LEXICON, strategy_for
+from tests.unit.trainees import SPEC, method_for
 
 
 def unit_vectors(count):
-    drawn = torch.randn(count, LEXICON.dimension, generator=torch.Generator().manual_seed(5))
+    drawn = torch.randn(count, SPEC.dimension, generator=torch.Generator().manual_seed(5))
     return torch.nn.functional.normalize(drawn, dim=-1)
 
 
 @pytest.mark.parametrize("case", ["simcse", "ict"])
 def test_unlike_vectors_stay_unlike_behind_a_new_head(case):
     torch.manual_seed(1)
-    head = strategy_for(case).head()
+    head = method_for(case).head()
     projected = torch.nn.functional.normalize(head(unit_vectors(400)), dim=-1)
     # Means over 79,800 pairs of independent directions: 0 but for chance; a bias as long as the vectors makes it 1/2.
     cosines = projected @ projected.T
@@ -23,7 +23,7 @@ def test_unlike_vectors_stay_unlike_behind_a_new_head(case):
 
 def test_a_new_gru_makes_of_unlike_contexts_unlike_states():
     torch.manual_seed(1)
-    states, _ = strategy_for("cpc").head().gru(unit_vectors(600).view(200, 3, -1))
+    states, _ = method_for("cpc").head().gru(unit_vectors(600).view(200, 3, -1))
     projected = torch.nn.functional.normalize(states[:, -1], dim=-1)
     assert abs(((projected @ projected.T).sum() - 200) / (200 * 199)) < 0.05
 
@@ -31,6 +31,6 @@ def test_a_new_gru_makes_of_unlike_contexts_unlike_states():
 def test_simcse_and_ict_start_with_berts_weights():
     torch.manual_seed(1)
     for case in ("simcse", "ict"):
-        layer = strategy_for(case, LEXICON._replace(dimension=512)).head()[0]
+        layer = method_for(case, SPEC._replace(dimension=512)).head()[0]
         assert abs(float(layer.weight.detach().std()) - 0.02) < 0.001, case
         assert not layer.bias.any(), case

@@ -1,4 +1,4 @@
-"""Each strategy's loss and gradients against its paper's formula in loops, in float64, heads included."""
+"""Each method's loss and gradients against its paper's formula in loops, in float64, heads included."""
 
 import math
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loss import contrastive_loss
 from tests.unit.stores import Written, counted, write_annotations
-from tests.unit.trainees import LABELLED, TRAINED, strategy_for
+from tests.unit.trainees import LABELLED, TRAINED, method_for
 
 
 class Text(NamedTuple):
@@ -239,9 +239,9 @@ def source(tmp_path_factory):
 
 
 def batch_of(source, case):
-    """A batch as a strategy gets it encoded, and as a list of examples; vectors are random."""
-    strategy = strategy_for(case)
-    batch = ExampleStream(counted(source, strategy), strategy, 13, 3).next_batch()
+    """A batch as a method gets it encoded, and as a list of examples; vectors are random."""
+    method = method_for(case)
+    batch = ExampleStream(counted(source, method), method, 13, 3).next_batch()
     draw = torch.Generator().manual_seed(4)
     vectors = torch.randn(len(batch.texts), 32, dtype=torch.float64, generator=draw).div(4).requires_grad_()
     owner, labels, keys = batch.owner.tolist(), batch.labels.tolist(), batch.keys
@@ -256,17 +256,17 @@ def batch_of(source, case):
     counterparts = {i: tuple(batch.texts.values[a:b].tolist()) for i, label, a, b in rows if label == 1}
     for row, (start, end) in enumerate(zip(batch.texts.offsets[:-1], batch.texts.offsets[1:], strict=True)):
         body = tuple(batch.texts.values[start:end].tolist())
-        if strategy.identity()[0] == "mirror_bert" and labels[row] == 1:
+        if method.identity()[0] == "mirror_bert" and labels[row] == 1:
             body = examples[owner[row]][0].text  # view 1 is what view 2 was before it was masked
         if labels[row] == 2 and case == LABELLED:  # shortened to what is left to be known by
             body = counterparts.get(ids[row])
         examples[owner[row]].append(Text(vectors[row], batch.doc_ids[owner[row]], body, labels[row]))
-    return strategy, encoded, examples
+    return method, encoded, examples
 
 
-def head_of(strategy):
+def head_of(method):
     torch.manual_seed(6)
-    head = strategy.head().double()
+    head = method.head().double()
     for parameter in head.parameters():  # away from identities and zeros
         torch.nn.init.normal_(parameter, std=0.2)
     return head
@@ -274,12 +274,12 @@ def head_of(strategy):
 
 @pytest.mark.parametrize("case", TRAINED)
 def test_loss_and_gradients_are_the_papers(source, case):
-    strategy, encoded, examples = batch_of(source, case)
-    head = head_of(strategy)
+    method, encoded, examples = batch_of(source, case)
+    head = head_of(method)
     asked = [encoded.vectors, *head.parameters()]
     expected = REFERENCES[case](examples, head)
     right = torch.autograd.grad(expected, asked, allow_unused=True)
-    found = contrastive_loss(strategy.contrast(encoded, head))
+    found = contrastive_loss(method.contrast(encoded, head))
     gradients = torch.autograd.grad(found, asked, allow_unused=True)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     for gradient, other in zip(gradients, right, strict=True):
@@ -291,13 +291,13 @@ def test_loss_and_gradients_are_the_papers(source, case):
 @pytest.mark.parametrize("case", TRAINED)
 def test_the_batch_has_what_masks_are_for(source, case):
     """Without the texts' identity the loss is another, and without the documents' where they count."""
-    strategy, encoded, _ = batch_of(source, case)
-    head = head_of(strategy)
-    whole = contrastive_loss(strategy.contrast(encoded, head)).item()
+    method, encoded, _ = batch_of(source, case)
+    head = head_of(method)
+    whole = contrastive_loss(method.contrast(encoded, head)).item()
     owner, unique = encoded.owner, torch.arange(len(encoded.texts))
-    apart = strategy.contrast(encoded._replace(documents=owner), head)
+    apart = method.contrast(encoded._replace(documents=owner), head)
     texts = unique if case not in ("simcse", "consert", "consert others", "mirror_bert") else owner
-    other = strategy.contrast(encoded._replace(texts=texts), head)
+    other = method.contrast(encoded._replace(texts=texts), head)
     # Of fine-tuning, columns of a row's document are its counterparts, which are masked by their texts.
     keeps = case in ("cpc", "declutr", "conpono", "conpono margin", LABELLED)
     assert math.isclose(contrastive_loss(apart).item(), whole, rel_tol=1e-9) == keeps
@@ -306,7 +306,7 @@ def test_the_batch_has_what_masks_are_for(source, case):
 
 def test_no_counterpart_of_a_document_is_its_negative(source):
     """A batch has a document's other counterpart as another document's: unmasked, the loss would be another."""
-    strategy, encoded, _ = batch_of(source, LABELLED)
-    contrast = strategy.contrast(encoded, torch.nn.Identity())
+    method, encoded, _ = batch_of(source, LABELLED)
+    contrast = method.contrast(encoded, torch.nn.Identity())
     without = contrastive_loss(contrast._replace(besides=None)).item()
     assert not math.isclose(contrastive_loss(contrast).item(), without, rel_tol=1e-9)

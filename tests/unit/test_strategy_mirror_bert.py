@@ -13,12 +13,12 @@ from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import MirrorBERTSettings
 from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents
-from tests.unit.stores import LEXICON, Written, counted, write_annotations
+from tests.unit.stores import SPEC, Written, counted, write_annotations
 from tests.unit.trainees import ragged
 
 MASK = 4
 SIZES = np.arange(200) % 9
-LENGTHS = LEXICON._replace(characters=np.where(SIZES == 0, 3, SIZES).astype(np.int16))
+LENGTHS = SPEC._replace(characters=np.where(SIZES == 0, 3, SIZES).astype(np.int16))
 """Tokens of 1 to 8 characters."""
 
 
@@ -26,9 +26,9 @@ def mirror(**section) -> MirrorBERT:
     return MirrorBERT(MirrorBERTSettings(**section), LENGTHS)
 
 
-def augmented(strategy, rows, labels, seed=0):
+def augmented(method, rows, labels, seed=0):
     seeds = np.arange(len(rows), dtype=np.uint64) + np.uint64(seed)
-    found = strategy.augment(ragged(rows), np.array(labels), seeds)
+    found = method.augment(ragged(rows), np.array(labels), seeds)
     assert found.values.dtype == np.uint16
     return [found.values[a:b].tolist() for a, b in zip(found.offsets[:-1], found.offsets[1:], strict=True)]
 
@@ -47,9 +47,9 @@ def maskings(row, span):
 @given(st.lists(st.integers(5, 199), min_size=1, max_size=14), st.integers(0, 2**40), st.sampled_from([1, 5, 9]))
 @settings(max_examples=150, deadline=None)
 def test_one_mask_for_the_tokens_of_five_characters(row, seed, span):
-    strategy = mirror(span=span)
+    method = mirror(span=span)
     characters = int(LENGTHS.characters[row].sum())
-    untouched, masked = augmented(strategy, [row, row], [0, 1], seed)
+    untouched, masked = augmented(method, [row, row], [0, 1], seed)
     assert untouched == row
     if characters < 30:
         assert masked == row
@@ -80,8 +80,8 @@ def test_texts_are_told_apart_by_what_they_were_before(tmp_path):
     sentence = list(range(20, 34))
     documents = [Written(f"d{n}", [sentence, [n + 40] * 14]) for n in range(6)]
     source = write_annotations(Storage.open(str(tmp_path)), documents, 1, 1)
-    strategy = MirrorBERT(MirrorBERTSettings(), LEXICON)
-    batch = ExampleStream(counted(source, strategy), strategy, 12, 1).next_batch()
+    method = MirrorBERT(MirrorBERTSettings(), SPEC)
+    batch = ExampleStream(counted(source, method), method, 12, 1).next_batch()
     masked = batch.texts.hashes() != batch.text_ids
     assert masked.tolist() == [False, True] * 12
     first, second = batch.text_ids[::2], batch.text_ids[1::2]
@@ -91,8 +91,8 @@ def test_texts_are_told_apart_by_what_they_were_before(tmp_path):
 
 
 def test_an_encoder_without_a_mask_token_is_refused():
-    with pytest.raises(ValueError, match=r"train\.strategy = mirror_bert.*no mask token") as error:
-        MirrorBERT(MirrorBERTSettings(), LEXICON._replace(mask=None))
+    with pytest.raises(ValueError, match=r"train\.method = mirror_bert.*no mask token") as error:
+        MirrorBERT(MirrorBERTSettings(), SPEC._replace(mask=None))
     assert "\n" not in str(error.value)
 
 

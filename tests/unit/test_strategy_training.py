@@ -1,4 +1,4 @@
-"""Every strategy in training: it learns, resumes, and neither chunks nor workers change what it computes."""
+"""Every method in training: it learns, resumes, and neither chunks nor workers change what it computes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What texts each strategy makes of a document, as its paper has it."""
+"""What texts each method makes of a document, as its paper has it."""
 
 import numpy as np
 import pytest
@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
-from tests.unit.stores import LEXICON, numbered
-from tests.unit.trainees import CASES, document, ragged, strategy_for, texts_of
+from tests.unit.stores import SPEC, numbered
+from tests.unit.trainees import CASES, document, method_for, ragged, texts_of
 
 LONG = list(range(100, 140))
 
 
 def views(case, doc, number, seed=0, **section):
-    """Views of example `number`, with other settings of the strategy's section."""
-    strategy = strategy_for(case)
+    """Views of example `number`, with other settings of the method's section."""
+    method = method_for(case)
     if section:
-        strategy.section = strategy.section.model_copy(update=section)
-    return texts_of(strategy.open(doc).views(number, np.random.default_rng(seed)))
+        method.section = method.section.model_copy(update=section)
+    return texts_of(method.open(doc).views(number, np.random.default_rng(seed)))
 
 
 def distinct(rows):
@@ -150,9 +150,9 @@ def test_every_example_that_is_counted_can_be_dealt(case, bodies, seed):
     offsets = offsets_of(np.array([len(body) for body in bodies]))
     flat = ragged([sentence for body in bodies for sentence in body])
     every = np.array([c for part in clusters for c in part], dtype=np.int32)
-    strategy = strategy_for(case)
-    found = strategy.count(Documents(None, np.arange(len(bodies)), offsets, flat, every))  # pyright: ignore
-    opened = [strategy.open(document(body, labels)) for body, labels in zip(bodies, clusters, strict=True)]
+    method = method_for(case)
+    found = method.count(Documents(None, np.arange(len(bodies)), offsets, flat, every))  # pyright: ignore
+    opened = [method.open(document(body, labels)) for body, labels in zip(bodies, clusters, strict=True)]
     assert found.examples.tolist() == [doc.examples for doc in opened]
     assert found.examples.dtype == np.int64
     for doc in opened:
@@ -160,14 +160,14 @@ def test_every_example_that_is_counted_can_be_dealt(case, bodies, seed):
             first, again = (texts_of(doc.views(number, np.random.default_rng(seed))) for _ in range(2))
             assert first == again
             assert len(first) >= 2
-            assert all(0 < len(text) <= strategy.longest for _, text in first)
-            assert strategy.longest <= LEXICON.longest
+            assert all(0 < len(text) <= method.longest for _, text in first)
+            assert method.longest <= SPEC.longest
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_two_sentences_of_one_token(case):
-    strategy = strategy_for(case)
-    doc = strategy.open(document([[5], [6]]))
+    method = method_for(case)
+    doc = method.open(document([[5], [6]]))
     assert doc.examples == (1 if case in ("idc", "idc self and partner", "cpc", "declutr") else 2)
     for number in range(doc.examples):
         found = texts_of(doc.views(number, np.random.default_rng(0)))
@@ -178,9 +178,9 @@ def test_two_sentences_of_one_token(case):
 @pytest.mark.parametrize("case", CASES)
 def test_which_documents_are_short(case):
     """By the least sentences, of 8 tokens, that a document has which is not short."""
-    strategy = strategy_for(case)
+    method = method_for(case)
     least = {"ict": 3, "ict sentences": 3, "cpc": 6, "declutr": 2, "conpono": 8, "conpono margin": 8}.get(case, 0)
     for size in range(2, 12):
         body = [[5] * 8] * size
         rows = Documents(None, np.arange(1), np.array([0, size]), ragged(body), np.zeros(size, np.int32))  # pyright: ignore
-        assert strategy.count(rows).short.tolist() == [size < least], size
+        assert method.count(rows).short.tolist() == [size < least], size

@@ -98,7 +98,7 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
     plan_trials(sweep_of(tmp_path), find)
     assert len(find.asked) == 1
     find = Finder()
-    grids = {"annotate.k": {"grid": [1, 2]}, "encoder.model": {"grid": ["a", "b"]}, "train.strategy": {"grid": ["idc"]}}
+    grids = {"annotate.k": {"grid": [1, 2]}, "encoder.model": {"grid": ["a", "b"]}, "train.method": {"grid": ["idc"]}}
     found = plan_trials(sweep_of(tmp_path, parameters=grids), find)
     assert [settings.encoder.model for settings in find.asked] == ["a", "b"]
     assert len({trial.identity for trial in found}) == 4
@@ -135,12 +135,12 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"annotate.k": {"uniform": [1, float("inf")]}}, "annotate.k: uniform = .*: give numbers, the lowest and"),
         ({"train.learning_rate": {"loguniform": [0, 1]}}, "loguniform = .*: give numbers, the lower above 0"),
         ({"train.learning_rate": {"quniform": [0.1, 0.5]}}, "quniform = .*: give numbers, .* and the step"),
-        ({"train.strategy": {"uniform": [0, 1]}}, r"trial train.strategy = 0\.\d+: train.strategy = 0\.\d+: .*'idc'"),
+        ({"train.method": {"uniform": [0, 1]}}, r"trial train.method = 0\.\d+: train.method = 0\.\d+: .*'idc'"),
         ({"annotate.k": {"grid": [1, 0]}}, "trial annotate.k = 0: annotate.k = 0: .*greater than or equal to 1"),
         ({"train.batch_size": {"grid": [8, "many"]}}, "train.batch_size = 'many': .*valid integer"),
         (
-            {"annotate.method": {"grid": ["kmeans"]}, "annotate.mutual": {"grid": [False, True]}},
-            "trial annotate.method = kmeans, annotate.mutual = true: annotate.mutual = true: annotate.method = kmeans",
+            {"annotate.clustering": {"grid": ["kmeans"]}, "annotate.mutual": {"grid": [False, True]}},
+            "trial annotate.clustering = kmeans, annotate.mutual = true: annotate.mutual = true: annotate.clustering",
         ),
     ],
 )

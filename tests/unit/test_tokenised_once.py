@@ -12,8 +12,8 @@ from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.spec import Lexicon
-from infocse_ray.methods.registry import strategy_of
+from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.registry import method_of
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Baseline, Settings
@@ -58,14 +58,14 @@ def test_validating(folder, tmp_path):
 @pytest.mark.parametrize("name", [name for name in get_args(Baseline) if name != "none"] + ["idc"])
 def test_training(name, folder, tmp_path):
     encoder = folder.load()
-    lexicon = Lexicon.of(encoder)
+    spec = EncoderSpec.of(encoder)
     encoder.tokenizer = Unusable()
     settings = Settings.model_validate(
         {"name": "run", "corpus": {"source": "unused"}, "encoder": {"model": "unused"}, "train": {"batch_size": 8}}
     )
-    strategy = strategy_of(name, settings, lexicon)
-    assert strategy is not None
+    method = method_of(name, settings, spec)
+    assert method is not None
     documents = [document._replace(split="train") for document in DOCUMENTS]
-    examples = counted(write_annotations(Storage.open(str(tmp_path)), documents, 1, 1), strategy)
-    batch = ExampleStream(examples, strategy, 8, 0).next_batch()
-    assert train_step(TrainState(encoder, strategy, settings, 0), batch, 0, 1).tokens > 0
+    examples = counted(write_annotations(Storage.open(str(tmp_path)), documents, 1, 1), method)
+    batch = ExampleStream(examples, method, 8, 0).next_batch()
+    assert train_step(TrainState(encoder, method, settings, 0), batch, 0, 1).tokens > 0

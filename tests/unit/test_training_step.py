@@ -166,8 +166,8 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
     uninterrupted = Run(tiny_encoder, annotations)
     first = uninterrupted.losses(3)
     # Another's lanes: two workers wrote the checkpoint that one worker reads.
-    strategy = uninterrupted.state.strategy
-    owner, second = (ExampleStream(counted(annotations, strategy), strategy, 14, 5, rank, 2) for rank in (0, 1))
+    method = uninterrupted.state.method
+    owner, second = (ExampleStream(counted(annotations, method), method, 14, 5, rank, 2) for rank in (0, 1))
     for stream in (owner, second):
         for _ in range(3):
             stream.next_batch()

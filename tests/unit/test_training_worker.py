@@ -17,7 +17,7 @@ from infocse_ray.train import loop
 from infocse_ray.train.loop import Training, TrainingWorker
 from infocse_ray.train.schedule import Budget
 from tests.unit.stores import counted
-from tests.unit.trainees import Lexicon, annotated, load_encoder, settings_for, strategy_for
+from tests.unit.trainees import EncoderSpec, annotated, load_encoder, method_for, settings_for
 
 METRICS = ("recall@5", "recall@10", "recall@20", "mrr")
 
@@ -57,7 +57,7 @@ def training(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
     nothing: Any = None
     settings = settings_for("simcse", tiny_encoder, interpolation=[], never_worse=False)
     settings = settings.model_copy(update={"validate": settings.validate.model_copy(update={"every": 3})})
-    strategy = strategy_for("simcse", Lexicon.of(load_encoder(tiny_encoder, settings.encoder, True)), settings)
+    method = method_for("simcse", EncoderSpec.of(load_encoder(tiny_encoder, settings.encoder, True)), settings)
     for name, fake in {
         "score": lambda model, _: SimpleNamespace(
             metrics=dict.fromkeys(METRICS, float(next(model.parameters()).sum())) | {"queries": 100}
@@ -70,8 +70,8 @@ def training(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
     return Training(
         settings,
         nothing,
-        counted(annotated(tmp_path / "source", tiny_encoder), strategy),
-        strategy,
+        counted(annotated(tmp_path / "source", tiny_encoder), method),
+        method,
         Budget(9, None, 99),
         EncoderFolder(Storage.open(str(tiny_encoder)), "x", settings.encoder.max_length),
         5,

@@ -1,4 +1,4 @@
-"""An encoder in training by any strategy, as a worker has it; a corpus for it; settings of every strategy."""
+"""An encoder in training by any method, as a worker has it; a corpus for it; settings of every method."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from transformers.utils import logging
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.encoder.model import load_encoder
-from infocse_ray.encoder.spec import Lexicon
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.method import Document
-from infocse_ray.methods.registry import strategy_of
+from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.examples import Shards
-from infocse_ray.sampling.label_sample import Drawn
+from infocse_ray.sampling.label_sample import LabelSample
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.state import TrainState, set_dropout
 from infocse_ray.train.step import StepReport, train_step
 from tests.conftest import make_documents
-from tests.unit.stores import LEXICON, Written, counted, numbered, write_annotations
+from tests.unit.stores import SPEC, Written, counted, numbered, write_annotations
 
 logging.disable_progress_bar()  # one for each encoder that is loaded
 
 LANES = SHARDS = 4
 
 CASES: dict[str, dict[str, Any]] = {
-    "idc": {"train": {"strategy": "idc"}},
-    "idc cluster": {"train": {"strategy": "idc", "positive": "cluster"}},
-    "idc self and partner": {"train": {"strategy": "idc", "positive": "self_and_partner"}},
-    "simcse": {"train": {"strategy": "simcse"}},
-    "consert": {"train": {"strategy": "consert"}},
+    "idc": {"train": {"method": "idc"}},
+    "idc cluster": {"train": {"method": "idc", "positive": "cluster"}},
+    "idc self and partner": {"train": {"method": "idc", "positive": "self_and_partner"}},
+    "simcse": {"train": {"method": "simcse"}},
+    "consert": {"train": {"method": "consert"}},
     "consert others": {
-        "train": {"strategy": "consert"},
+        "train": {"method": "consert"},
         "consert": {"first": "token_cutoff", "second": "dropout"},
     },
-    "mirror_bert": {"train": {"strategy": "mirror_bert"}},
-    "ict": {"train": {"strategy": "ict"}, "ict": {"projection": 8, "query_tokens": 10, "block_tokens": 30}},
-    "ict sentences": {"train": {"strategy": "ict"}, "ict": {"projection": 0, "block": "sentences"}},
-    "cpc": {"train": {"strategy": "cpc"}},
-    "declutr": {"train": {"strategy": "declutr"}, "declutr": {"min_tokens": 4, "max_tokens": 12, "mask": 0.3}},
-    "conpono": {"train": {"strategy": "conpono"}},
-    "conpono margin": {"train": {"strategy": "conpono"}, "conpono": {"form": "margin"}},
+    "mirror_bert": {"train": {"method": "mirror_bert"}},
+    "ict": {"train": {"method": "ict"}, "ict": {"projection": 8, "query_tokens": 10, "block_tokens": 30}},
+    "ict sentences": {"train": {"method": "ict"}, "ict": {"projection": 0, "block": "sentences"}},
+    "cpc": {"train": {"method": "cpc"}},
+    "declutr": {"train": {"method": "declutr"}, "declutr": {"min_tokens": 4, "max_tokens": 12, "mask": 0.3}},
+    "conpono": {"train": {"method": "conpono"}},
+    "conpono margin": {"train": {"method": "conpono"}, "conpono": {"form": "margin"}},
 }
-"""Settings of every strategy and of its variants, small enough for the tiny encoder."""
+"""Settings of every method and of its variants, small enough for the tiny encoder."""
 
 
 LABELLED = "labelled"
-"""Fine-tuning, which is no strategy that settings name."""
+"""Fine-tuning, which is no method that settings name."""
 
 TRAINED = [*CASES, LABELLED]
 
@@ -73,12 +73,12 @@ def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
     )
 
 
-def strategy_for(case: str, lexicon: Lexicon = LEXICON, settings: Settings | None = None) -> Any:
-    """The strategy of a case."""
+def method_for(case: str, spec: EncoderSpec = SPEC, settings: Settings | None = None) -> Any:
+    """The method of a case."""
     settings = settings or settings_for(case)
     if case == LABELLED:
-        return Labelled(Drawn(0, None), settings.train.temperature, settings.train.similarity == "cosine", lexicon)
-    return strategy_of(settings.train.strategy, settings, lexicon)
+        return Labelled(LabelSample(0, None), settings.train.temperature, settings.train.similarity == "cosine", spec)
+    return method_of(settings.train.method, settings, spec)
 
 
 def ragged(rows: list[list[int]]) -> Tokens:
@@ -116,15 +116,15 @@ class Run:
     def __init__(
         self, folder: Path, source: Shards, dropout: bool = True, seed: int = 5, case: str = "idc", **train: Any
     ) -> None:
-        """Start training; without `dropout` there is none, whatever the strategy says."""
+        """Start training; without `dropout` there is none, whatever the method says."""
         self.settings = settings_for(case, folder, **train)
         self.encoder = load_encoder(folder, self.settings.encoder, self.settings.train.similarity == "cosine")
-        strategy = strategy_for(case, Lexicon.of(self.encoder), self.settings)
-        self.state = TrainState(self.encoder, strategy, self.settings, seed)
+        method = method_for(case, EncoderSpec.of(self.encoder), self.settings)
+        self.state = TrainState(self.encoder, method, self.settings, seed)
         if not dropout:
             set_dropout(self.encoder, 0.0)
         size, rank, workers = self.settings.train.batch_size, collective.rank(), collective.workers()
-        self.stream = ExampleStream(counted(source, strategy), strategy, size, seed, rank, workers)
+        self.stream = ExampleStream(counted(source, method), method, size, seed, rank, workers)
         self.seed, self.step = seed, 0
 
     def next(self) -> StepReport:
