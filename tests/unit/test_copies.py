@@ -123,7 +123,7 @@ def test_copies_have_their_texts_cluster_and_change_no_other(passes, tmp_path, s
     assert expected["copies"] == 0
     same = ("documents", "clusters", "pairs", "cluster_sizes", "edges_kept", "edges_dropped")
     assert {name: summary.get(name) for name in same} == {name: expected.get(name) for name in same}
-    if kind.method != "kmeans":
+    if kind.clustering != "kmeans":
         assert summary["tokens"] == expected["tokens"], "a copy was embedded"
     # What was counted then is what a resumed run reads.
     assert passes.annotate(repeated, tmp_path / "a", kind) == summary
