@@ -10,15 +10,16 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infocse_ray.commands.evaluate import Evaluate, evaluate_encoders
 from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot
+from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Encoder, Settings
+from infocse_ray.settings.commands import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.run import sweep as run_sweep
@@ -91,7 +92,14 @@ class SweepResult:
 
 
 def adapt(
-    encoder: str, documents: object, name: str, *, storage: str = "runs", seed: int = 42, **sections: Mapping[str, Any]
+    encoder: str,
+    documents: object,
+    name: str,
+    *,
+    storage: str = "runs",
+    seed: int = 42,
+    minutes: float | None = None,
+    **sections: Mapping[str, Any],
 ) -> RunResult:
     """Adapt a sentence encoder to documents, without labels; what is in `storage` already is found again.
 
@@ -102,6 +110,7 @@ def adapt(
         name: of the run; its result is in `<storage>/<name>`.
         storage: a folder or URI that every node reaches.
         seed: everything random follows from it.
+        minutes: about how long it may take; None: as long as `train.max_steps` and the like say.
         sections: settings by section, as `train={"max_steps": 200}, corpus={"text": "body"}`; `infocse pretrain
             --help all` lists them.
 
@@ -117,7 +126,15 @@ def adapt(
     corpus = corpus_of(documents, root, given.pop("corpus", {}))
     shape = {"model": encoder, **given.pop("encoder", {})}
     settings = Settings.model_validate(
-        {"name": name, "storage": storage, "seed": seed, "corpus": corpus, "encoder": shape, **given}
+        {
+            "name": name,
+            "storage": storage,
+            "seed": seed,
+            "minutes": minutes,
+            "corpus": corpus,
+            "encoder": shape,
+            **given,
+        }
     )
     return pretrain(settings)
 

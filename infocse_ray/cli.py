@@ -19,6 +19,8 @@ COMMANDS = {
     "prepare": "read, check, split and tokenise a corpus, and nothing else",
     "sweep": "try settings side by side",
     "reproduce": "the paper's tables on corpora of your own, with all its baselines",
+    "runs": "list the runs of a storage, their size and verdict",
+    "clean": "find, and remove, what no run refers to",
     "benchmark": "measure speed and memory on this machine",
 }
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import ray
 import torch
 
-from infocse_ray.commands.job import quiet_libraries
 from infocse_ray.runtime.cluster import connect
+from infocse_ray.runtime.libraries import quiet_libraries
 
 Result = TypeVar("Result")
 

@@ -17,8 +17,6 @@ from typing import Any
 from infocse_ray.commands.job import run_job
 from infocse_ray.demo.docstrings import write_docstrings
 from infocse_ray.demo.encoder import bundled_encoder
-from infocse_ray.loop.infocse import pretrain
-from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 
@@ -50,6 +48,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
     given = ["--config", "demo", "--storage", str(folder), "--corpus.source", str(corpus)]
 
     def demo(settings: Settings) -> None:
+        from infocse_ray.loop.infocse import pretrain
+
         metrics = pretrain(settings)
         show_table(metrics)
         say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes. The adapted encoder: {folder / settings.name / 'model'}")
@@ -64,6 +64,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
 
 def show_table(metrics: dict[str, Any]) -> None:
     """Recall and MRR of finding each held-out summary line, encoder by encoder."""
+    from infocse_ray.retrieval.ranks import shown
+
     scores = {"before": metrics["start"]["test"], "whitened, without training": metrics["whitened"]["test"]}
     scores |= {f"after iteration {e['iteration']}": e["test"] for e in metrics["iterations"] if e["iteration"]}
     asked = scores["before"]

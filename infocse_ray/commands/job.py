@@ -1,4 +1,8 @@
-"""What every command does around its work: settings from the command line, errors in one line."""
+"""What every command does around its work: settings from the command line, errors in one line.
+
+Torch and Ray take seconds to load, so nothing here or in a command's file imports them before the settings are read:
+a command's work is a function that imports what it needs.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from infocse_ray import __version__
 from infocse_ray.errors import Interrupted, LeaseLost, TrainingStopped
-from infocse_ray.runtime.failures import cause_of, storage_failure
-from infocse_ray.runtime.interrupts import end, listening
-from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings.command_line import Model, named_here, parse
 from infocse_ray.storage.redact import redact_tracebacks, redacted
 
@@ -39,9 +41,15 @@ def run_job(
         essentials: the settings that the short help has.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
-    quiet_libraries()
     redact_tracebacks()
     settings = parse(model, argv, prog, description, essentials)
+    if not {"torch", "ray"} <= sys.modules.keys():
+        print(f"infocse {__version__}: loading torch and Ray ...", file=sys.stderr, flush=True)
+    from infocse_ray.runtime.failures import cause_of, storage_failure
+    from infocse_ray.runtime.interrupts import end, listening
+    from infocse_ray.runtime.libraries import quiet_libraries
+
+    quiet_libraries()
     with listening():
         try:
             return work(settings)
@@ -59,3 +67,23 @@ def run_job(
                 raise
             print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
             raise SystemExit(1) from None
+
+
+def run_at_once(
+    model: type[Model],
+    argv: Sequence[str] | None,
+    prog: str,
+    description: str,
+    work: Callable[[Model], Result],
+    essentials: Sequence[str] = (),
+) -> Result:
+    """As `run_job`, for work that needs neither torch nor Ray: what ends it ends it at once."""
+    redact_tracebacks()
+    settings = parse(model, argv, prog, description, essentials)
+    try:
+        return work(settings)
+    except (ValueError, OSError) as error:
+        if os.environ.get("INFOCSE_TRACEBACK"):
+            raise
+        print(f"{prog}: error: {redacted(str(error))}", file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, ValueError) else 1) from None

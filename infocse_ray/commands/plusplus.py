@@ -16,9 +16,9 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from infocse_ray.commands.job import run_job
-from infocse_ray.loop.plusplus import plusplus
 from infocse_ray.settings import Settings
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "labels.train_size")
@@ -26,5 +26,11 @@ _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse plusplus") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", plusplus, _ESSENTIALS)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS)
     return 0
+
+
+def _work(settings: Settings) -> dict[str, Any]:
+    from infocse_ray.loop.plusplus import plusplus
+
+    return plusplus(settings)

@@ -5,7 +5,7 @@ sentences of one cluster, and starts over with what it became, until validation 
 <storage>/<name>/model, a folder for SentenceTransformer(...); figures are in metrics.json beside it.
 
 Runs on a Ray it starts itself, on one that `ray start` started, or under `ray job submit`. The same command goes
-on after a crash, and does nothing once the run is finished.
+on after a crash, and does nothing once the run is finished. --minutes 10 sizes its trainings to about so long.
 
 Example:
   infocse pretrain --name news --encoder.model path/to/encoder
@@ -15,9 +15,9 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from infocse_ray.commands.job import run_job
-from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Settings
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "storage")
@@ -25,5 +25,11 @@ _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse pretrain") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", pretrain, _ESSENTIALS)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS)
     return 0
+
+
+def _work(settings: Settings) -> dict[str, Any]:
+    from infocse_ray.loop.infocse import pretrain
+
+    return pretrain(settings)

@@ -26,11 +26,16 @@ from collections.abc import Sequence
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.report.config import Tables
-from infocse_ray.report.runner import reproduce
 
 _ESSENTIALS = ("encoder", "name", "corpora", "tokens", "tables", "only")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse reproduce") -> int:
     """Run it; the exit status, 1 where something failed."""
-    return 1 if run_job(Tables, argv, prog, __doc__ or "", reproduce, _ESSENTIALS) else 0
+    return 1 if run_job(Tables, argv, prog, __doc__ or "", _work, _ESSENTIALS) else 0
+
+
+def _work(settings: Tables) -> int:
+    from infocse_ray.report.runner import reproduce
+
+    return reproduce(settings)

@@ -26,11 +26,16 @@ from collections.abc import Sequence
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.tuning.config import Sweep
-from infocse_ray.tuning.run import sweep
 
 _ESSENTIALS = ("name", "settings", "parameters", "samples", "max_concurrent", "only")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse sweep") -> int:
     """Run it; the exit status, 1 where something failed."""
-    return 1 if run_job(Sweep, argv, prog, __doc__ or "", sweep, _ESSENTIALS) else 0
+    return 1 if run_job(Sweep, argv, prog, __doc__ or "", _work, _ESSENTIALS) else 0
+
+
+def _work(settings: Sweep) -> int:
+    from infocse_ray.tuning.run import sweep
+
+    return sweep(settings)

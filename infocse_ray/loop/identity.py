@@ -71,6 +71,8 @@ def run_identity(
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
+    if settings.minutes is None:  # runs from before there was such a setting keep their names
+        del content["minutes"]
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
 
 

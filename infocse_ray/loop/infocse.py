@@ -6,12 +6,14 @@ Every step is a stage: killed anywhere, the same command goes on.
 from __future__ import annotations
 
 import functools
+import time
 from typing import Any
 
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.identity import with_plain
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import AfterIteration, iterate
+from infocse_ray.loop.minutes import sized
 from infocse_ray.loop.outcome import look_before, outcome
 from infocse_ray.loop.run import Look, Run, finished, open_run
 from infocse_ray.runtime.progress import say
@@ -44,12 +46,13 @@ def pretrain(
         ValueError: a setting doesn't fit the corpus, the encoder or the cluster; nothing was trained.
         TrainingStopped: training can't go on; what was finished is kept.
     """
+    begun = time.monotonic()
     inputs = check(settings)
     identity = with_plain(inputs.identity(settings), also_plain)
     if (metrics := finished(_JOB, settings, identity)) is not None:
         return metrics
     with open_run(_JOB, settings, inputs, identity, at_once=at_once) as run:
-        return _pretrain(run, after_iteration, also_plain)
+        return _pretrain(sized(run, begun), after_iteration, also_plain)
 
 
 def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool) -> dict[str, Any]:

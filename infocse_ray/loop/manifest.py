@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.progress import say
-from infocse_ray.stages.counters import count_stage
-from infocse_ray.stages.events import show_stage
 from infocse_ray.stages.lease import Lease
-from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.checksums import checked, digest, verified
 from infocse_ray.storage.folder import Storage, is_remote
+
+if TYPE_CHECKING:
+    from infocse_ray.stages.stage import Stage
 
 _FORMAT = 2
 """1 had no checksum, and folders that began with the storage's."""
@@ -25,6 +26,28 @@ _FORMAT = 2
 def folder_in(root: Storage, folder: str) -> Storage:
     """A stage's folder as manifests have it: relative to the storage that runs share, whole in format 1."""
     return Storage.open(folder) if folder.startswith("/") or is_remote(folder) else root / folder
+
+
+def read_manifest(run: Storage) -> dict[str, Any]:
+    """The content of a run's `manifest.json`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        DamagedFile: it isn't as it was written.
+    """
+    file = run / "manifest.json"
+    content = file.read_bytes()
+    if (found := verified(content)) is not None:
+        return found
+    with contextlib.suppress(ValueError):
+        if "format" not in (found := json.loads(content)) and "stages" in found:
+            return found
+    raise DamagedFile(f"{file} is damaged (its content isn't what was written)")
+
+
+def folders_of(manifest: dict[str, Any]) -> set[str]:
+    """The folders of the stages that a manifest refers to, as it has them (see `folder_in`)."""
+    return {entry["folder"] for entry in manifest["stages"].values()} | set(manifest.get("earlier", ()))
 
 
 class Manifest:
@@ -41,18 +64,13 @@ class Manifest:
         self._content = self._read()
 
     def _read(self) -> dict[str, Any]:
-        file = self._run / "manifest.json"
         try:
-            content = file.read_bytes()
+            return read_manifest(self._run)
         except FileNotFoundError:
             return {"stages": {}}
-        if (found := verified(content)) is not None:
-            return found
-        with contextlib.suppress(ValueError):
-            if "format" not in (found := json.loads(content)) and "stages" in found:
-                return found
-        say(f"{file} is damaged (its content isn't what was written); it is written anew from the stages")
-        return {"stages": {}}
+        except DamagedFile as error:
+            say(f"{error}; it is written anew from the stages")
+            return {"stages": {}}
 
     def _write(self) -> None:
         self.check()
@@ -111,7 +129,7 @@ class Manifest:
         return folder_in(root, self.stages[name]["folder"])
 
     def begin(self, job: str, settings: dict[str, Any], inputs: dict[str, str | None]) -> None:
-        """A run (again) at work.
+        """A run (again) at work; till it is finished it keeps naming the folders of the stages that it had.
 
         Args:
             job: what runs.
@@ -119,11 +137,18 @@ class Manifest:
             inputs: fingerprints of what the paths in the settings lead to.
         """
         settings = {name: value for name, value in settings.items() if name != "storage"}
+        earlier = sorted(folders_of(self._content))
         self._content = {"format": _FORMAT, "job": job, "settings": settings, "inputs": inputs, "stages": {}}
+        if earlier:
+            self._content["earlier"] = earlier
         self._write()
 
     def add(self, name: str, stage: Stage) -> None:
         """Commit a finished stage under its name in the run."""
+        # These load Ray, which a manifest is read without.
+        from infocse_ray.stages.counters import count_stage
+        from infocse_ray.stages.events import show_stage
+
         self._content["stages"][name] = {
             "kind": stage.kind,
             "fingerprint": stage.fingerprint,
@@ -139,4 +164,5 @@ class Manifest:
         exported = ["metrics.json", *(f"model/{name}" for name in sorted((self._run / "model").files()))]
         self._content["files"] = {name: digest((self._run / name).read_bytes()).hex() for name in exported}
         self._content["finished"] = fingerprint
+        self._content.pop("earlier", None)
         self._write()

@@ -67,6 +67,11 @@ def few_shot(
     job: str, settings: Settings, most: int, fall_back: bool = True, also_plain: bool = False
 ) -> dict[str, Any]:
     """At most so many rounds; see `plusplus`."""
+    if settings.minutes is not None:
+        raise ValueError(
+            f"minutes = {settings.minutes:g}: is for `infocse pretrain`; set finetune.epochs, plusplus.max_rounds and "
+            "train.max_tokens"
+        )
     inputs = check(settings)
     check_labelled(inputs.source)
     identity = with_plain(few_shot_identity(settings, inputs.identity(settings), most, fall_back), also_plain)

@@ -20,6 +20,7 @@ from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_fir
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.rounds import Rounds
+from infocse_ray.loop.speed import Speed
 from infocse_ray.loop.stale import stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
 from infocse_ray.retrieval.validation import On
@@ -58,6 +59,8 @@ class Run(NamedTuple):
     fine_tunes: bool
     """Whether it trains on labels."""
     identity: str
+    speed: Speed | None = None
+    """Of embedding, as whitening found it; None: it isn't known."""
 
     @property
     def trains(self) -> bool:
@@ -230,6 +233,7 @@ def _opened(
     manifest.add("iteration_0/encoder", saved)
     came = EncoderFolder(saved.folder / "model", inputs.fingerprint, settings.encoder.max_length)
     plan, start, whitening = whitening_plan(settings, inputs.encoder, splits), came, None
+    speed: Speed | None = None
     if plan is not None:
         whitened, start = whiten_start(
             root,
@@ -242,14 +246,18 @@ def _opened(
             where["annotate"],
         )
         manifest.add("iteration_0/whitening", whitened)
-        whitening = {key: value for key, value in (whitened.summary or {}).items() if key != "seconds"}
+        whitening = {k: v for k, v in (whitened.summary or {}).items() if k not in ("seconds", "speed")}
+        if (seen := (whitened.summary or {}).get("speed")) is not None:
+            speed = Speed(*seen)
     annotator: FirstEncoder | None = None
     if inputs.annotator is not None:
         other = save_first_encoder(root, folder, inputs.annotator)
         manifest.add("first_encoder", other)
         annotator = first_encoder(other, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
+        if (own := annotator.store) is not None:
+            manifest.add("first_encoder/corpus", Stage("prepare", own.fingerprint, own.folder, own.summary))
     rounds = Rounds(root, folder, settings, store, splits, on, where, annotator, plan)
-    return Run(settings, inputs, manifest, rounds, came, start, whitening, fine_tunes, identity)
+    return Run(settings, inputs, manifest, rounds, came, start, whitening, fine_tunes, identity, speed)
 
 
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:

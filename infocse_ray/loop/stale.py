@@ -37,7 +37,7 @@ _READ: dict[str, tuple[str, ...]] = {
     "whitening": ("encoder", "corpus.unlabelled", "seed"),
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
     "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
-    "train": ("train", "validate", "seed", *_ENCODER, *METHODS),
+    "train": ("minutes", "train", "validate", "seed", *_ENCODER, *METHODS),
     "valid": ("encoder.precision", "validate.on", "validate.max_documents", "seed"),
     "test": ("encoder.precision",),
     "test_plain": ("encoder.precision",),

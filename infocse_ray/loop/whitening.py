@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +18,14 @@ from infocse_ray.annotate.actor import Annotator, in_actors, in_one_task
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.kmeans import load_array, save_array
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.corpus.tokens import concatenate
+from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.loop.identity import whitening_identity
+from infocse_ray.loop.speed import speed_of
 from infocse_ray.retrieval.held_out import held_out_for, key_limit
 from infocse_ray.retrieval.refit import (
     CHOOSING_DOCUMENTS,
@@ -94,17 +96,24 @@ class _FitPieces(NamedTuple):
     folder: Storage
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
-        """Write the group's pieces unless they are there; return how many shards and sentences it is of."""
+        """Write the group's pieces unless they are there; return how many shards it is of, and what embedding took."""
         moments, vectors = (self.folder / "parts" / f"{kind}-{shards[0]:06d}" for kind in ("moments", "vectors"))
-        encoder = annotator.encoder
+        encoder, begun, tokens = annotator.encoder, time.monotonic(), 0
         if self.plan.power is None and not vectors.exists():
             asking = held_out_for(self.store, "valid", self.plan.seed, CHOOSING_DOCUMENTS, shards=shards)
             save_array(vectors, asking.embed(encoder).cpu().numpy())
+            tokens += _tokens(encoder, asking.sentences)
         if not moments.exists():
             limit = sample_limit(self.store, self.plan.splits, encoder.dimension)
             sentences = concatenate([sampled(self.store, self.plan.splits, limit, shard) for shard in shards])
             moments.write_bytes(sealed(moments_of(encoder, sentences).to_bytes()))
-        return [{"shards": len(shards)}]
+            tokens += _tokens(encoder, sentences)
+        return [{"shards": len(shards), "tokens": tokens, "seconds": time.monotonic() - begun if tokens else 0.0}]
+
+
+def _tokens(encoder: SentenceEncoder, sentences: Tokens) -> int:
+    """Tokens that it reads of them."""
+    return int(encoder.lengths(sentences).sum())
 
 
 def _fit(plan: WhiteningPlan, store: TokenStore, folder: Storage) -> None:
@@ -153,7 +162,8 @@ def whiten_start(
 
     Returns:
         The stage, whose summary has `power`, the `sentences` it was fitted on, the vectors' `dimension`, and where the
-        power was chosen the `scores` (MRR) of all; and the whitened encoder.
+        power was chosen the `scores` (MRR) of all, and the `speed` of embedding (see `Speed`) where it was seen; and
+        the whitened encoder.
 
     Raises:
         ValueError: there is nothing to fit it on.
@@ -165,9 +175,13 @@ def whiten_start(
         quiet_data()
         groups = _groups(store, plan, encoder.base_dimension)
         bar = Bar("whitening", sum(map(len, groups)), "shards")
+        begun, tokens, busy = time.monotonic(), 0, 0.0
         for row in in_actors(groups, plain, precision, placement, _FitPieces(plan, store, stage.folder)):
             bar.add(row["shards"])
+            tokens, busy = tokens + row["tokens"], busy + row["seconds"]
         bar.close()
+        actors = min(placement.workers, len(groups))
+        speed = list(speed_of(tokens, busy, actors, time.monotonic() - begun)) if tokens else None
         in_one_task(_fit, plan, store, stage.folder)
         found = read_checked(stage.folder / "whitening.json")
         mean, matrix = (torch.from_numpy(load_array(stage.folder / f"{name}.npy")) for name in ("mean", "matrix"))
@@ -175,7 +189,8 @@ def whiten_start(
         EncoderFolder.save(encoder, stage.folder / "model", like=saved.folder)
         encoder.whitening = had
         (stage.folder / "parts").delete()
-        return {name: found[name] for name in ("power", "scores", "sentences")} | {"dimension": matrix.shape[1]}
+        kept = {name: found[name] for name in ("power", "scores", "sentences")}
+        return kept | {"dimension": matrix.shape[1], "speed": speed}
 
     stage = run_stage(root, folder, "whitening", identity, work)
     found = stage.summary or {}

@@ -25,6 +25,7 @@ _OF_THE_TABLES = {
     "name": "name",
     "storage": "storage",
     "seed": "seeds",
+    "minutes": "tokens",
     "train.method": "methods",
     "train.max_tokens": "tokens",
     "train.max_steps": "tokens",

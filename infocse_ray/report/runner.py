@@ -24,7 +24,7 @@ from infocse_ray.report.plots import require_matplotlib
 from infocse_ray.report.writer import Writer
 from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.interrupts import check
-from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.progress import duration, say
 from infocse_ray.settings import Settings
 from infocse_ray.stages.records import keep, kept
 from infocse_ray.storage.folder import Storage
@@ -149,10 +149,30 @@ def show_plan(plan: CellPlan, records: Records) -> None:
         number += slot.runs
     for reason in plan.skipped.values():
         say(f"skipped: {reason}")
+    tokens = sum(cell.tokens for cell in todo)
     say(
         f"{many} cells, {many - len(todo)} finished; to go: {len(todo)}, at most "
-        f"{sum(cell.tokens for cell in todo):,} tokens of training (stages that cells share are trained once)"
+        f"{tokens:,} tokens of training (stages that cells share are trained once)"
     )
+    if todo:
+        say(_hours(tokens, len(todo), records))
+
+
+def _hours(tokens: int, cells: int, records: Records) -> str:
+    """How long that takes, by what the finished cells took: with training by tokens, without it by cells."""
+    took = [_cost(record) for record in records.values() if record.get("state") == "finished"]
+    alike = [one for one in took if one[1]] if tokens else took
+    if not alike:
+        return "how long that takes isn't known yet; the first finished cell will tell"
+    share = tokens / sum(done for _, done in alike) if tokens else cells / len(alike)
+    rest = duration(share * sum(seconds for seconds, _ in alike))
+    return f"at most about {rest}, by what {len(alike)} finished cell{'' if len(alike) == 1 else 's'} took"
+
+
+def _cost(record: dict[str, Any]) -> tuple[float, int]:
+    """Seconds and training tokens of a finished cell."""
+    iterations = record["iterations"]
+    return sum(one["seconds"] or 0.0 for one in iterations), sum(one["tokens"] or 0 for one in iterations)
 
 
 def _state(plan: CellPlan, slot: Slot, cell: Cell, records: Records) -> str:

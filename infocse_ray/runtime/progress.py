@@ -1,6 +1,7 @@
-"""Progress that is always visible: a bar on a terminal, a line now and then elsewhere.
+"""Progress that is always visible: a bar on a terminal or in a notebook, a line now and then elsewhere.
 
-Workers report to a small actor (`Board`); a thread of the driver shows what it holds.
+Workers report to a small actor (`Board`); a thread of the driver shows what it holds. Ray is loaded with the first
+`Board`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import time
 from types import TracebackType
 from typing import Any
 
-import ray
-from ray.exceptions import RayError
 from tqdm import tqdm
 
 from infocse_ray.storage.redact import redacted
@@ -26,20 +25,33 @@ def say(message: str) -> None:
     sys.stdout.flush()
 
 
+def duration(seconds: float) -> str:
+    """A length of time for people: `45 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 class Bar:
-    """A progress bar on a terminal; elsewhere a line at most every 15 seconds: who works says what came of it."""
+    """A progress bar on a terminal or in a notebook; elsewhere a line at most every 15 seconds.
+
+    Both say how long it has taken and, where there is a total, how long the rest will take at the rate so far. Whoever
+    works says what came of it.
+    """
 
     def __init__(self, title: str, total: int | None, unit: str) -> None:
         self.title, self.total, self.unit, self.done, self.note = title, total, unit, 0, ""
-        self._terminal = sys.stderr.isatty()
         self._started = self._shown = time.monotonic()
-        self._bar = (
-            tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=True, leave=False) if self._terminal else None
-        )
+        self._first: tuple[float, int] | None = None
+        """When something was first done, and how much: a resumed training begins with what it had done."""
+        bar = _notebook_bar() or (tqdm if sys.stderr.isatty() else None)
+        self._bar = bar and bar(total=total, desc=title, unit=f" {unit}", unit_scale=True, leave=False)
 
     def to(self, done: int, note: str = "") -> None:
         """Show that `done` units are done."""
         step, self.done, self.note = done - self.done, done, note or self.note
+        if self._first is None and done:
+            self._first = time.monotonic(), done
         if self._bar is not None:
             self._bar.set_postfix_str(self.note, refresh=False)
             self._bar.update(step)
@@ -50,16 +62,34 @@ class Bar:
         """Show `units` more."""
         self.to(self.done + units, note)
 
+    def left(self) -> float | None:
+        """Seconds until all is done at the rate so far; None where that can't be told yet, or there is no total."""
+        if not self.total or self._first is None or self.done <= self._first[1]:
+            return None
+        rate = (self.done - self._first[1]) / max(time.monotonic() - self._first[0], 1e-9)
+        return max(self.total - self.done, 0) / rate
+
     def _line(self) -> None:
         self._shown = time.monotonic()
-        seconds = self._shown - self._started
         of = f" of {self.total:,}" if self.total else ""
-        say(f"  {self.title}: {self.done:,}{of} {self.unit}, {seconds:.0f} s{', ' + self.note if self.note else ''}")
+        took = duration(self._shown - self._started)
+        rest = "" if (left := self.left()) is None else f", about {duration(left)} left"
+        say(f"  {self.title}: {self.done:,}{of} {self.unit}, {took}{rest}{', ' + self.note if self.note else ''}")
 
     def close(self) -> None:
         """Stop showing it."""
         if self._bar is not None:
             self._bar.close()
+
+
+def _notebook_bar() -> Any:
+    """Tqdm's widget where this is the kernel of a notebook (its plain bar where ipywidgets isn't installed)."""
+    ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if ipython is None or "IPKernelApp" not in ipython.config:
+        return None
+    from tqdm.auto import tqdm as bar
+
+    return bar
 
 
 class _BoardActor:
@@ -97,6 +127,8 @@ class Board:
     """Shows, while the `with` block runs, what workers report to `handle` (`add`, `set`, `line`)."""
 
     def __init__(self, title: str, unit: str, total: int | None = None) -> None:
+        import ray
+
         self.handle: Any = ray.remote(num_cpus=0, max_restarts=-1)(_BoardActor).remote()
         self._bar = Bar(title, total, unit)
         self._stop = threading.Event()
@@ -113,10 +145,15 @@ class Board:
         self._thread.join(timeout=10)
         self._show()
         self._bar.close()
+        import ray
+
         ray.kill(self.handle)
 
     def ask_to_stop(self) -> bool:
         """Ask the workers to stop; whether one has ever looked for that, and so will see it."""
+        import ray
+        from ray.exceptions import RayError
+
         try:
             return ray.get(self.handle.ask_to_stop.remote(), timeout=30)
         except RayError:
@@ -132,6 +169,9 @@ class Board:
 
     def say_lines(self) -> tuple[int, str] | None:
         """Say the lines that have come; how many units are done, with a note; None if the board doesn't answer."""
+        import ray
+        from ray.exceptions import RayError
+
         try:
             done, note, lines = ray.get(self.handle.look.remote(), timeout=5)
         except RayError:  # progress is never worth a run

@@ -40,6 +40,12 @@ with warnings.catch_warnings():
             description="Folder or URI (s3://, gs://, ...) that every node reaches; the run is <storage>/<name>.",
         )
         seed: int = Field(default=42, ge=0, lt=2**31, description="Everything random follows from it.")
+        minutes: float | None = Field(
+            default=None,
+            gt=0.0,
+            description="About how long `infocse pretrain` may take on this cluster: its speed is measured once, and "
+            "sets train.max_tokens of each training in place of train.max_steps. Default: as long as those say.",
+        )
         corpus: Corpus
         encoder: Encoder
         annotate: Annotate = Field(default_factory=Annotate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -116,14 +117,20 @@ def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
     kinds = {name: field.annotation for name, field in settings_of(model)}
     renamed = dict(renamed_settings(model))
     values: dict[Any, Any] = {}
-    arguments = iter(argv)
-    for argument in arguments:
+    arguments = deque(argv)
+    while arguments:
+        argument = arguments.popleft()
         option, equals, text = argument.partition("=")
         name = renamed.get(option.removeprefix("--"), option.removeprefix("--"))
         if not option.startswith("--"):
             raise ValueError(f"{argument!r} is no option: settings are given as --SETTING VALUE")
-        if not equals and ((text := next(arguments, "--")).startswith("--")):
-            raise ValueError(f"{option}: expected a value")
+        if not equals:
+            if arguments and not arguments[0].startswith("--"):
+                text = arguments.popleft()
+            elif kinds.get(name) is bool:
+                text = "true"
+            else:
+                raise ValueError(f"{option}: expected a value")
         if name == "config":
             values = merged(values, read_config(text, model))
             continue

@@ -60,6 +60,29 @@ class Holder:
         return f"host {self.host}, pid {self.pid}, since {self.since}"
 
 
+def driver_at(file: Storage, age: float) -> str | None:
+    """Who may be at work by a lease's file, for people; None where it is sure to be nobody.
+
+    Args:
+        file: of the lease, which is there.
+        age: seconds since it was last written, as far as that is known. A driver of another machine counts as gone
+            once that is many times the expiry, for clocks of machines differ; whoever is to rely on it takes the lease.
+    """
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    holder = _holder(content)
+    runs = None if holder is None else holder.runs()
+    if runs is None:
+        runs = age < _SURELY * (60.0 if holder is None else holder.expiry)
+    return str(holder or "unknown") if runs else None
+
+
+_SURELY = 10
+"""Expiries without a sign after which a driver is gone by whatever clock."""
+
+
 def _machine() -> str | None:
     """This boot of this machine, and the namespace of its processes: containers share the one, not the other."""
     try:

@@ -63,3 +63,44 @@ print(*{"torch", "ray", "transformers", "pydantic"} & {*sys.modules})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def heavy_after(*argv: str) -> tuple[str, set[str]]:
+    """What a command says, and what of torch and Ray its process has loaded then."""
+    code = f"""
+import sys
+from infocse_ray.cli import main
+try:
+    main({list(argv)!r})
+except SystemExit:
+    pass
+print(*{{"torch", "ray", "transformers"}} & {{*sys.modules}})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stderr, {*done.stdout.splitlines()[-1].split()}
+
+
+def test_help_of_any_command_loads_neither_torch_nor_ray():
+    code = f"""
+import contextlib, io, sys
+from infocse_ray.cli import main
+for name in {list(COMMANDS)!r}:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        main([name, "--help"])
+    print(name, *{{"torch", "ray", "transformers"}} & {{*sys.modules}})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == list(COMMANDS)
+    assert done.stderr == ""
+
+
+def test_work_says_first_what_it_loads():
+    pretrain = ("pretrain", "--name", "x", "--encoder.model", "m", "--corpus.source", "nowhere.jsonl")
+    said, loaded = heavy_after(*pretrain)
+    first, error = said.splitlines()
+    assert first == f"infocse {__version__}: loading torch and Ray ..."
+    assert "nowhere.jsonl" in error
+    assert {"torch", "ray"} <= loaded
+    said, loaded = heavy_after(*pretrain, "--trian.k", "1")
+    assert "loading" not in said, "a mistake on the command line is answered at once"
+    assert loaded == set()

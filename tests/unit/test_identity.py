@@ -40,6 +40,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "name": ("other", NONE),
     "storage": ("other", NONE),
     "seed": (1, TRAIN),
+    "minutes": (10.0, "run"),  # what it settles is a budget, which names a training
     "corpus.source": ("b", NONE),
     "corpus.kind": ("mind", RUN),
     "corpus.id": ("c", RUN),

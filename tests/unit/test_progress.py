@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import types
 
 import pytest
+import tqdm.auto
 
 from infocse_ray.runtime import progress
 from infocse_ray.runtime.progress import Bar, say
@@ -30,7 +32,7 @@ def test_a_log_has_a_line_an_event_and_few_of_progress(capsys, monkeypatch):
     assert "\x1b" not in printed.out
     lines = printed.out.splitlines()
     assert len(lines) == 4
-    assert lines[0] == "  training: 151 of 600 steps, 15 s, loss 151"
+    assert lines[0] == "  training: 151 of 600 steps, 15 s, about 45 s left, loss 151"
     assert "    step 300: validation recall@5 0.5" in lines
 
 
@@ -41,3 +43,57 @@ def test_a_terminal_has_a_bar_and_the_same_events(capsys, monkeypatch):
     assert printed.out.splitlines() == ["    step 300: validation recall@5 0.5"]
     assert "training" in printed.err
     assert "\r" in printed.err
+
+
+def line_of(bar: Bar, capsys: pytest.CaptureFixture[str]) -> str:
+    bar._line()
+    return capsys.readouterr().out.splitlines()[-1]
+
+
+def test_what_is_left_is_told_by_the_rate_of_this_process(capsys, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    bar = Bar("training", 1000, "steps")
+    assert "left" not in line_of(bar, capsys), "nothing is done yet"
+    clock[0] += 30  # workers start
+    bar.to(500)  # a resumed training
+    assert "left" not in line_of(bar, capsys), "what it had done took another process"
+    clock[0] += 100
+    bar.to(510)
+    assert line_of(bar, capsys) == "  training: 510 of 1,000 steps, 2 min, about 82 min left"
+    bar.to(1000)
+    assert "about 0 s left" in line_of(bar, capsys)
+
+
+def test_without_a_total_nothing_is_said_to_be_left(capsys, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    bar = Bar("counting", None, "documents")
+    for _ in range(3):
+        clock[0] += 20
+        bar.add(10)
+    assert capsys.readouterr().out.splitlines()[-1] == "  counting: 30 documents, 60 s"
+
+
+def test_a_notebook_has_a_widget(monkeypatch):
+    made: list[tuple[str, int]] = []
+
+    class Widget:
+        def __init__(self, total: int, desc: str, **_: object) -> None:
+            made.append((desc, total))
+
+        def set_postfix_str(self, text: str, refresh: bool) -> None:
+            pass
+
+        def update(self, step: int) -> None:
+            made.append(("update", step))
+
+    kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setattr(tqdm.auto, "tqdm", Widget)
+    Bar("annotating", 5, "documents").to(2)
+    assert made == [("annotating", 5), ("update", 2)]
+    kernel.config.clear()  # IPython's own terminal
+    made.clear()
+    Bar("annotating", 5, "documents").to(2)
+    assert made == []

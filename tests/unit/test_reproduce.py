@@ -173,6 +173,7 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
         "[3/3] a / InfoCSE / seed 1: to do (600 tokens)",
         NO_ADAPT,
         "3 cells, 0 finished; to go: 3, at most 1,200 tokens of training (stages that cells share are trained once)",
+        "how long that takes isn't known yet; the first finished cell will tell",
     ]
     runs.failing["a-simcse-1"] = ValueError("too small")
     reproduce(tables(tmp_path, **THREE), runs)
@@ -182,6 +183,7 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
     assert "[2/3] a / SimCSE / seed 1: failed, to be tried again: too small (600 tokens)" in said
     assert "[3/3] a / InfoCSE / seed 1: finished" in said
     assert "to go: 1, at most 600 tokens" in said
+    assert said.splitlines()[-1].endswith(", by what 1 finished cell took")
 
 
 def test_a_mistake_is_refused_before_any_cell(tmp_path: Path, runs: Runs):
@@ -331,6 +333,7 @@ def test_the_plan_counts_every_learning_rate(tmp_path: Path, runs: Runs, capsys:
         "[6/6] a / SimCSE / seed 2: to do, with the learning rate chosen for a / SimCSE / seed 1 (600 tokens)",
         NO_ADAPT,
         "6 cells, 0 finished; to go: 6, at most 2,400 tokens of training (stages that cells share are trained once)",
+        "how long that takes isn't known yet; the first finished cell will tell",
     ]
     runs.liked = {5e-5: 0.95}
     reproduce(tables(tmp_path, **(RATES | {"seeds": [1]})), runs)
@@ -343,6 +346,7 @@ def test_the_plan_counts_every_learning_rate(tmp_path: Path, runs: Runs, capsys:
         "[6/6] a / SimCSE / seed 2 / learning rate 5e-05: to do (600 tokens)",
         NO_ADAPT,
         "6 cells, 4 finished; to go: 2, at most 600 tokens of training (stages that cells share are trained once)",
+        "at most about 30 s, by what 3 finished cells took",  # 100 tokens in 5 seconds each
     ]
 
 

@@ -345,3 +345,12 @@ def test_fingerprint_depends_on_values_and_not_on_the_order_of_keys():
     assert fingerprint(Corpus(source="a")) == fingerprint(Corpus(source="a"))
     with pytest.raises(TypeError, match="set has no canonical JSON form"):
         fingerprint({1, 2})
+
+
+def test_a_true_or_false_setting_needs_no_value():
+    from infocse_ray.settings.commands import Clean
+
+    assert parse(Clean, ["--yes"], "clean", "").yes
+    assert parse(Clean, ["--yes", "--runs", "a,b"], "clean", "") == Clean(yes=True, runs=["a", "b"])
+    assert not parse(Clean, ["--yes", "false"], "clean", "").yes
+    assert Clean.model_validate({"runs": "a"}).runs == ["a"]

@@ -1,0 +1,147 @@
+"""What is in a storage that runs share: its files by one listing, its runs by their manifests, who is at work.
+
+It is read without torch and Ray, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pyarrow.fs as pafs
+
+from infocse_ray.errors import DamagedFile
+from infocse_ray.loop.manifest import folders_of, read_manifest
+from infocse_ray.stages.lease import driver_at
+from infocse_ray.storage.folder import Storage
+
+SHARED = ("corpora", "encoders", "evaluations", "sources", "stages")
+"""Folders of a storage that are no run's."""
+
+_TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
+"""Files and folders by which the folder of many runs together is known, and whose it is."""
+
+
+class FoundRun(NamedTuple):
+    """A run, or the folder of tables or of a sweep."""
+
+    name: str
+    command: str
+    manifest: dict[str, Any] | None
+    """None: it has none, or it is damaged."""
+    damaged: str
+    """Why the manifest can't be read; empty where it can, or there is none."""
+    driver: str | None
+    """Who is at work on it."""
+    size: int
+    """Bytes of its files."""
+    changed: datetime
+    """When the last of them was written, by the storage's clock."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is committed."""
+        return self.manifest is not None and "finished" in self.manifest
+
+    @property
+    def state(self) -> str:
+        """For people."""
+        if self.driver is not None:
+            return "under way"
+        if self.damaged:
+            return "damaged"
+        return "finished" if self.finished else "stopped" if self.manifest is not None else ""
+
+
+class Contents(NamedTuple):
+    """A storage at a moment."""
+
+    root: Storage
+    files: dict[str, pafs.FileInfo]
+    """By path below the root."""
+    runs: dict[str, FoundRun]
+    busy: dict[str, str]
+    """Fingerprints of the stages that a driver is making, with who that is."""
+    now: datetime
+
+    @classmethod
+    def of(cls, root: Storage) -> Contents:
+        """Look.
+
+        Raises:
+            ValueError: there is no such storage.
+        """
+        if not root.exists():
+            raise ValueError(f"storage = {str(root)!r}: no such folder; name the one that runs were started with")
+        files, now = root.files(), datetime.now(UTC)
+        own: dict[str, dict[str, pafs.FileInfo]] = {}
+        for path, info in files.items():
+            top, slash, rest = path.partition("/")
+            if slash:
+                own.setdefault(top, {})[rest] = info
+        runs = {}
+        for name in sorted(own.keys() - {*SHARED}):
+            if (run := _run(root / name, own[name], now)) is not None:
+                runs[name] = run
+        busy = {}
+        for name, info in own.get("stages", {}).items():
+            if name.endswith(".lease") and (driver := driver_at(root / "stages" / name, _age(info, now))) is not None:
+                busy[name.removesuffix(".lease")] = driver
+        return cls(root, files, runs, busy, now)
+
+    @property
+    def drivers(self) -> list[str]:
+        """Who is at work on anything here."""
+        return sorted({run.driver for run in self.runs.values() if run.driver} | {*self.busy.values()})
+
+    def age(self, path: str) -> float:
+        """Seconds since a file was written."""
+        return _age(self.files[path], self.now)
+
+    def size(self, folder: str) -> int:
+        """Bytes of the files below a folder."""
+        return sum(info.size for path, info in self.files.items() if path.startswith(f"{folder}/"))
+
+    def referred(self, run: FoundRun) -> set[str]:
+        """Folders, relative to the root, that a run's manifest refers to."""
+        return {_relative(self.root, folder) for folder in folders_of(run.manifest or {"stages": {}})}
+
+
+def _run(folder: Storage, files: Mapping[str, pafs.FileInfo], now: datetime) -> FoundRun | None:
+    """The run in a folder; None if it is none."""
+    here = {path.partition("/")[0] for path in files}
+    command = next((whose for name, whose in _TOGETHER.items() if name in here), "")
+    if not command and not here & {"manifest.json", "driver.lease"}:
+        return None
+    manifest, damaged = None, ""
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            manifest = read_manifest(folder)
+            command = command or manifest.get("job", "pretrain")
+        except DamagedFile as error:
+            damaged = str(error)
+    lease = files.get("driver.lease")
+    driver = None if lease is None else driver_at(folder / "driver.lease", _age(lease, now))
+    size = sum(info.size for info in files.values())
+    return FoundRun(folder.name, command, manifest, damaged, driver, size, max(i.mtime for i in files.values()))
+
+
+def _age(info: pafs.FileInfo, now: datetime) -> float:
+    written = info.mtime if info.mtime.tzinfo else info.mtime.replace(tzinfo=UTC)
+    return (now - written).total_seconds()
+
+
+def _relative(root: Storage, folder: str) -> str:
+    """A stage's folder as older manifests have it, too: with the storage before it."""
+    return folder.removeprefix(root.root.partition("?")[0].rstrip("/") + "/")
+
+
+def bytes_of(size: float) -> str:
+    """A size for people: `176 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

@@ -1,0 +1,121 @@
+"""How long a run takes: what there is to embed and to train on, by the speed of embedding on this cluster.
+
+1. A training token costs THREE embedded ones: a step goes forwards and backwards, which is twice as much again. With
+   gradient caching (a batch of more tokens than `train.chunk_tokens`) it goes forwards twice, and costs FOUR.
+2. A pair, or another method's example, is two sentences of average length.
+3. Every stage starts its workers, and that takes as long as it took where the speed was measured.
+Stages that stop early, or that other runs have done, make a run shorter: it takes at most about so long.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infocse_ray.loop.run import Run
+from infocse_ray.loop.speed import Speed
+from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, sample_limit
+from infocse_ray.runtime.placement import Placement
+from infocse_ray.runtime.progress import duration
+
+THREE, FOUR = 3.0, 4.0
+"""Embedded tokens that a training token costs, without and with gradient caching."""
+
+_CHUNK = {False: 8_192, True: 65_536}
+"""`train.chunk_tokens = auto`, on CPUs and on GPUs."""
+
+
+class Estimate(NamedTuple):
+    """Seconds."""
+
+    annotating: float
+    training: float
+    validating: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all."""
+        return sum(self)
+
+    def line(self) -> str:
+        """For people: `at most about 12 min: annotating 2 min, training 8 min, validating 2 min`."""
+        parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in self._asdict().items())
+        return f"at most about {duration(self.seconds)}: {parts}"
+
+
+class Work(NamedTuple):
+    """What a run has to do; sizes in tokens."""
+
+    annotations: int
+    trainings: int
+    annotated: float
+    """In one annotation."""
+    step: float
+    """In a training step."""
+    look: float
+    """Embedded in one validation, the sample that the encoder is whitened anew on among them."""
+    looks: int
+    """Validations of a training whatever its length."""
+    between: float
+    """Trained on between two validations."""
+    tested: float
+    """Embedded once training is done."""
+    cost: float
+    """Embedded tokens that a training token costs, by the processors that train beside those that embed."""
+
+    def estimate(self, speed: Speed, tokens: float) -> Estimate:
+        """Of a run whose every training has so many tokens."""
+        second, start = speed.tokens_per_second, speed.start_seconds
+        looks = self.looks + tokens / self.between
+        return Estimate(
+            self.annotations * (self.annotated / second + start),
+            self.trainings * (tokens * self.cost / second + start),
+            (self.trainings * looks * self.look + self.tested) / second + 2 * start,  # before training and after
+        )
+
+    def tokens(self, speed: Speed, seconds: float) -> int:
+        """Of each training, so that the run takes so long; at least one step."""
+        rest = seconds - self.estimate(speed, 0.0).seconds
+        each = self.trainings * (self.cost + self.look / self.between) / speed.tokens_per_second
+        return max(round(rest / each), round(self.step), 1)
+
+
+def work_of(run: Run) -> Work:
+    """What the run has to do."""
+    settings, rounds, method = run.settings, run.rounds, run.inputs.method
+    train, validate, counts = settings.train, settings.validate, run.store.summary
+    documents = counts["documents"]
+    # A sentence is read up to max_length tokens.
+    sentence = min(counts["tokens"] / max(counts["sentences"], 1), float(run.inputs.encoder.max_length))
+    document = sentence * counts["sentences"] / max(sum(documents.values()), 1)
+    own = run.store.documents(rounds.splits) * document
+    step = 2 * train.batch_size * sentence
+    annotates = method is not None and method.annotated
+    iterations = settings.loop.max_iterations if annotates else int(method is not None)
+    trainings = iterations + (run.inputs.initialization is not None)
+    asked = min(documents["valid"], validate.max_documents) * document
+    look = asked
+    if (plan := rounds.whitening) is not None:
+        look += own * sample_limit(run.store, plan.splits, run.inputs.encoder.base_dimension) / 2**63
+        look += min(documents["valid"], CHOOSING_DOCUMENTS) * document if plan.power is None else 0.0
+    tests = trainings + 3 if counts["labelled"]["test"] else 0
+    where = rounds.where["train"]
+    chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
+    return Work(
+        annotations=iterations if annotates else 0,
+        trainings=trainings,
+        annotated=own,
+        step=step,
+        look=look,
+        looks=2 + len(train.interpolation),
+        between=float(validate.every_tokens or validate.every * step),
+        tested=5 * asked + tests * documents["test"] * document,  # the starts, before and after, and the result
+        cost=(FOUR if step / where.workers > chunk else THREE) / _beside(where, rounds.where["annotate"]),
+    )
+
+
+def _beside(where: Placement, embedding: Placement) -> float:
+    """The processors that train for each that embeds; 1 where they aren't of one kind."""
+    if where.use_gpu != embedding.use_gpu:
+        return 1.0
+    each = (1, 1) if where.use_gpu else (where.cores, embedding.cores)
+    return where.workers * each[0] / (embedding.workers * each[1])

@@ -1,0 +1,262 @@
+"""What no run of a storage refers to, and how it is removed: the work of `infocse clean`.
+
+1. A run's manifest names the folders of its stages, in its own folder, in another run's, or in one that runs share;
+   a run that isn't finished goes on naming those it had before it was started again.
+2. What no manifest names is left over: stages, corpora, encoders, evaluations, documents given from Python, and what a
+   killed process had half written. Half-written work of a run that isn't finished stays, for the run may go on.
+3. A driver at work keeps its run, the stage that it makes, and every corpus, encoder and source: it may be reading any.
+4. What is removed is leased meanwhile, as by a driver that makes it, so that none begins to use it. Its entry in the
+   index goes first, then `stage.json`: what is left of a removal that was cut off is taken for unfinished work.
+Nothing outside the folders that runs write is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from infocse_ray.errors import RunInUse
+from infocse_ray.loop.contents import SHARED, Contents, bytes_of
+from infocse_ray.runtime.progress import say
+from infocse_ray.settings.commands import Clean
+from infocse_ray.stages.lease import Lease
+from infocse_ray.storage.folder import Storage
+
+_STAGE, _STARTED = "stage.json", "started.json"
+_TEMPORARY = (".writing-", ".probe-")
+_FRESH_SECONDS = 3600.0
+"""What has no lease, and may be being written, is left alone for so long."""
+
+
+class Leftover(NamedTuple):
+    """Something that may be removed."""
+
+    path: str
+    """A folder or a file, relative to the storage."""
+    why: str
+    files: list[str]
+    """What is removed, in this order."""
+    size: int
+    leases: list[str]
+    """Whom a driver that wants it must have."""
+
+
+def clean(settings: Clean) -> int:
+    """List what is left over; remove it with `yes`.
+
+    Returns:
+        How many things couldn't be removed, as drivers had begun to work on them.
+
+    Raises:
+        ValueError: there is no such storage or run, or what is referred to can't be told.
+    """
+    contents = Contents.of(Storage.open(settings.storage))
+    found = leftovers(contents, settings.runs)
+    for one in found:
+        say(f"{bytes_of(one.size):>8}  {one.path}  ({one.why})")
+    for driver in contents.drivers:
+        say(f"kept: what the driver at work may need ({driver})")
+    size = bytes_of(sum(one.size for one in found))
+    if not settings.yes:
+        say(f"{len(found)} to remove, {size}" + ("; nothing is changed without --yes" if found else ""))
+        return 0
+    kept = [one for one in found if not _removed(contents.root, one)]
+    gone = bytes_of(sum(one.size for one in found) - sum(one.size for one in kept))
+    say(f"{len(found) - len(kept)} removed, {gone}" + (f"; {len(kept)} are in use by now" if kept else ""))
+    return len(kept)
+
+
+def leftovers(contents: Contents, remove: Sequence[str] = ()) -> list[Leftover]:
+    """What may be removed.
+
+    Args:
+        contents: of the storage.
+        remove: runs to remove, too.
+
+    Raises:
+        ValueError: there is no such run, a driver is at work on it, or a manifest that is to stay is damaged.
+    """
+    _check(contents, remove)
+    return list(_Finder(contents, set(remove)).found())
+
+
+def _check(contents: Contents, remove: Sequence[str]) -> None:
+    for name in remove:
+        if name not in contents.runs:
+            near = difflib.get_close_matches(name, contents.runs, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(contents.runs) or 'none'}"
+            raise ValueError(f"runs = {name!r}: no such run in {contents.root}; {meant}")
+        if (driver := contents.runs[name].driver) is not None:
+            raise ValueError(f"runs = {name!r}: a driver is at work on it ({driver}); stop it first")
+    for run in contents.runs.values():
+        if run.damaged and run.name not in remove:
+            raise ValueError(
+                f"{run.damaged}, so what it refers to can't be told; start {run.name} again, or remove it with "
+                f"--runs {run.name}"
+            )
+
+
+class _Finder:
+    """Goes through a storage for what is left over."""
+
+    def __init__(self, contents: Contents, remove: set[str]) -> None:
+        self.contents, self.remove = contents, remove
+        self.staying = {name: run for name, run in contents.runs.items() if name not in remove}
+        self.referred = {folder for run in self.staying.values() for folder in contents.referred(run)}
+        self.at_work = bool(contents.drivers)
+        self.begun_at = _stage_folders(contents)
+        self.index = _index(contents)
+        tops = {folder.partition("/")[0] for folder in self.index}
+        self.known = {*SHARED, *contents.runs, *tops}
+
+    def found(self) -> Iterator[Leftover]:
+        """Everything, each once: runs first, then what is left."""
+        done: set[str] = set()
+        for one in (*self._runs(), *self._stages(), *self._shared(), *self._temporary(), *self._nowhere()):
+            files = [path for path in dict.fromkeys(one.files) if path not in done]
+            done.update(files)
+            if files:
+                yield one._replace(files=files, size=sum(self.contents.files[path].size for path in files))
+
+    def _below(self, folder: str) -> list[str]:
+        return [path for path in self.contents.files if path.startswith(f"{folder}/")]
+
+    def _leftover(self, path: str, why: str, files: list[str], fingerprint: str | None = None) -> Leftover:
+        # First what others find it by.
+        index = [self.index[path]] if path in self.index else []
+        commit = [f"{path}/{_STAGE}"] if f"{path}/{_STAGE}" in files else []
+        leases = [f"stages/{fingerprint}.lease"] if fingerprint else []
+        top = path.partition("/")[0]
+        if top in self.contents.runs:
+            leases.append(f"{top}/driver.lease")
+        return Leftover(path, why, [*index, *commit, *files], 0, leases)
+
+    def _runs(self) -> Iterator[Leftover]:
+        for name in sorted(self.remove):
+            # Stages in it that other runs refer to stay.
+            files = [
+                path for path in self._below(name) if not self._is_referred(path) and path != f"{name}/driver.lease"
+            ]
+            index = [path for folder, path in self.index.items() if f"{folder}/{_STAGE}" in files]
+            yield self._leftover(name, "a run to remove", [*index, *files])
+
+    def _is_referred(self, path: str) -> bool:
+        parts = path.split("/")
+        return any("/".join(parts[:n]) in self.referred for n in range(1, len(parts)))
+
+    def _stages(self) -> Iterator[Leftover]:
+        for folder, finished in sorted(self.begun_at.items()):
+            top = folder.partition("/")[0]
+            if top not in self.known or top in self.remove or folder in self.referred or self._kept(folder, finished):
+                continue
+            fingerprint = self._fingerprint(folder)
+            if fingerprint not in self.contents.busy:
+                why = "no run refers to it" if finished else "half-written"
+                yield self._leftover(folder, why, self._below(folder), fingerprint)
+
+    def _kept(self, folder: str, finished: bool) -> bool:
+        """Whether a stage that no manifest names may be needed all the same."""
+        top = folder.partition("/")[0]
+        if (run := self.staying.get(top)) is not None:
+            return run.driver is not None or not (finished or run.finished)
+        if top in ("corpora", "encoders"):
+            # A run that was stopped while its corpus was prepared goes on with that.
+            manifests = [run.manifest for run in self.staying.values() if run.manifest is not None]
+            waits = any("finished" not in one and "corpus" not in one["stages"] for one in manifests)
+            return self.at_work or (not finished and waits)
+        return False
+
+    def _fingerprint(self, folder: str) -> str | None:
+        for name in (_STAGE, _STARTED):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                return (self.contents.root / folder / name).read_json()["fingerprint"]
+        return None
+
+    def _shared(self) -> Iterator[Leftover]:
+        """Folders that are no stages."""
+        if self.at_work:
+            return
+        settings = [run.manifest.get("settings", {}) for run in self.staying.values() if run.manifest is not None]
+        sources = [str(one.get("corpus", {}).get("source")) for one in settings]
+        for top in SHARED[:-1]:
+            for name in sorted({path.split("/")[1] for path in self._below(top) if path.count("/") > 1}):
+                folder = f"{top}/{name}"
+                if folder in self.begun_at or name.startswith(_TEMPORARY) or not self._old(folder):
+                    continue
+                if top != "sources":
+                    yield self._leftover(folder, "half-written", self._below(folder))
+                elif not any(f"/{folder}" in source for source in sources):
+                    yield self._leftover(folder, "no run refers to it", self._below(folder))
+
+    def _old(self, path: str) -> bool:
+        """Whether nothing was written there of late."""
+        files = [path] if path in self.contents.files else self._below(path)
+        return all(self.contents.age(file) > _FRESH_SECONDS for file in files)
+
+    def _temporary(self) -> Iterator[Leftover]:
+        """What a killed process was about to write."""
+        places = set()
+        for path in self.contents.files:
+            parts = path.split("/")
+            at = next((n for n, part in enumerate(parts) if part.startswith(_TEMPORARY)), None)
+            if at is not None and (at == 0 or parts[0] in self.known):
+                places.add("/".join(parts[: at + 1]))
+        for place in sorted(places):
+            run = self.contents.runs.get(place.partition("/")[0])
+            if self._old(place) and (run is None or run.driver is None):
+                files = [place] if place in self.contents.files else self._below(place)
+                yield self._leftover(place, "half-written", files)
+
+    def _nowhere(self) -> Iterator[Leftover]:
+        """Entries of the index that lead to no finished stage."""
+        for folder, path in sorted(self.index.items()):
+            fingerprint = path.rpartition("/")[2].removesuffix(".json")
+            if f"{folder}/{_STAGE}" not in self.contents.files and fingerprint not in self.contents.busy:
+                yield Leftover(path, "leads nowhere", [path], 0, [f"stages/{fingerprint}.lease"])
+
+
+def _index(contents: Contents) -> dict[str, str]:
+    """The entries of the index by the folder that they lead to; damaged ones by themselves."""
+    found = {}
+    for path in contents.files:
+        if path.startswith("stages/") and path.endswith(".json"):
+            folder = path
+            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+                folder = (contents.root / path).read_json()["folder"]
+            found[folder] = path
+    return found
+
+
+def _stage_folders(contents: Contents) -> dict[str, bool]:
+    """The folders of stages, and whether they are finished."""
+    begun = {path.rpartition("/")[0] for path in contents.files if path.rpartition("/")[2] in (_STAGE, _STARTED)}
+    return {folder: f"{folder}/{_STAGE}" in contents.files for folder in begun if folder}
+
+
+def _removed(root: Storage, one: Leftover) -> bool:
+    """Remove it unless a driver has begun to work on it; whether it is gone."""
+    with contextlib.ExitStack() as held:
+        try:
+            for lease in one.leases:
+                held.enter_context(Lease(root / lease, one.path)).take()
+        except RunInUse as error:
+            say(f"kept: {error}")
+            return False
+        for file in one.files:
+            (root / file).delete()
+    _drop_empty(root, one.path)
+    return True
+
+
+def _drop_empty(root: Storage, path: str) -> None:
+    """Remove the empty local folders of a path, and those above it that are empty then."""
+    if not os.path.isdir(root.path):
+        return
+    parts = path.split("/")
+    below = [folder for folder, _, _ in os.walk((root / path).path, topdown=False)]
+    for folder in [*below, *((root / "/".join(parts[:n])).path for n in range(len(parts) - 1, 0, -1))]:
+        with contextlib.suppress(OSError):  # it isn't empty
+            os.rmdir(folder)

@@ -1,0 +1,156 @@
+"""How long a run is said to take, and how `minutes` sizes its trainings."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infocse_ray.loop import minutes
+from infocse_ray.loop.estimate import FOUR, THREE, Estimate, Work, work_of
+from infocse_ray.loop.minutes import sized
+from infocse_ray.loop.run import Run
+from infocse_ray.loop.speed import Speed, speed_of
+from infocse_ray.runtime.placement import Placement
+from infocse_ray.settings import Settings
+from infocse_ray.storage.folder import Storage
+
+SPEED = Speed(tokens_per_second=1000.0, start_seconds=5.0)
+WORK = Work(
+    annotations=2,
+    trainings=2,
+    annotated=60_000.0,
+    step=4_000.0,
+    look=2_000.0,
+    looks=5,
+    between=40_000.0,
+    tested=10_000.0,
+    cost=4.0,
+)
+
+
+def test_an_estimate_adds_up():
+    one = WORK.estimate(SPEED, 100_000)
+    assert one.annotating == 2 * (60 + 5)
+    assert one.training == 2 * (400 + 5)
+    assert one.validating == pytest.approx(2 * (5 + 2.5) * 2 + 10 + 10)
+    assert one.seconds == sum(one)
+    assert Estimate(120, 480, 110).line() == "at most about 12 min: annotating 2 min, training 8 min, validating 110 s"
+
+
+def test_tokens_are_those_whose_estimate_is_the_time_there_is():
+    for seconds in (600.0, 3600.0, 36_000.0):
+        assert WORK.estimate(SPEED, WORK.tokens(SPEED, seconds)).seconds == pytest.approx(seconds, rel=1e-3)
+    assert WORK.tokens(SPEED, 10.0) == WORK.step, "there is a step however short the time"
+
+
+def test_speed_is_that_of_all_actors_without_their_start():
+    assert speed_of(tokens=12_000, busy=8.0, actors=2, took=9.0) == Speed(3000.0, 5.0)
+    assert speed_of(0, 0.0, 1, 0.5).tokens_per_second > 0
+
+
+def run_of(folder: Storage | None = None, **sections: Any) -> Run:
+    settings = Settings.model_validate({"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}} | sections)
+    counts = {
+        "tokens": 100_000,
+        "sentences": 10_000,
+        "documents": {"train": 800, "valid": 100, "test": 100},
+        "labelled": {"test": 0},
+    }
+    store: Any = SimpleNamespace(summary=counts, documents=lambda splits: sum(counts["documents"][s] for s in splits))
+    where = {"annotate": Placement(4, False, 1), "train": Placement(1, False, 4)}
+    root = folder or Storage("nowhere")
+    rounds = SimpleNamespace(
+        root=root,
+        run=root / "r",
+        store=store,
+        splits=["train", "valid"],
+        where=where,
+        whitening=None,
+        settings=settings,
+    )
+    rounds._replace = lambda settings: SimpleNamespace(**(vars(rounds) | {"settings": settings}))
+    inputs: Any = SimpleNamespace(
+        method=SimpleNamespace(annotated=settings.train.method == "idc"),
+        initialization=None,
+        encoder=SimpleNamespace(max_length=32),
+    )
+    manifest: Any = SimpleNamespace(add=lambda name, stage: None)
+    nothing: Any = None
+    return Run(settings, inputs, manifest, rounds, nothing, nothing, None, False, "i", SPEED)  # pyright: ignore
+
+
+def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
+    work = work_of(run_of(loop={"max_iterations": 2}))
+    assert (work.annotations, work.trainings) == (2, 2)
+    assert work.annotated == pytest.approx(900 * 100)  # ten tokens a sentence, ten sentences a document
+    assert work.step == 2 * 128 * 10
+    assert work.look == pytest.approx(100 * 100)
+    assert work.cost == THREE, "one chunk"
+    assert work_of(run_of(train={"chunk_tokens": 64})).cost == FOUR
+    once = work_of(run_of(train={"method": "simcse"}))
+    assert (once.annotations, once.trainings) == (0, 1)
+    long = run_of()
+    long.store.summary["tokens"] *= 10
+    assert work_of(long).step == 2 * 128 * 32, "an encoder reads max_length tokens of a sentence"
+
+
+def test_a_run_says_before_it_works_how_long_it_takes(capsys):
+    run = run_of()
+    assert sized(run, time.monotonic()) is run, "without minutes nothing is changed"
+    [line] = capsys.readouterr().out.splitlines()
+    assert line == work_of(run).estimate(SPEED, 2000 * 2560).line()
+    assert line.startswith("at most about ")
+
+
+def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys):
+    measured: list[int] = []
+
+    def measure(run: Run) -> Speed:
+        measured.append(1)
+        return Speed(1000.0 * len(measured), 5.0)
+
+    monkeypatch.setattr(minutes, "_measured", measure)
+    root = Storage.open(str(tmp_path))
+    first = sized(run_of(root, minutes=60), time.monotonic())
+    tokens = first.settings.train.max_tokens
+    assert tokens is not None
+    assert tokens == first.settings.train.max_steps == first.rounds.settings.train.max_tokens
+    said = capsys.readouterr().out
+    assert f"minutes = 60: {tokens:,} tokens" in said
+    assert "at most about 60 min: " in said
+    again = sized(run_of(root, minutes=60), time.monotonic() - 500)
+    assert again.settings == first.settings
+    assert len(measured) == 1, "a run that goes on doesn't measure again"
+    other = sized(run_of(root, minutes=120), time.monotonic()).settings.train.max_tokens
+    assert other is not None
+    assert other > tokens
+
+
+def test_too_little_time_is_said_with_what_it_takes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(minutes, "_measured", lambda run: Speed(100.0, 5.0))
+    run = sized(run_of(Storage.open(str(tmp_path)), minutes=1), time.monotonic())
+    assert run.settings.train.max_tokens == 2560
+    assert "warning: minutes = 1: with one step in each training the run still takes about " in capsys.readouterr().out
+
+
+def test_runs_without_minutes_keep_their_identity():
+    from infocse_ray.loop.identity import run_identity
+
+    def identity(**sections: Any) -> str:
+        return run_identity(run_of(**sections).settings, "s", "e", "t")
+
+    assert identity() != identity(minutes=10) != identity(minutes=20)
+
+
+@pytest.mark.parametrize("job", ["finetune", "plusplus"])
+def test_minutes_are_for_training_without_labels(job: str):
+    from infocse_ray.loop import plusplus
+
+    settings = Settings.model_validate(
+        {"name": "r", "minutes": 5, "corpus": {"source": "a"}, "encoder": {"model": "m"}}
+    )
+    with pytest.raises(ValueError, match=r"minutes = 5: is for `infocse pretrain`; set finetune\.epochs"):
+        getattr(plusplus, job)(settings)

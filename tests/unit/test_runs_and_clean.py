@@ -1,0 +1,259 @@
+"""What `infocse runs` lists, and what `infocse clean` finds and removes, in a storage with runs that share stages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.cli import main
+from infocse_ray.loop.contents import Contents, bytes_of
+from infocse_ray.loop.listed import table
+from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.unreferred import leftovers
+from infocse_ray.stages.lease import Lease
+from infocse_ray.stages.stage import Stage, find_stage, run_stage
+from infocse_ray.storage.folder import Storage
+
+SETTINGS: dict[str, Any] = {"corpus": {"source": "/data/news.parquet"}}
+
+
+def made(root: Storage, folder: str, fingerprint: str, size: int = 100) -> Stage:
+    def work(stage: Stage) -> dict[str, Any]:
+        (stage.folder / "part.bin").write_bytes(b"x" * size)
+        return {}
+
+    return run_stage(root, root / folder, "stage", fingerprint, work)
+
+
+def half_made(root: Storage, folder: str, fingerprint: str) -> None:
+    def work(stage: Stage) -> dict[str, Any]:
+        (stage.folder / "part.bin").write_bytes(b"x")
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        run_stage(root, root / folder, "stage", fingerprint, work)
+
+
+def run_of(root: Storage, name: str, stages: dict[str, Stage], finish: bool = True, **settings: Any) -> None:
+    manifest = Manifest(root / name)
+    manifest.begin("pretrain", SETTINGS | settings, {})
+    for stage, found in stages.items():
+        manifest._content["stages"][stage] = {
+            "kind": found.kind,
+            "fingerprint": found.fingerprint,
+            "folder": found.folder.relative,
+            "seconds": 1.0,
+        }
+    manifest._write()
+    if finish:
+        (root / name / "model" / "weights").write_bytes(b"w" * 1000)
+        line = "WIN, against the encoder as it came: test recall@5 0.50 to 0.60"
+        (root / name / "metrics.json").write_json({"verdict": {"label": "WIN", "line": line}})
+        manifest.finish("i")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Storage:
+    """Runs `a` and `b` share a corpus and a's annotations; `c` was stopped in its training."""
+    root = Storage.open(str(tmp_path / "runs"))
+    corpus, other = made(root, "corpora/c1", "c1"), made(root, "corpora/c2", "c2")
+    shared = made(root, "a/iteration_1/annotations", "n1")
+    run_of(root, "a", {"corpus": corpus, "annotations": shared, "train": made(root, "a/iteration_1/train", "t1")})
+    run_of(root, "b", {"corpus": corpus, "annotations": shared, "train": made(root, "b/iteration_1/train", "t2")})
+    run_of(root, "c", {"corpus": other}, finish=False)
+    half_made(root, "c/iteration_1/train", "t3")
+    return root
+
+
+def paths(root: Storage, *remove: str) -> list[str]:
+    return [one.path for one in leftovers(Contents.of(root), remove)]
+
+
+def cleaned(root: Storage, *options: str) -> int:
+    return main(["clean", "--storage", root.root, *options])
+
+
+def age(root: Storage, hours: float = 2.0) -> None:
+    then = time.time() - 3600 * hours
+    for path in Path(root.root).rglob("*"):
+        os.utime(path, (then, then))
+
+
+def test_runs_are_listed_with_state_size_and_verdict(root, capsys):
+    assert main(["runs", "--storage", root.root]) == 0
+    head, a, b, c, end = capsys.readouterr().out.splitlines()
+    assert head.split() == ["name", "command", "state", "last", "written", "size", "verdict"]
+    assert a.split()[:3] == ["a", "pretrain", "finished"]
+    assert a.endswith("WIN, against the encoder as it came: test recall@5 0.50 to 0.60")
+    assert b.split()[:3] == ["b", "pretrain", "finished"]
+    assert c.split()[:3] == ["c", "pretrain", "stopped"]
+    assert "kB" in a
+    assert end.startswith("3 runs, ")
+    assert "corpora " in end
+
+
+def test_a_run_under_way_is_listed_with_its_driver(root):
+    with Lease(root / "c" / "driver.lease", "c") as lease:
+        lease.take()
+        [line] = [line for line in table(Contents.of(root)) if line.startswith("c ")]
+        assert "under way" in line
+        assert f"pid {os.getpid()}" in line
+
+
+def test_what_runs_refer_to_and_may_go_on_with_is_not_left_over(root):
+    assert paths(root) == []
+
+
+def test_a_dry_run_lists_and_changes_nothing(root, capsys):
+    made(root, "a/iteration_1/train-old", "t0", 5000)
+    made(root, "corpora/c9", "c9")
+    before = set(root.files())
+    assert cleaned(root) == 0
+    assert set(root.files()) == before
+    printed = capsys.readouterr().out
+    assert "a/iteration_1/train-old  (no run refers to it)" in printed
+    assert "corpora/c9" in printed
+    assert "nothing is changed without --yes" in printed
+
+
+def test_what_no_run_refers_to_goes_with_its_entry_in_the_index(root, capsys):
+    before = set(root.files())
+    made(root, "a/iteration_1/train-old", "t0")
+    made(root, "encoders/e9", "e9")
+    made(root, "evaluations/v9", "v9")
+    half_made(root, "a/iteration_2/train", "t9")
+    assert cleaned(root, "--yes") == 0
+    assert set(root.files()) == before
+    assert "4 removed" in capsys.readouterr().out
+    assert not Path(root.root, "a/iteration_2").exists()
+    assert find_stage(root, root / "x", "t0") is None
+    assert find_stage(root, root / "x", "n1") is not None
+
+
+def test_a_run_that_is_removed_leaves_what_others_refer_to(root):
+    assert cleaned(root, "--runs", "a,c", "--yes=true") == 0
+    there = set(root.files())
+    assert {path.split("/")[0] for path in there} == {"a", "b", "corpora", "stages"}
+    assert {path for path in there if path.startswith("a/")} == {
+        f"a/iteration_1/annotations/{name}" for name in ("part.bin", "stage.json", "started.json")
+    }
+    assert {path.split("/")[1] for path in there if path.startswith("corpora/")} == {"c1"}
+    assert cleaned(root, "--runs", "b", "--yes") == 0
+    assert root.files() == {}
+
+
+def test_a_run_that_goes_on_still_refers_to_what_it_had(root):
+    Manifest(root / "a").begin("pretrain", SETTINGS, {})
+    Manifest(root / "b").begin("pretrain", SETTINGS, {})
+    assert paths(root) == []
+    run_of(root, "a", {"corpus": made(root, "corpora/c1", "c1")})
+    assert paths(root) == ["a/iteration_1/train"], "b had the annotations"
+
+
+def test_what_a_live_lease_holds_is_kept_and_what_a_dead_one_held_is_not(root):
+    made(root, "corpora/c9", "c9")
+    half_made(root, "a/iteration_2/train", "t9")
+    half_made(root, "evaluations/v9", "v9")
+    with Lease(root / "stages" / "t9.lease", "train") as lease:
+        lease.take()
+        assert paths(root) == ["evaluations/v9"], "whoever makes t9 may read any corpus"
+        assert cleaned(root, "--yes") == 0
+        assert (root / "a/iteration_2/train/part.bin").exists()
+    holder = f"""
+from infocse_ray.stages.lease import Lease
+from infocse_ray.storage.folder import Storage
+import os
+Lease(Storage({root.root!r}) / "stages" / "t9.lease", "train").take()
+os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", holder], check=False)
+    assert (root / "stages" / "t9.lease").exists()
+    assert set(paths(root)) == {"corpora/c9", "a/iteration_2/train"}
+    assert cleaned(root, "--yes") == 0
+    assert not (root / "a/iteration_2/train").exists()
+    assert not (root / "stages" / "t9.lease").exists()
+
+
+def test_a_run_under_way_keeps_all_it_has(root, capsys):
+    made(root, "c/iteration_1/train-old", "t0")
+    half_made(root, "a/iteration_2/train", "t9")
+    with Lease(root / "c" / "driver.lease", "c") as lease:
+        lease.take()
+        assert paths(root) == ["a/iteration_2/train"]
+        with pytest.raises(SystemExit) as ended:
+            cleaned(root, "--runs", "c", "--yes")
+        assert ended.value.code == 2
+        assert "runs = 'c': a driver is at work on it" in capsys.readouterr().err
+    assert paths(root) == ["a/iteration_2/train", "c/iteration_1/train-old"]
+
+
+def test_a_driver_that_began_after_the_look_keeps_its_run(root, capsys):
+    half_made(root, "a/iteration_2/train", "t9")
+    [one] = leftovers(Contents.of(root))
+    from infocse_ray.loop.unreferred import _removed
+
+    with Lease(root / "a" / "driver.lease", "a") as lease:
+        lease.take()
+        assert not _removed(root, one)
+    assert (root / "a/iteration_2/train/part.bin").exists()
+    assert "kept: " in capsys.readouterr().out
+
+
+def test_what_was_half_written_long_ago_goes_and_what_is_fresh_stays(root):
+    (root / "sources" / "s1" / "part.parquet").write_bytes(b"documents")
+    (root / "sources" / "s2" / "part.parquet").write_bytes(b"documents")
+    (root / "sources" / ".writing-1" / "part.parquet").write_bytes(b"docu")
+    (root / "a" / "model" / ".writing-2").write_bytes(b"w")
+    (root / "evaluations" / "workers-1" / "state.json").write_bytes(b"{}")
+    run_of(root, "d", {}, corpus={"source": f"{root.root}/sources/s1"})
+    assert paths(root) == []
+    age(root)
+    assert set(paths(root)) == {"sources/s2", "sources/.writing-1", "a/model/.writing-2", "evaluations/workers-1"}
+
+
+def test_nothing_but_what_runs_write_is_looked_at(root):
+    made(root, "c/old", "t0")
+    for path in ("mine/stage.json", "mine/data.bin", "notes.txt"):
+        (root / path).write_bytes(b"{}")
+    age(root)
+    assert paths(root) == ["c/old"]
+
+
+def test_a_damaged_manifest_is_no_reason_to_remove_what_it_named(root, capsys):
+    (root / "a" / "manifest.json").write_bytes(b"{}x")
+    with pytest.raises(SystemExit) as ended:
+        cleaned(root, "--yes")
+    assert ended.value.code == 2
+    assert "remove it with --runs a" in capsys.readouterr().err
+    assert "a/iteration_1/annotations" not in paths(root, "a")
+
+
+def test_a_run_that_is_not_there_is_refused(root, tmp_path, capsys):
+    for options, said in (
+        (["--storage", root.root, "--runs", "bb"], "runs = 'bb': no such run"),
+        (["--storage", str(tmp_path / "nowhere")], "no such folder"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["clean", *options])
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_folder_of_tables_is_listed_and_may_be_removed(root):
+    (root / "tables" / "tables.json").write_bytes(b"{}")
+    (root / "tables" / "cells" / "a.json").write_bytes(b"{}")
+    [line] = [line for line in table(Contents.of(root)) if line.startswith("tables ")]
+    assert line.split()[1] == "reproduce"
+    assert paths(root) == []
+    assert cleaned(root, "--runs", "tables", "--yes") == 0
+    assert not Path(root.root, "tables").exists()
+
+
+def test_sizes_for_people():
+    assert [bytes_of(n) for n in (5, 176_400_000, 999_999, 2.5e12)] == ["5 B", "176 MB", "1 MB", "2.5 TB"]
