@@ -81,24 +81,24 @@ class Work(NamedTuple):
 
 def work_of(run: Run) -> Work:
     """What the run has to do."""
-    settings, rounds, method = run.settings, run.rounds, run.inputs.method
+    settings, iteration_stages, method = run.settings, run.iteration_stages, run.inputs.method
     train, validate, counts = settings.train, settings.validate, run.store.summary
     documents = counts["documents"]
     # A sentence is read up to max_length tokens.
     sentence = min(counts["tokens"] / max(counts["sentences"], 1), float(run.inputs.encoder.max_length))
     document = sentence * counts["sentences"] / max(sum(documents.values()), 1)
-    own = run.store.documents(rounds.splits) * document
+    own = run.store.documents(iteration_stages.splits) * document
     step = 2 * train.batch_size * sentence
     annotates = method is not None and method.annotated
     iterations = settings.loop.max_iterations if annotates else int(method is not None)
     trainings = iterations + (run.inputs.initialization is not None)
     asked = min(documents["valid"], validate.max_documents) * document
     look = asked
-    if (plan := rounds.whitening) is not None:
+    if (plan := iteration_stages.whitening) is not None:
         look += own * sample_limit(run.store, plan.splits, run.inputs.encoder.base_dimension) / 2**63
         look += min(documents["valid"], CHOOSING_DOCUMENTS) * document if plan.power is None else 0.0
     tests = trainings + 3 if counts["labelled"]["test"] else 0
-    where = rounds.where["train"]
+    where = iteration_stages.where["train"]
     chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
     return Work(
         annotations=iterations if annotates else 0,
@@ -109,7 +109,7 @@ def work_of(run: Run) -> Work:
         looks=2 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
         tested=5 * asked + tests * documents["test"] * document,  # the starts, before and after, and the result
-        cost=(FOUR if step / where.workers > chunk else THREE) / _beside(where, rounds.where["annotate"]),
+        cost=(FOUR if step / where.workers > chunk else THREE) / _beside(where, iteration_stages.where["annotate"]),
     )
 
 

@@ -10,8 +10,8 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.identity import labels_identity
-from infocse_ray.loop.iterate import train_round
-from infocse_ray.loop.rounds import round_report
+from infocse_ray.loop.iterate import train_iteration
+from infocse_ray.loop.iteration_stages import iteration_report
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.retrieval.ranks import shown
@@ -71,11 +71,11 @@ def check_labels(settings: Settings, store: TokenStore) -> None:
 
 def draw_labels(run: Run) -> Stage:
     """The labelled examples that are trained on; leaks are reported."""
-    settings, rounds = run.settings, run.rounds
+    settings, iteration_stages = run.settings, run.iteration_stages
     asked = settings.labels.train_size
-    source = rounds.labelled()
+    source = iteration_stages.labelled()
     stage = run_stage(
-        rounds.root,
+        iteration_stages.root,
         run.folder / "labels",
         "labels",
         labels_identity(settings, source.fingerprint),
@@ -129,8 +129,8 @@ def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> t
     )
     budget = Budget(section.epochs * epoch, None, section.patience * epoch)
     say(f"round {number}: fine-tuning on {size:,} labelled examples, {epoch:,} steps an epoch")
-    stages, tuned = train_round(run, run.rounds.fine_tuning(own), method, encoder, budget, number)
-    report = round_report(number, stages)
+    stages, tuned = train_iteration(run, run.iteration_stages.fine_tuning(own), method, encoder, budget, number)
+    report = iteration_report(number, stages)
     del report["iteration"]
     metric = settings.validate.metric
     before, after = report["history"][0], report["validation"]

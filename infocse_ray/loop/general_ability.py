@@ -31,7 +31,7 @@ def sts_of(run: Run, encoders: dict[str, EncoderFolder]) -> dict[str, float]:
             in_one_task(_score, encoder, pairs, precision, stage.folder)
             return {"spearman": read_checked(stage.folder / "sts.json")["spearman"]}
 
-        stage = run_stage(run.rounds.root, run.folder / "sts" / identity, "sts", identity, work)
+        stage = run_stage(run.iteration_stages.root, run.folder / "sts" / identity, "sts", identity, work)
         run.manifest.add(f"{name}/sts", stage)
         found[name] = (stage.summary or {})["spearman"]
     return found

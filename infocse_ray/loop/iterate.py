@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.identity import initialization_of
-from infocse_ray.loop.rounds import Rounds, round_report
+from infocse_ray.loop.iteration_stages import IterationStages, iteration_report
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.ranks import shown
@@ -53,7 +53,7 @@ def iterate(
         after_iteration: called with `iterations` so far, after each that another may follow.
     """
     settings = run.settings
-    rounds = run.rounds if may_stay else run.rounds.from_anything()
+    iteration_stages = run.iteration_stages if may_stay else run.iteration_stages.from_anything()
     metric, train, loop, patience = settings.validate.metric, settings.train, settings.loop, settings.validate.patience
     encoders = [encoder]
     iterations: list[dict[str, Any]] = [{"iteration": before}]
@@ -64,17 +64,17 @@ def iterate(
             loop.initialization_tokens or train.max_tokens,
             loop.initialization_patience or patience,
         )
-        stages, encoders[0] = train_round(run, rounds, run.inputs.initialization, encoder, budget, 0)
-        iterations[0] = round_report(0, stages)
+        stages, encoders[0] = train_iteration(run, iteration_stages, run.inputs.initialization, encoder, budget, 0)
+        iterations[0] = iteration_report(0, stages)
     best = 0
     for number in range(1, _most(run) + 1):
         t = before + number
         assert run.inputs.method is not None
         say(f"iteration {t}")
         budget = Budget(train.max_steps, train.max_tokens, patience)
-        stages, trained = train_round(run, rounds, run.inputs.method, encoders[-1], budget, t)
+        stages, trained = train_iteration(run, iteration_stages, run.inputs.method, encoders[-1], budget, t)
         encoders.append(trained)
-        iterations.append(round_report(t, stages))
+        iterations.append(iteration_report(t, stages))
         iterations[0].setdefault("validation", iterations[number]["history"][0])
         old, new = (iterations[i]["validation"] for i in (best, number))
         if number == 1 and not may_stay:
@@ -99,24 +99,24 @@ def _most(run: Run) -> int:
     return run.settings.loop.max_iterations if run.inputs.method.annotated else 1
 
 
-def train_round(
-    run: Run, rounds: Rounds, method: Method, encoder: EncoderFolder, budget: Budget, t: int
+def train_iteration(
+    run: Run, iteration_stages: IterationStages, method: Method, encoder: EncoderFolder, budget: Budget, t: int
 ) -> tuple[dict[str, Stage], EncoderFolder]:
     """One round's finished stages and the encoder that comes out of it."""
     stages: dict[str, Stage] = {}
 
     def done(name: str, stage: Stage) -> Stage:
         stages[name] = stage
-        run.manifest.add(f"{rounds.name(t)}/{name}", stage)
+        run.manifest.add(f"{iteration_stages.name(t)}/{name}", stage)
         return stage
 
-    source = rounds.documents
+    source = iteration_stages.documents
     if method.annotated:
-        annotated = done("annotations", rounds.annotate(encoder, t))
-        source = rounds.shards(annotated.folder, annotated.fingerprint)
-    counted, examples = rounds.count(source, method, t)
+        annotated = done("annotations", iteration_stages.annotate(encoder, t))
+        source = iteration_stages.shards(annotated.folder, annotated.fingerprint)
+    counted, examples = iteration_stages.count(source, method, t)
     done("examples", counted)
-    trained = done("train", rounds.train(examples, method, encoder, budget, t))
+    trained = done("train", iteration_stages.train(examples, method, encoder, budget, t))
     summary = trained.summary or {}
     chosen = summary["chosen"]
     share = f"; {chosen.get('share', 0):g} of the way there is better"
@@ -125,4 +125,4 @@ def train_round(
         f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, best at step {summary['best_step']:,}"
         f"{came} ({trained.seconds:.0f} s)"
     )
-    return stages, rounds.trained_encoder(trained, encoder)
+    return stages, iteration_stages.trained_encoder(trained, encoder)

@@ -50,7 +50,7 @@ def sized(run: Run, begun: float) -> Run:
         # A step has a token at least: tokens alone end a training.
         train = settings.train.model_copy(update={"max_tokens": tokens, "max_steps": tokens})
         settings = settings.model_copy(update={"train": train})
-        run = run._replace(settings=settings, rounds=run.rounds._replace(settings=settings))
+        run = run._replace(settings=settings, iteration_stages=run.iteration_stages._replace(settings=settings))
         say(f"minutes = {settings.minutes:g}: {tokens:,} tokens ({tokens / work.step:,.0f} steps) in each training")
     if speed is not None:
         train = settings.train
@@ -77,7 +77,7 @@ def _settled(run: Run, begun: float) -> Stage:
         return {"speed": list(speed), "max_tokens": tokens}
 
     identity = fingerprint("minutes", _FORMAT, run.identity, settings.minutes)
-    return run_stage(run.rounds.root, run.folder / "minutes", "minutes", identity, measure)
+    return run_stage(run.iteration_stages.root, run.folder / "minutes", "minutes", identity, measure)
 
 
 class TimeEmbedding(NamedTuple):
@@ -103,8 +103,8 @@ def _first(there: int, most: int) -> np.ndarray:
 
 
 def _measured(run: Run) -> Speed:
-    rounds, where = run.rounds, run.rounds.where["annotate"]
-    documents = TrainingDocuments(run.store, rounds.splits)
+    iteration_stages, where = run.iteration_stages, run.iteration_stages.where["annotate"]
+    documents = TrainingDocuments(run.store, iteration_stages.splits)
     groups = documents.groups()
     actors = min(where.workers, len(groups))
     quiet_data()

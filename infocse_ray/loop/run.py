@@ -18,8 +18,8 @@ from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.evaluate import Asked, evaluate
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
 from infocse_ray.loop.inputs import Inputs
+from infocse_ray.loop.iteration_stages import IterationStages
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.loop.rounds import Rounds
 from infocse_ray.loop.speed import Speed
 from infocse_ray.loop.stale import stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
@@ -49,7 +49,7 @@ class Run(NamedTuple):
     settings: Settings
     inputs: Inputs
     manifest: Manifest
-    rounds: Rounds
+    iteration_stages: IterationStages
     came: EncoderFolder
     """The encoder as it came."""
     start: EncoderFolder
@@ -70,32 +70,32 @@ class Run(NamedTuple):
     @property
     def judged_on(self) -> On:
         """What validation documents must find where encoders are held against each other."""
-        return "counterpart" if self.fine_tunes else self.rounds.on
+        return "counterpart" if self.fine_tunes else self.iteration_stages.on
 
     @property
     def folder(self) -> Storage:
         """`<storage>/<name>`."""
-        return self.rounds.run
+        return self.iteration_stages.run
 
     @property
     def store(self) -> TokenStore:
         """The corpus."""
-        return self.rounds.store
+        return self.iteration_stages.store
 
     def evaluate(self, looks: dict[str, Look]) -> dict[str, Stage]:
         """Score encoders, all by one group of workers, and commit what was found under the looks' names.
 
         The test is of counterparts always.
         """
-        rounds, settings = self.rounds, self.settings
+        iteration_stages, settings = self.iteration_stages, self.settings
         asked = [
             Asked(encoder, split, self.judged_on, settings.validate.max_documents)
             if split == "valid"
             else Asked(encoder, split, "counterpart")
             for encoder, split in looks.values()
         ]
-        precision, where, folder = settings.encoder.precision, rounds.where["train"], self.folder / "scores"
-        done = evaluate(rounds.root, folder, self.store, asked, precision, where, settings.seed)
+        precision, where, folder = settings.encoder.precision, iteration_stages.where["train"], self.folder / "scores"
+        done = evaluate(iteration_stages.root, folder, self.store, asked, precision, where, settings.seed)
         found = dict(zip(looks, done, strict=True))
         for name, stage in found.items():
             self.manifest.add(name, stage)
@@ -104,7 +104,7 @@ class Run(NamedTuple):
     def tests(self, name: str, encoder: EncoderFolder, also_plain: bool) -> dict[str, Look]:
         """Looks at the test of an encoder and, if wanted and it is whitened, of what it is without."""
         looks = {f"{name}/test": Look(encoder, "test")}
-        if also_plain and self.rounds.whitening is not None:
+        if also_plain and self.iteration_stages.whitening is not None:
             looks[f"{name}/test_plain"] = Look(encoder.without_whitening(), "test")
         return looks
 
@@ -122,7 +122,7 @@ class Run(NamedTuple):
         summary = self.store.summary
         metrics = {
             "name": self.settings.name,
-            "validate_on": self.rounds.on,
+            "validate_on": self.iteration_stages.on,
             "corpus": {
                 "documents": sum(summary["documents"].values()),
                 **{key: summary[key] for key in ("sentences", "tokens", "rejected", "seconds")},
@@ -256,8 +256,8 @@ def _opened(
         annotator = first_encoder(other, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
         if (own := annotator.store) is not None:
             manifest.add("first_encoder/corpus", Stage("prepare", own.fingerprint, own.folder, own.summary))
-    rounds = Rounds(root, folder, settings, store, splits, on, where, annotator, plan)
-    return Run(settings, inputs, manifest, rounds, came, start, whitening, fine_tunes, identity, speed)
+    iteration_stages = IterationStages(root, folder, settings, store, splits, on, where, annotator, plan)
+    return Run(settings, inputs, manifest, iteration_stages, came, start, whitening, fine_tunes, identity, speed)
 
 
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:

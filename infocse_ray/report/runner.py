@@ -26,7 +26,7 @@ from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.interrupts import check
 from infocse_ray.runtime.progress import duration, say
 from infocse_ray.settings import Settings
-from infocse_ray.stages.records import keep, kept
+from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
@@ -91,7 +91,7 @@ def reproduce(
                 continue
             say(f"[{number + step}/{many}] {cell.title}")
             records[cell.name] = record = _run(config, cell, few_shot if cell.labelled else pretrain)
-            keep(_record_of(folder, cell), record)
+            write_record(_record_of(folder, cell), record)
             writer.write(records)
             check()
         number += slot.runs
@@ -125,7 +125,10 @@ def read_records(folder: Storage, plan: CellPlan) -> Records:
     there = (folder / "cells").files()  # many learning rates have never run
     found = {}
     for cell in plan.cells:
-        if f"{cell.name}.json" in there and (record := kept(_record_of(folder, cell), cell.identity)) is not None:
+        if (
+            f"{cell.name}.json" in there
+            and (record := read_record(_record_of(folder, cell), cell.identity)) is not None
+        ):
             found[cell.name] = record
     return found
 

@@ -12,12 +12,12 @@ from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
 
 
-def keep(file: Storage, record: dict[str, Any]) -> None:
+def write_record(file: Storage, record: dict[str, Any]) -> None:
     """Write a record, JSON-able and with the `identity` of what it is of."""
     file.write_json(checked(record))
 
 
-def kept(file: Storage, identity: str) -> dict[str, Any] | None:
+def read_record(file: Storage, identity: str) -> dict[str, Any] | None:
     """The record in `file`; None if there is none, it is of another identity, or it isn't as it was written."""
     try:
         record = verified(file.read_bytes())

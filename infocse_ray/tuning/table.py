@@ -11,7 +11,7 @@ import yaml
 
 from infocse_ray.report.markdown import escape
 from infocse_ray.runtime.progress import say
-from infocse_ray.stages.records import keep, kept
+from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.trials import Trial, shown_value, title_of
@@ -37,7 +37,7 @@ class Table:
         self.folder, self.config, self.trials = folder, config, trials
         self.metric = trials[0].settings.validate.metric
         self.asha = config.asha.model_dump(mode="json")
-        before = kept(folder / "sweep.json", _IDENTITY) or {"trials": [], "asha": None}
+        before = read_record(folder / "sweep.json", _IDENTITY) or {"trials": [], "asha": None}
         lasting = {"finished", "failed", *(["stopped"] if before["asha"] == self.asha else [])}
         known = {row["name"]: row for row in before["trials"] if row["state"] in lasting}
         self.rows: dict[str, dict[str, Any]] = {}
@@ -82,7 +82,7 @@ class Table:
         best = self.best()
         content = {"name": self.config.name, "metric": self.metric, "best": best and best.name, "asha": self.asha}
         content |= {"parameters": self.config.parameters, "trials": list(self.rows.values())}
-        keep(self.folder / "sweep.json", content | {"identity": _IDENTITY})
+        write_record(self.folder / "sweep.json", content | {"identity": _IDENTITY})
         (self.folder / "sweep.md").write_bytes(self.markdown().encode())
         if plot:
             (self.folder / "sweep.png").write_bytes(self.plot())

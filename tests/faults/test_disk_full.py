@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from infocse_ray.commands.job import run_job
-from infocse_ray.loop import rounds
+from infocse_ray.loop import iteration_stages
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Settings
 from tests.conftest import make_documents, write_jsonl
@@ -106,14 +106,14 @@ def test_training_goes_on_after_room_is_made(
     def run() -> dict:
         return run_job(Settings, argv, "pretrain.py", "", pretrain)
 
-    train = rounds.train
+    train = iteration_stages.train
 
     def train_on_a_full_disk(*arguments):
         fill(disk, but=64 * 2**10)  # enough for what Ray Train notes, not for a checkpoint
         return train(*arguments)
 
     with monkeypatch.context() as full:
-        full.setattr(rounds, "train", train_on_a_full_disk)
+        full.setattr(iteration_stages, "train", train_on_a_full_disk)
         said = said_on_failing(run, capfd)
     assert re.match(rf"pretrain.py: error: {disk}/run/iteration_1/train: {NEED}$", said)
     (disk / "filler").unlink()

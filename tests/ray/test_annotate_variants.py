@@ -23,7 +23,7 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.loop import infocse, rounds
+from infocse_ray.loop import infocse, iteration_stages
 from infocse_ray.loop import run as run_module
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Annotate, Corpus, Settings
@@ -97,7 +97,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
         chosen = history[1] | {"kind": "trained"}
         return {"best_step": 1, "best": better, "steps": 1, "tokens": 9, "history": history, "chosen": chosen}
 
-    monkeypatch.setattr(rounds, "train", train)
+    monkeypatch.setattr(iteration_stages, "train", train)
     infocse.pretrain(Settings.model_validate(content))
     run = tmp_path / "runs" / "run"
     first = EncoderFolder(Storage.open(str(spelling_encoder)), "x", POSITIONS).load()
@@ -117,7 +117,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
     assert differ, "the two encoders give other clusters"
     assert len(list((tmp_path / "runs" / "corpora").iterdir())) == 2
     assert (run / "first_encoder" / "model" / "model.safetensors").exists()
-    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    monkeypatch.setattr(iteration_stages, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     infocse.pretrain(Settings.model_validate(content))
     content["annotate"] = {"first_encoder": str(tmp_path / "nowhere")}
     monkeypatch.setattr(run_module, "connect", lambda: pytest.fail("connect was called"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.loop import fine_tuning, rounds, run
+from infocse_ray.loop import fine_tuning, iteration_stages, run
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.settings import Settings
@@ -76,7 +76,7 @@ def test_plusplus_alternates_and_shares_its_stages(
     assert {"labels", "fine_tuning_1/train", "iteration_2/train", "fine_tuning_2/train"} <= stages.keys()
 
     # The same command again does nothing.
-    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
     assert plusplus(settings) == metrics
     # A run without labels finds what the first round trained without them.
     first = pretrain(few_shot(folder, tiny_encoder, "zero", corpus=labels))
@@ -84,7 +84,7 @@ def test_plusplus_alternates_and_shares_its_stages(
 
 
 def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    monkeypatch.setattr(iteration_stages, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     corpus = {"labels": str(folder / "labels.jsonl")}
     more = {"labels": {"train_size": "all"}, "encoder": {"whiten": "off"}, "train": {"never_worse": False}}
     metrics = finetune(few_shot(folder, tiny_encoder, "tuned", corpus=corpus, **more))
@@ -113,7 +113,7 @@ def test_too_few_labels_are_refused_before_anything_is_trained(
     message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained"))
     monkeypatch.setattr(fine_tuning, "draw", lambda *_: pytest.fail("drawn"))
     sections = {"corpus": {"labels": str(folder / "labels.jsonl")} | sections.pop("corpus", {}), **sections}
     with pytest.raises(ValueError, match=f"^{message}"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray.loop import rounds
+from infocse_ray.loop import iteration_stages
 from infocse_ray.loop.infocse import pretrain
 from tests.conftest import make_documents, write_jsonl
 from tests.ray.tiny_job import settings_for
@@ -42,9 +42,11 @@ def test_infocse_starts_from_what_it_is_initialised_with(
 
     # Another run takes its initialisation from this one, and trains otherwise.
     trained: list[int] = []
-    of_rounds = rounds.Rounds.train
-    monkeypatch.setattr(rounds.Rounds, "train", lambda self, *a: trained.append(a[-1]) or of_rounds(self, *a))
-    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained again"))
+    of_rounds = iteration_stages.IterationStages.train
+    monkeypatch.setattr(
+        iteration_stages.IterationStages, "train", lambda self, *a: trained.append(a[-1]) or of_rounds(self, *a)
+    )
+    monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
     with pytest.raises(pytest.fail.Exception, match="trained again"):
         pretrain(settings_for(folder, tiny_encoder, "other", loop=loop, train={**train, "positive": "cluster"}))
     assert trained == [0, 1], "the stage of iteration 0 was found, that of iteration 1 begun"
@@ -53,7 +55,7 @@ def test_infocse_starts_from_what_it_is_initialised_with(
 def test_a_baseline_trains_once_and_annotates_nothing(
     folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    monkeypatch.setattr(iteration_stages, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     loop = {"max_iterations": 2, "early_stop": False}
     metrics = pretrain(settings_for(folder, tiny_encoder, "declutr", train={"method": "declutr"}, loop=loop))
     assert [entry["iteration"] for entry in metrics["iterations"]] == [0, 1]
@@ -68,7 +70,7 @@ def test_no_strategy_scores_the_encoder_as_it_is(
     folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for work in ("annotate", "count_examples", "train"):
-        monkeypatch.setattr(rounds, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
+        monkeypatch.setattr(iteration_stages, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
     metrics = pretrain(settings_for(folder, tiny_encoder, "none", train={"method": "none"}))
     [only] = metrics["iterations"]
     assert only["validation"]["queries"] > 0

@@ -26,7 +26,7 @@ from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop import evaluate as evaluate_module
-from infocse_ray.loop import rounds
+from infocse_ray.loop import iteration_stages
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.methods.registry import method_of
@@ -46,7 +46,7 @@ from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
-STAGES = [(rounds, "annotate"), (rounds, "count_examples"), (rounds, "train")]
+STAGES = [(iteration_stages, name) for name in ("annotate", "count_examples", "train")]
 
 
 def settings_for(folder: Path, model: Path, /, **sections: Any) -> Settings:
@@ -248,7 +248,9 @@ def test_a_run_whose_stages_were_other_ones_trains_beside_what_these_left(
     kept = folder / "runs" / "run" / "iteration_1" / "train"
     assert (kept / "result.json").exists()
     used = []
-    monkeypatch.setattr(rounds, "train", lambda training, *a: used.append(training.folder) or pytest.fail("there"))
+    monkeypatch.setattr(
+        iteration_stages, "train", lambda training, *a: used.append(training.folder) or pytest.fail("there")
+    )
     with pytest.raises(pytest.fail.Exception, match="there"):
         pretrain(settings_for(folder, still_encoder, train={"learning_rate": 2e-3}))
     place = Path(used[0].path)
@@ -307,7 +309,7 @@ def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_trained(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = finished
-    monkeypatch.setattr(rounds, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
+    monkeypatch.setattr(iteration_stages, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     with pytest.raises(
         ValueError, match=r"train.batch_size = 3200: the corpus has 150 training documents.*150 or less"
     ):

@@ -18,14 +18,14 @@ def loop(monkeypatch: pytest.MonkeyPatch, scores: list[float], after_iteration: 
     """The outer loop, whose iterations score what they are told to, the first the encoder as it came."""
     content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "loop": section}
 
-    def train_round(run: Any, rounds: Any, method: Any, encoder: Any, budget: Any, t: int) -> Any:
+    def train_iteration(run: Any, rounds: Any, method: Any, encoder: Any, budget: Any, t: int) -> Any:
         entries = [{"step": step, "recall@5": scores[t - 1 + step], "queries": 100} for step in (0, 1)]
         summary = {"history": entries, "chosen": entries[1], "best_step": 1, "seconds": 1.0}
         return {"train": Stage("train", "f", Storage("x"), summary)}, None
 
-    monkeypatch.setattr(iterate_module, "train_round", train_round)
+    monkeypatch.setattr(iterate_module, "train_iteration", train_iteration)
     inputs = SimpleNamespace(initialization=None, method=SimpleNamespace(annotated=True))
-    run: Any = SimpleNamespace(rounds=None, settings=Settings.model_validate(content), inputs=inputs)
+    run: Any = SimpleNamespace(iteration_stages=None, settings=Settings.model_validate(content), inputs=inputs)
     return iterate(run, None, after_iteration=after_iteration)  # pyright: ignore[reportArgumentType]
 
 

@@ -117,7 +117,7 @@ def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys)
     first = sized(run_of(root, minutes=60), time.monotonic())
     tokens = first.settings.train.max_tokens
     assert tokens is not None
-    assert tokens == first.settings.train.max_steps == first.rounds.settings.train.max_tokens
+    assert tokens == first.settings.train.max_steps == first.iteration_stages.settings.train.max_tokens
     said = capsys.readouterr().out
     assert f"minutes = 60: {tokens:,} tokens" in said
     assert "at most about 60 min: " in said

@@ -146,14 +146,14 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
     )
     asked: list[Any] = []
 
-    def train_round(run: Any, rounds: Any, method: Any, encoder: Any, budget: Budget, number: int) -> Any:
+    def train_iteration(run: Any, rounds: Any, method: Any, encoder: Any, budget: Budget, number: int) -> Any:
         asked.append((rounds, method, encoder, budget, number))
         entry = {"step": 3, "recall@5": 0.5, "queries": 100}
         chosen = entry | {"kind": "trained"}
         summary = {"best_step": 3, "history": [entry | {"step": 0}, entry], "chosen": chosen, "seconds": 1.0}
         return {"train": Stage("train", "f", Storage.open("."), summary)}, "tuned"
 
-    monkeypatch.setattr(fine_tuning, "train_round", train_round)
+    monkeypatch.setattr(fine_tuning, "train_iteration", train_iteration)
     monkeypatch.setattr(
         fine_tuning.EncoderSpec, "of", lambda encoder: SimpleNamespace(sentence_tokens=30, query_tokens=30)
     )
@@ -162,7 +162,7 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
         settings=settings,
         store=store,
         inputs=SimpleNamespace(encoder=None),
-        rounds=SimpleNamespace(fine_tuning=lambda settings: settings),
+        iteration_stages=SimpleNamespace(fine_tuning=lambda settings: settings),
     )
     labels: Any = SimpleNamespace(summary={"last": 77})
     report, tuned = fine_tune(run, labels, "encoder", 4)  # pyright: ignore

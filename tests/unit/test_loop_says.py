@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.loop import rounds
+from infocse_ray.loop import iteration_stages
 from infocse_ray.loop.card import model_card
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
@@ -49,9 +49,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, **counts: int) -> None:
     )
     nowhere = Storage("nowhere")
     found = Stage("examples", "f", nowhere, {"examples_by_lane": [counts["examples"]], "short": 0} | counts)
-    monkeypatch.setattr(rounds, "run_stage", lambda *_: found)
+    monkeypatch.setattr(iteration_stages, "run_stage", lambda *_: found)
     store = TokenStore(nowhere, "f", {"shards": 1, "lanes": 1})
-    one = rounds.Rounds(nowhere, nowhere, settings, store, ["train"], "halves", {}, None, None)
+    one = iteration_stages.IterationStages(nowhere, nowhere, settings, store, ["train"], "halves", {}, None, None)
     one.count(one.documents, idc(), 1)
 
 

@@ -27,7 +27,7 @@ class Script:
         """Whether a training was let off being better than its start, by what it trained."""
         run = SimpleNamespace(
             inputs=SimpleNamespace(method=None, initialization=None),
-            rounds=SimpleNamespace(from_anything=lambda: "from anything"),
+            iteration_stages=SimpleNamespace(from_anything=lambda: "from anything"),
             manifest=SimpleNamespace(add=lambda *_: None),
             store=SimpleNamespace(summary={"labelled": {"test": 9}}),
             folder=HERE,
@@ -54,12 +54,12 @@ class Script:
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
         monkeypatch.setattr(plusplus, "look_before", lambda _: None)
         monkeypatch.setattr(plusplus, "outcome", self.outcome)
-        monkeypatch.setattr(iterate, "train_round", self.train_round)
+        monkeypatch.setattr(iterate, "train_iteration", self.train_iteration)
 
     def entry(self, encoder: str) -> dict[str, float]:
         return {"step": 0, "recall@5": self.scores[encoder], "queries": 100}
 
-    def train_round(self, run: Any, rounds: Any, method: Any, encoder: str, budget: Any, t: int) -> Any:
+    def train_iteration(self, run: Any, rounds: Any, method: Any, encoder: str, budget: Any, t: int) -> Any:
         trained = f"i{t}"
         self.done.append(f"{encoder} > {trained}")
         self.from_anything[trained] = rounds == "from anything"

@@ -15,7 +15,7 @@ import torch
 
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.errors import RunInUse
-from infocse_ray.loop import rounds
+from infocse_ray.loop import iteration_stages
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.runtime.cluster import Placement
@@ -122,7 +122,7 @@ def test_an_exported_model_that_is_damaged_is_exported_again(settings, tmp_path,
     run = tmp_path / "runs" / "run"
     whole = result(run)
     flip(run / "model" / "model.safetensors")
-    monkeypatch.setattr(rounds, "train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
     pretrain(settings)
     assert f"{run / 'model' / 'model.safetensors'} is damaged (" in capsys.readouterr().out
     assert result(run) == whole
@@ -141,13 +141,13 @@ def test_a_changed_corpus_file_is_told_before_work_starts(settings, tmp_path, ca
 
 
 def test_a_run_has_its_lease_while_it_trains_and_none_after(settings, tmp_path, monkeypatch):
-    train = rounds.train
+    train = iteration_stages.train
 
     def meanwhile(*arguments: Any) -> dict[str, Any]:
         with pytest.raises(RunInUse, match="name = 'run': another driver is at work on it"):
             pretrain(settings)
         return train(*arguments)
 
-    monkeypatch.setattr(rounds, "train", meanwhile)
+    monkeypatch.setattr(iteration_stages, "train", meanwhile)
     pretrain(settings)
     assert not (tmp_path / "runs" / "run" / "driver.lease").exists()

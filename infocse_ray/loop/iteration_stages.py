@@ -1,4 +1,4 @@
-"""The stages of one round: annotate, count the examples, train; each done once and found again."""
+"""The stages of one iteration: annotate, count the examples, train; each done once and found again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from infocse_ray.train.schedule import Budget
 from infocse_ray.train.trainer import train
 
 
-class Rounds(NamedTuple):
-    """What all rounds of a run have in common."""
+class IterationStages(NamedTuple):
+    """What all iterations of a run have in common."""
 
     root: Storage
     """The storage that runs share."""
@@ -47,12 +47,12 @@ class Rounds(NamedTuple):
     """How encoders are whitened; None: they aren't."""
     phase: Literal["iteration", "fine_tuning"] = "iteration"
 
-    def fine_tuning(self, settings: Settings) -> Rounds:
-        """Rounds of fine-tuning, which train on labels of the train split alone, and are validated on labels."""
+    def fine_tuning(self, settings: Settings) -> IterationStages:
+        """Those of fine-tuning, which train on labels of the train split alone, and are validated on labels."""
         return self._replace(settings=settings, splits=["train"], on="counterpart", phase="fine_tuning")
 
-    def from_anything(self) -> Rounds:
-        """Rounds whose training may give back what validates worse than its start."""
+    def from_anything(self) -> IterationStages:
+        """Those whose training may give back what validates worse than its start."""
         train = self.settings.train.model_copy(update={"never_worse": False})
         return self._replace(settings=self.settings.model_copy(update={"train": train}))
 
@@ -71,11 +71,11 @@ class Rounds(NamedTuple):
         return Shards(folder, name, self.store.shards, self.store.summary["lanes"], self.splits, labels)
 
     def name(self, t: int) -> str:
-        """Round t, as its folder is called."""
+        """Iteration t, as its folder is called."""
         return f"{self.phase}_{t}"
 
     def title(self, t: int) -> str:
-        """Round t, for people."""
+        """Iteration t, for people."""
         return f"{self.phase.replace('_', '-')} {t}"
 
     def folder(self, t: int) -> Storage:
@@ -170,7 +170,7 @@ class Rounds(NamedTuple):
         return EncoderFolder(model, fingerprint("encoder", trained.fingerprint), self.settings.encoder.max_length)
 
 
-def round_report(t: int, stages: dict[str, Stage]) -> dict[str, Any]:
+def iteration_report(t: int, stages: dict[str, Stage]) -> dict[str, Any]:
     """What `metrics.json` says of a round: its validation, counts and seconds."""
     summary = stages["train"].summary or {}
     chosen = summary["chosen"]
