@@ -13,6 +13,7 @@ import pyarrow as pa
 from infocse_ray.annotate.clusters import cluster_sizes, count_pairs
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 
 COLUMNS = ["doc_id", "key", "split", "sentences", "cluster"]
 
@@ -29,8 +30,8 @@ def annotation_schema(store: TokenStore) -> pa.Schema:
 
 @functools.lru_cache(maxsize=4)
 def _schema(root: str, relative: str) -> pa.Schema:
-    # Opening a shard reads all of it, for its digest: not once for every other shard.
-    with Storage(root, relative).parquet() as file:
+    # Opening a shard fetches up to 8 MiB: not once for every other shard.
+    with open_parquet(Storage(root, relative)) as file:
         return pa.schema([file.schema_arrow.field(c) for c in COLUMNS[:-1]] + [("cluster", pa.list_(pa.int32()))])
 
 
@@ -50,12 +51,12 @@ def write_whole(target: Storage, schema: pa.Schema, tables: list[pa.Table], coun
     if not target.exists():
         whole = pa.concat_tables([schema.empty_table(), *[table.cast(schema) for table in tables]])
         whole = whole.replace_schema_metadata({_COUNTS: json.dumps(counts)})
-        target.write_parquet(whole, [len(table) for table in tables])
+        write_parquet(target, whole, [len(table) for table in tables])
 
 
 def read_whole(written: Storage) -> tuple[list[pa.Table], dict[str, Any]]:
     """The row groups of what `write_whole` wrote, and the counts."""
-    with written.parquet() as file:
+    with open_parquet(written) as file:
         counts = json.loads((file.schema_arrow.metadata or {}).get(_COUNTS, "{}"))
         return [file.read_row_group(group) for group in range(file.num_row_groups)], counts
 

@@ -1,14 +1,16 @@
 """Only the most similar edges of the whole corpus: IDC in two passes, embedding once.
 
 1. Actors embed, and write the edges of every document with their weights (Eq. 2 and 3).
-2. The threshold is a quantile of the weights: of all, or of a sample of 16,384 drawn by hash.
+2. The threshold is a quantile of the weights of all edges, by a histogram with bins as wide as 1/2,048 of a weight: it
+   is at most that much below the exact one.
 3. Tasks without an encoder drop the edges below it; what is left connected are the clusters (Eq. 4).
 """
 
 from __future__ import annotations
 
-import base64
+import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +21,8 @@ from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import Edges, connected_clusters, mutual_edges, top_k_edges, undirected_edges
 from infocse_ray.corpus.store import Documents, documents_of, shard_name
-from infocse_ray.corpus.tokens import flat, offsets_of, sample_hashes
+from infocse_ray.corpus.tokens import flat, offsets_of
 from infocse_ray.storage.folder import Storage
-
-SAMPLE = 16_384
-"""Edges that a quantile is taken of where there are more: at the quantile 0.75 its rank is off by 0.003 (one sigma)."""
 
 _SCHEMA = pa.schema(
     [
@@ -38,77 +37,57 @@ _SCHEMA = pa.schema(
 that are no copies; then, of each sentence, the number of the first with its text."""
 
 
-class EdgeSample:
-    """The weights of the edges with the smallest hashes: a uniform sample, whatever the order they are shown in.
+_SHIFT = 12
+"""Of a weight's 32 bits those that a bin forgets; what is left are the sign, the exponent and 11 bits of the fraction:
+2,048 bins from a weight to its double, as wide as 2^-11 of it, over the whole range of float32."""
 
-    Showing an edge again changes nothing, so work that Ray does twice counts once.
+
+def count_weights(weights: np.ndarray) -> dict[int, int]:
+    """A histogram of weights, float32 [e], finite: edges by bin, in memory that at most 2^20 bins take.
+
+    Those of parts add up to that of the whole, in any order.
     """
-
-    def __init__(self, size: int = SAMPLE) -> None:
-        self.size = size
-        self.hashes, self.weights = np.empty(0, np.int64), np.empty(0, np.float32)
-
-    def add(self, hashes: np.ndarray, weights: np.ndarray) -> None:
-        """Show edges.
-
-        Args:
-            hashes: int64 [e], one an edge.
-            weights: float32 [e].
-        """
-        near = self.near(hashes)
-        hashes = np.concatenate([self.hashes, hashes[near]])
-        self.hashes, first = np.unique(hashes, return_index=True)
-        self.hashes = self.hashes[: self.size]
-        self.weights = np.concatenate([self.weights, weights[near]])[first[: self.size]]
-
-    def near(self, hashes: np.ndarray) -> np.ndarray:
-        """Bool [e]: which edges are in the sample or could get into it."""
-        return hashes <= (self.hashes[-1] if len(self.hashes) >= self.size else np.iinfo(np.int64).max)
-
-    def quantile(self, share: float) -> float:
-        """The weight that this share of the sample is below, as numpy interpolates it; 0 if there is no edge."""
-        return float(np.quantile(self.weights.astype(np.float64), share)) if len(self.weights) else 0.0
+    bins, counts = np.unique(_in_order(weights.view(np.int32)) >> _SHIFT, return_counts=True)
+    return dict(zip(bins.tolist(), counts.tolist(), strict=True))
 
 
-def pack(array: np.ndarray) -> str:
-    """An array's bytes as text."""
-    return base64.b64encode(array.tobytes()).decode()
+def weight_quantile(histogram: Mapping[int, int], share: float) -> float:
+    """The lower edge of the bin of the smallest weight from the quantile `share` on, a float32; 0 if there is none.
+
+    The edges from there on are those that numpy's quantile leaves, and what else is in that bin.
+    """
+    bins = sorted(histogram)
+    if not bins:
+        return 0.0
+    until = np.cumsum([histogram[bin] for bin in bins])
+    rank = math.ceil(share * (int(until[-1]) - 1))
+    lowest = np.int32(bins[int(np.searchsorted(until, rank, side="right"))] << _SHIFT)
+    return float(_in_order(lowest).view(np.float32))
 
 
-def unpack(text: str, kind: type[np.generic]) -> np.ndarray:
-    """What `pack` packed."""
-    return np.frombuffer(base64.b64decode(text), kind)
+def _in_order(bits: Any) -> Any:
+    """The bits of float32, int32, as integers in the order of the numbers; and back."""
+    # The larger the bits of a negative number, the smaller it is.
+    return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int32)
 
 
 class FindEdges(NamedTuple):
-    """Writes the edges of a group of shards, and samples them."""
+    """Writes the edges of a group of shards, and counts their weights."""
 
     documents: TrainingDocuments
     folder: Storage
     k: int
     mutual: bool
-    seed: int
-    sample: EdgeSample
-    """Of all groups that this actor has seen: what can't get into it, no other has to see."""
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
-        """Write what is missing; return the group's counts and those of its edges that the sample may want.
-
-        Returns:
-            One dictionary: `documents`, `edges`, and packed `hashes` (int64) and `weights` (float32).
-        """
+        """Write what is missing; return the group's `documents` and `weights` (see `count_weights`)."""
         targets = [self.folder / shard_name(shard) for shard in shards]
         if all(target.exists() for target in targets):  # written before a crash, each whole
             tables = [table for target in targets for table in read_whole(target)[0]]
         else:
             tables = self._write(annotator, shards, targets)
-        columns = [_flat_edges(table) for table in tables]
-        key, source, target, weight = (np.concatenate(part) for part in zip(_NO_EDGES, *columns, strict=True))
-        hashes = sample_hashes(self.seed, key, source, target)
-        self.sample.add(hashes, weight)
-        near = self.sample.near(hashes)
-        counts = {"documents": sum(len(table) for table in tables), "edges": len(weight)}
-        return [counts | {"hashes": pack(hashes[near]), "weights": pack(weight[near])}]
+        weights = np.concatenate([np.empty(0, np.float32), *(flat(table["weight"])[0].to_numpy() for table in tables)])
+        return [{"documents": sum(len(table) for table in tables), "weights": count_weights(weights)}]
 
     def _write(self, annotator: Annotator, shards: list[int], targets: list[Storage]) -> list[pa.Table]:
         before = annotator.tokens, annotator.padded
@@ -145,9 +124,6 @@ class FindEdges(NamedTuple):
         ]
 
 
-_NO_EDGES = (np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
-
-
 def _table(part: Documents, edges: Edges, original: np.ndarray, offsets: np.ndarray, before: np.ndarray) -> pa.Table:
     """Edges before[i]:before[i + 1] are of document i, whose first row is offsets[i]; `original` is of all rows."""
     mine = slice(before[0], before[-1])
@@ -160,14 +136,6 @@ def _table(part: Documents, edges: Edges, original: np.ndarray, offsets: np.ndar
 
 def _lists(values: np.ndarray, offsets: np.ndarray) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), pa.array(values))
-
-
-def _flat_edges(table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Key, source, target and weight of each edge of a table of `_SCHEMA`."""
-    source, offsets = flat(table["source"])
-    key = np.repeat(table["key"].to_numpy(), np.diff(offsets))
-    target, weight = flat(table["target"])[0], flat(table["weight"])[0]
-    return key, source.to_numpy(), target.to_numpy(), weight.to_numpy()
 
 
 class DropEdges(NamedTuple):
@@ -190,8 +158,8 @@ class DropEdges(NamedTuple):
         for table, edges in zip(self.documents.rows(shard), found, strict=True):
             offsets = documents_of(table).offsets
             start = np.repeat(offsets[:-1], np.diff(flat(edges["source"])[1]))
-            _, source, target_, weight = _flat_edges(edges)
-            kept = weight.astype(np.float64) >= self.threshold
+            source, target_, weight = (flat(edges[column])[0].to_numpy() for column in ("source", "target", "weight"))
+            kept = weight >= np.float32(self.threshold)
             # A copy is where its text is, however dissimilar that is to the rest.
             original = flat(edges["first"])[0].to_numpy() + np.repeat(offsets[:-1], np.diff(offsets))
             copies = np.flatnonzero(original != np.arange(len(original)))

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
-
-import numpy as np
 
 from infocse_ray.annotate.actor import AnnotateShards, Work, in_actors, in_one_task, in_tasks
 from infocse_ray.annotate.annotations import Summary
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sample, share_of
-from infocse_ray.annotate.quantile import DropEdges, EdgeSample, FindEdges, unpack
+from infocse_ray.annotate.quantile import DropEdges, FindEdges, weight_quantile
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.runtime.cluster import Placement, quiet_data
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.settings import Annotate
-from infocse_ray.stages.counters import count_annotated
+from infocse_ray.stages.metrics import count_annotated
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
@@ -49,7 +48,7 @@ def annotate(
         splits: of the training documents.
         encoder: what embeds them.
         settings: how sentences are clustered.
-        seed: of what is drawn: k-means' sample and first centroids, the sample that a quantile is taken of.
+        seed: of what is drawn: k-means' sample and first centroids.
         precision: of embedding.
         placement: of the actors.
         title: of the progress bar.
@@ -69,7 +68,7 @@ def annotate(
     documents.check()
     embedding = functools.partial(in_actors, documents.groups(), encoder, precision, placement)
     if settings.min_edge_quantile:
-        return _by_quantile(stage, documents, embedding, settings, seed, title)
+        return _by_quantile(stage, documents, embedding, settings, title)
     if settings.clustering == "kmeans":
         clustering = GlobalClusters(_centroids(stage, documents, embedding, settings, seed, title))
     else:
@@ -93,7 +92,7 @@ def _added(
 
 
 def _by_quantile(
-    stage: Stage, documents: TrainingDocuments, embedding: Embedding, settings: Annotate, seed: int, title: str
+    stage: Stage, documents: TrainingDocuments, embedding: Embedding, settings: Annotate, title: str
 ) -> dict[str, Any]:
     """Two passes: edges with the encoder, then what is left of them without it."""
     edges, found = stage.folder / "edges", stage.folder / "threshold.json"
@@ -101,13 +100,13 @@ def _by_quantile(
     names = [shard_name(shard) for shard in range(documents.store.shards)]
     # A finished stage keeps no edges: one of whose shards was damaged needs those of that shard's documents again.
     if "threshold.json" not in there or any(n not in there and f"edges/{n}" not in there for n in names):
-        sample = EdgeSample()
+        weights: Counter[int] = Counter()
         bar = Bar(f"{title}: edges", documents.store.documents(documents.splits), "documents")
-        for row in embedding(FindEdges(documents, edges, settings.k, settings.mutual, seed, EdgeSample())):
-            sample.add(unpack(row["hashes"], np.int64), unpack(row["weights"], np.float32))
+        for row in embedding(FindEdges(documents, edges, settings.k, settings.mutual)):
+            weights.update({int(bin): edges for bin, edges in row["weights"].items()})
             bar.add(row["documents"])
         bar.close()
-        found.write_json(checked({"threshold": sample.quantile(settings.min_edge_quantile)}))
+        found.write_json(checked({"threshold": weight_quantile(weights, settings.min_edge_quantile)}))
     threshold = read_checked(found)["threshold"]
     counts = in_tasks(documents.groups(), DropEdges(documents, edges, stage.folder, threshold))
     summary = _added(counts, documents, stage.folder, f"{title}: clusters")

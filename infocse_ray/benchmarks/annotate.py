@@ -27,6 +27,7 @@ from infocse_ray.runtime.cluster import Placement, placement
 from infocse_ray.settings import Annotate
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import write_parquet
 
 DEFAULT = ("fp32", 32)
 CANDIDATES = [(dtype, batch) for dtype in ("fp32", "bf16") for batch in (32, 128, 512)]
@@ -129,7 +130,7 @@ def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
                 spent["tokens: cutting, equal ones, sorting, padding"] += t1 - t0 - (spent["encoder"] - forward)
         t0 = now()
         for i, group in enumerate(groups):
-            (Storage.open(work) / f"split/{shards[0]}-{i}.parquet").write_parquet(group, [len(group)])
+            write_parquet(Storage.open(work) / f"split/{shards[0]}-{i}.parquet", group, [len(group)])
         spent["writing"] += now() - t0
     return dict(spent)
 

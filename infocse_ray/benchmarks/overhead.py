@@ -118,7 +118,11 @@ def train_plainly(material: Corpora) -> dict[str, float]:
 
 
 def train_on_ray(material: Corpora, workers: int) -> dict[str, float]:
-    """The train stage with so many workers, timed by when each step ended."""
+    """The train stage with so many workers, timed by when each step was shown to TensorBoard."""
+    from tensorboard.backend.event_processing.event_accumulator import (  # pyright: ignore[reportMissingImports]
+        EventAccumulator,
+    )
+
     settings = material.settings
     method = method_of("idc", settings, EncoderSpec.of(encoder_in(material.model).load()))
     assert method is not None
@@ -128,9 +132,9 @@ def train_on_ray(material: Corpora, workers: int) -> dict[str, float]:
         encoder = encoder_in(material.model)
         training = Training(settings, material.store, material.examples, method, budget, encoder, 0, folder, "halves")
         begun = time.time()
-        train(training, _where(workers), "training")
-        curve = (folder / "result.json").read_json()["curve"]
-    return _paced(material, begun, [point["at"] for point in curve if point["step"]])
+        train(training._replace(events=folder / "events"), _where(workers), "training")
+        shown = EventAccumulator(f"{out}/events").Reload().Scalars("train/loss")
+    return _paced(material, begun, [point.wall_time for point in shown])
 
 
 def _paced(material: Corpora, begun: float, ended: list[float]) -> dict[str, float]:

@@ -25,6 +25,7 @@ from infocse_ray.corpus.store import documents_of, shard_name
 from infocse_ray.encoder.model import tokenizer_json
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 
 
 class Prepared(NamedTuple):
@@ -62,7 +63,7 @@ def prepare_once(corpus: Corpus, model: str) -> Prepared:
         write_shard(rows, Storage.open(folder))
         writing = time.perf_counter() - begun
         file = Storage.open(folder) / "documents" / shard_name(0)
-        with file.parquet() as shard:
+        with open_parquet(file) as shard:
             documents = documents_of(shard.read())
         size = Path(file.path).stat().st_size
     lengths = np.diff(documents.sentences.offsets)

@@ -23,6 +23,7 @@ from infocse_ray.corpus.read import reader_of
 from infocse_ray.corpus.source import CONTENT
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import write_parquet
 
 ACCEPTED = (
     "a list of texts, of lists of sentences or of dicts, a pandas DataFrame, a pyarrow Table, a datasets.Dataset, a "
@@ -258,7 +259,7 @@ def _write_part(table: pa.Table, file: Storage) -> None:
     """In row groups, each of which one task of the corpus stage reads."""
     rows = max(1, min(len(table), _GROUP_BYTES * len(table) // max(1, table.nbytes)))
     groups = [min(rows, len(table) - begin) for begin in range(0, len(table), rows)]
-    file.write_parquet(table.combine_chunks(), groups)
+    write_parquet(file, table.combine_chunks(), groups)
 
 
 def _write_dataset(documents: Any, folder: Storage, corpus: Corpus) -> str:

@@ -39,9 +39,10 @@ from infocse_ray.runtime.failures import caused_by
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
-from infocse_ray.stages.counters import count_prepared
+from infocse_ray.stages.metrics import count_prepared
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 from infocse_ray.storage.redact import redacted
 
 _FORMAT = 2
@@ -160,7 +161,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
             raise
     (stage.folder / _LINES).delete()
     for shard in set(range(shards)) - seen:
-        (stage.folder / "documents" / shard_name(shard)).write_parquet(store_schema(token).empty_table(), [])
+        write_parquet(stage.folder / "documents" / shard_name(shard), store_schema(token).empty_table(), [])
     return totals | {
         "documents": {split: documents[split] for split in SPLITS},
         "labelled": {split: labelled[split] for split in SPLITS},
@@ -266,11 +267,11 @@ def write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
         for count in counts.values()
         for start in range(0, count, ROW_GROUP_DOCUMENTS)
     ]
-    (folder / "documents" / shard_name(shard)).write_parquet(table, groups)
+    write_parquet(folder / "documents" / shard_name(shard), table, groups)
     if len(bad):
         bad = bad.set_column(bad.schema.get_field_index("row"), "row", _lines_in_files(bad, folder))
         rejected = bad.select(rejected_schema().names).cast(rejected_schema())
-        (folder / "rejected" / shard_name(shard)).write_parquet(rejected, [len(rejected)])
+        write_parquet(folder / "rejected" / shard_name(shard), rejected, [len(rejected)])
     written = documents_of(table)
     sentences = written.sentences
     return pa.table(
@@ -329,7 +330,7 @@ def _mark_duplicates(rows: pa.Table) -> pa.Table:
 def rejected_rows(store: TokenStore) -> Iterator[dict[str, Any]]:
     """The rows set aside: doc_id, file, row and reason."""
     for name in sorted((store.folder / "rejected").files()):
-        with (store.folder / "rejected" / name).parquet() as file:
+        with open_parquet(store.folder / "rejected" / name) as file:
             yield from file.read().to_pylist()
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from infocse_ray.corpus.tokens import Tokens, flat, tokens_of
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 
 
 class Counterparts(NamedTuple):
@@ -102,7 +103,7 @@ class TokenStore(NamedTuple):
 
     def read(self, shard: int, splits: Sequence[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
         """The row groups of a shard whose documents are in one of the splits."""
-        with self.shard(shard).parquet() as file:
+        with open_parquet(self.shard(shard)) as file:
             for group in row_groups(file, splits):
                 yield file.read_row_group(group, columns=columns)
 

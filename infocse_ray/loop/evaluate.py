@@ -24,6 +24,7 @@ from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, find_stage, making, reopen, run_stage
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import write_parquet
 from infocse_ray.train.trainer import run_workers
 
 _FORMAT = 2
@@ -144,7 +145,7 @@ def _write(place: Storage, questions: Questions | HeldOut, scores: Scores, begun
             "top_key": scores.top_keys,
         }
     )
-    (place / "ranks" / f"part-{rank():05d}.parquet").write_parquet(table, [len(table)])
+    write_parquet(place / "ranks" / f"part-{rank():05d}.parquet", table, [len(table)])
     if rank() == 0:
         for name in (place / "ranks").files():  # of a group of more workers, that lost one
             if name >= f"part-{workers():05d}":

@@ -155,11 +155,9 @@ def whitening_identity(store: str, encoder: str, plan: WhiteningPlan, precision:
 def _annotation(settings: Settings) -> dict[str, Any]:
     """What can change clusters, by any encoder: a method's own settings, and the seed where something is drawn."""
     section = settings.annotate
-    names = (
-        {"kmeans_clusters", "kmeans_sample"} if section.clustering == "kmeans" else {"k", "mutual", "min_edge_quantile"}
-    )
-    drawn = section.clustering == "kmeans" or section.min_edge_quantile > 0
-    return section.model_dump(mode="json", include={"clustering", *names}) | ({"seed": settings.seed} if drawn else {})
+    kmeans = section.clustering == "kmeans"
+    names = {"kmeans_clusters", "kmeans_sample"} if kmeans else {"k", "mutual", "min_edge_quantile"}
+    return section.model_dump(mode="json", include={"clustering", *names}) | ({"seed": settings.seed} if kmeans else {})
 
 
 def _training(settings: Settings, without: set[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples, Shards, count_examples
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stages.events import curve_folder
+from infocse_ray.stages.metrics import events_folder
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import Training
@@ -154,7 +154,7 @@ class IterationStages(NamedTuple):
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, method, budget, encoder, seed, stage.folder, on)
-            training = training._replace(whitening=self.whitening, events=curve_folder(self.run, self.name(t)))
+            training = training._replace(whitening=self.whitening, events=events_folder(self.run, self.name(t)))
             return train(training, self.where["train"], f"{self.title(t)}: training")
 
         return run_stage(self.root, self.folder(t) / "train", "train", identity, work)

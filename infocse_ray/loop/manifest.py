@@ -145,9 +145,8 @@ class Manifest:
 
     def add(self, name: str, stage: Stage) -> None:
         """Commit a finished stage under its name in the run."""
-        # These load Ray, which a manifest is read without.
-        from infocse_ray.stages.counters import count_stage
-        from infocse_ray.stages.events import show_stage
+        # It loads Ray, which a manifest is read without.
+        from infocse_ray.stages.metrics import show_stage
 
         self._content["stages"][name] = {
             "kind": stage.kind,
@@ -157,7 +156,6 @@ class Manifest:
         }
         self._write()
         show_stage(self._run, name, stage)
-        count_stage(self._run, name, stage)
 
     def finish(self, fingerprint: str) -> None:
         """Commit the run, with the digests of what it exported."""

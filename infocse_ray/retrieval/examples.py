@@ -20,6 +20,7 @@ from infocse_ray.corpus.tokens import Tokens, flat
 from infocse_ray.retrieval.questions import paired_ranks
 from infocse_ray.retrieval.validation import On
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 
 _SHOWN_DOCUMENT, _SHOWN_TEXT = 160, 110
 """Characters of a document, and of what is found."""
@@ -145,7 +146,7 @@ def _tables(where: Texts, keys: np.ndarray) -> Iterator[pa.Table]:
     """The row groups that may have any of the answers, and so what asks: that has one of them itself."""
     splits = SPLITS if where.on == "counterpart" else (where.split,)
     for shard in range(where.store.shards):
-        with where.store.shard(shard).parquet() as file:
+        with open_parquet(where.store.shard(shard)) as file:
             for group in row_groups(file, splits):
                 # Of all shards little more than the keys is read.
                 there = file.read_row_group(group, columns=["key", "counterpart_keys"])

@@ -13,6 +13,7 @@ import pyarrow as pa
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 from infocse_ray.settings import Metric
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 
 
 def read_ranks(stage: Storage, top: bool = False) -> pa.Table:
@@ -32,7 +33,7 @@ def read_ranks(stage: Storage, top: bool = False) -> pa.Table:
     parts = []
     columns = ["doc_id", "key", "rank", *(["top_key"] if top else [])]
     for name in sorted((stage / "ranks").files()):
-        with (stage / "ranks" / name).parquet() as file:
+        with open_parquet(stage / "ranks" / name) as file:
             parts.append(file.read(columns=[c for c in columns if c in file.schema_arrow.names]))
     if not sum(len(part) for part in parts):
         raise ValueError(f"{stage / 'ranks'} has no ranks")

@@ -18,6 +18,7 @@ from infocse_ray.runtime.cluster import quiet_data
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 
 _COLUMNS = ("doc_id", "key", "sentences", "cluster")
 _LABELS = ("counterparts", "counterpart_keys")
@@ -119,7 +120,7 @@ def _count(packs: pa.Table, source: Shards, method: Method) -> pa.Table:
     rows = []
     for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
         counts: Counter[str] = Counter()
-        with source.shard(shard).parquet() as file:
+        with open_parquet(source.shard(shard)) as file:
             for group in source.groups(file):
                 found = method.count(source.read(file, group))
                 given = found.examples > 0

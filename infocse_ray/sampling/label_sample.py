@@ -19,6 +19,7 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import sample_hashes
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.sampling.examples import Shards, over_shards
+from infocse_ray.storage.parquet import open_parquet
 
 _PURPOSE = 0x1ABE15
 """Sets these hashes apart from others of the same seed."""
@@ -90,7 +91,7 @@ def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Ta
     labelled: Counter[str] = Counter()
     leaks: Counter[str] = Counter()
     for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
-        with source.shard(shard).parquet() as file:
+        with open_parquet(source.shard(shard)) as file:
             for split in SPLITS:
                 for group in source.groups(file, [split]):
                     documents = source.read(file, group)

@@ -18,6 +18,7 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.methods.method import Document, Method
 from infocse_ray.sampling.document import Dealt, mix
 from infocse_ray.sampling.examples import Shards
+from infocse_ray.storage.parquet import open_parquet
 
 _POOL = 256
 _DRAWS_IN_POOL = 4
@@ -70,7 +71,7 @@ class Lane:
 
     def _file(self, shard: int) -> pq.ParquetFile:
         if shard not in self._files:
-            self._files[shard] = self._source.shard(shard).parquet()
+            self._files[shard] = open_parquet(self._source.shard(shard))
         return self._files[shard]
 
     def _read(self, shard: int, group: int) -> Documents:

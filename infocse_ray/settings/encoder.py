@@ -85,7 +85,8 @@ class Annotate(Section):
     min_edge_quantile: Fraction = Field(
         default=0.0,
         description="Share of the edges to drop, the least similar of the whole corpus: 0.75 keeps the most similar "
-        "quarter, so that a document whose sentences don't belong together gives no pairs. 0: none, as in the paper.",
+        "quarter, to 1/2,048 of a weight, so that a document whose sentences don't belong together gives no pairs. 0: "
+        "none, as in the paper.",
     )
     kmeans_clusters: int = Field(default=10, ge=1, description="Centroids of `kmeans`.")
     kmeans_sample: int = Field(

@@ -14,10 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from infocse_ray.errors import NoSpace, StorageUnavailable
-from infocse_ray.storage.checksums import open_parquet, parquet_bytes
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.redact import learn, redacted, redacted_json
 from infocse_ray.storage.s3 import open_s3
@@ -195,19 +193,6 @@ class Storage:
     def write_json(self, value: Any) -> None:
         """Write `value` as JSON, whole, without the credentials that URIs in it have."""
         self.write_bytes((json.dumps(redacted_json(value), indent=1, sort_keys=True) + "\n").encode())
-
-    def write_parquet(self, table: pa.Table, row_group_rows: list[int]) -> None:
-        """Write the file whole, in row groups of the given sizes (rows)."""
-        self.write_bytes(parquet_bytes(table, row_group_rows))
-
-    def parquet(self) -> pq.ParquetFile:
-        """Open the file for reading row group by row group.
-
-        Raises:
-            DamagedFile: it isn't as it was written.
-        """
-        with explained(self):
-            return open_parquet(self)
 
     def delete(self) -> None:
         """Remove the file or folder; nothing happens when it isn't there."""

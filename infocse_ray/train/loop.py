@@ -30,8 +30,7 @@ from infocse_ray.sampling.examples import Examples
 from infocse_ray.sampling.prefetch import Prefetcher
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Settings
-from infocse_ray.stages.counters import count_scores, count_step
-from infocse_ray.stages.events import Curve
+from infocse_ray.stages.metrics import TrainingMetrics
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
@@ -74,7 +73,7 @@ class Training(NamedTuple):
     board: Any = None
     """Handle of a progress board."""
     events: Storage | None = None
-    """Where TensorBoard's event file goes."""
+    """Where TensorBoard's event files go."""
 
 
 def train_worker(training: Training) -> None:
@@ -87,7 +86,7 @@ class TrainingWorker:
 
     Attributes:
         progress: what checkpoints and the result have of the training beside weights and positions: the last `step`,
-            `tokens` encoded, the `history` of validations, the `curve`, whether it is `finished`, and more.
+            `tokens` encoded, the `history` of validations, whether it is `finished`, and more.
     """
 
     def __init__(self, training: Training) -> None:
@@ -117,7 +116,8 @@ class TrainingWorker:
             "resumed_at": [],
         }
         self._resume()
-        self._curve = Curve(training.events if rank() == 0 else None, self.progress)
+        first = self.progress["step"] + 1 if self.progress["history"] else 0
+        self._metrics = TrainingMetrics(training.folder, training.events, first) if rank() == 0 else None
         # The run's seed, not the stage's: all iterations are asked the same.
         self._questions = questions_for(
             training.store,
@@ -150,16 +150,16 @@ class TrainingWorker:
         """Train until the budget or the patience is used up, or training is asked to stop."""
         if not self.progress["history"]:
             self.validate()
-            self._curve.add(0, validated=True)
         self._reporter.start()
         while not self.progress["finished"] and not self._stop:
             try:
                 self.step()
             except (NonFinite, OutOfMemoryEverywhere) as error:
                 self._write_result(error=str(error))
+                self._close_metrics()
                 return
         self._batches.close()
-        self._curve.close()
+        self._close_metrics()
         if self.progress["finished"]:
             self._choose()
         else:
@@ -183,13 +183,12 @@ class TrainingWorker:
         self._batches.deal_next(keep_state=due.may_checkpoint)
         report = train_step(self._state, batch, self._training.seed, step)
         progress.update(step=step, tokens=tokens, chunk_tokens=self._state.memory.tokens)
-        self._record(report, time.monotonic() - begun, due.validate)
+        self._record(report, time.monotonic() - begun)
         if due.validate:
             self.validate(report)
             progress["finished"] = due.last or self._early_stopping.stop(step)
         if due.checkpoint or progress["finished"]:
             self.checkpoint()
-        self._curve.show()
         limit = self._training.budget.tokens
         self._reporter.show(step if limit is None else min(tokens, limit), report, now=progress["finished"])
 
@@ -203,8 +202,8 @@ class TrainingWorker:
         known = {"step": step, "tokens_done": self.progress["tokens"]} | (report._asdict() if report else {})
         entry = self._scores(f"step {step}", known, said, changed=step > 0)
         self.progress["history"].append(entry)
-        if rank() == 0:
-            count_scores(self._training.folder, entry)
+        if self._metrics is not None:
+            self._metrics.validation(step, entry)
         if step > 0 and self._early_stopping.improved(step, entry[self._settings.validate.metric]):
             self._models.save(self._encoder, model_name(step))
 
@@ -222,15 +221,18 @@ class TrainingWorker:
                 ray.train.report({"step": self.progress["step"]}, checkpoint=checkpoint)
         self._models.drop_all_but([model_name(step) for step in best_steps])
 
-    def _record(self, report: StepReport, seconds: float, validated: bool) -> None:
-        """Write a step to the curve and the counters, and say what is remarkable about it."""
+    def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def _record(self, report: StepReport, seconds: float) -> None:
+        """Show a step, and say what is remarkable about it."""
         step = self.progress["step"]
         if news := self._state.memory.news():
             self._reporter.tell(f"step {step}: {news}")
-        self._curve.add(step, report, seconds, validated)
         self._reporter.count(report)
-        if rank() == 0:
-            count_step(self._training.folder, report, seconds, self._settings.train.batch_size)
+        if self._metrics is not None:
+            self._metrics.step(step, report, seconds, self._settings.train.batch_size)
         if report.spread < COLLAPSE and not self.progress["warned"]:
             self.progress["warned"] = True
             self._reporter.tell(

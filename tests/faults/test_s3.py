@@ -23,6 +23,7 @@ from infocse_ray.settings import Corpus, Settings
 from infocse_ray.stages.stage import Stage, find_stage, run_stage
 from infocse_ray.storage import s3
 from infocse_ray.storage.folder import Storage, open_filesystem
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 from infocse_ray.storage.s3 import open_s3, retries_within
 from tests.conftest import make_documents
 from tests.faults.s3_server import ERROR, KEY, SECRET, SILENCE, SLOW_DOWN, S3Server, s3_server
@@ -79,8 +80,8 @@ def test_a_large_object_whose_parts_are_refused_for_a_while_is_whole(server: S3S
 def test_a_file_that_is_being_read_is_read_on(server: S3Server, uri: str) -> None:
     table = pa.table({"n": list(range(1000))})
     file = Storage.open(uri) / "t.parquet"
-    file.write_parquet(table, [500, 500])
-    with file.parquet() as parquet:
+    write_parquet(file, table, [500, 500])
+    with open_parquet(file) as parquet:
         server.fail(ERROR, requests=3)
         assert parquet.read_row_group(1)["n"].to_pylist() == list(range(500, 1000))
 

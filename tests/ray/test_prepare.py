@@ -19,6 +19,7 @@ from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -106,7 +107,7 @@ def test_order_is_that_of_the_hash_inside_a_split(store):
 def test_row_groups_are_of_one_split(store):
     assert store.shards == 4
     for shard in range(store.shards):
-        with store.shard(shard).parquet() as file:
+        with open_parquet(store.shard(shard)) as file:
             assert file.schema_arrow == store_schema(pa.uint8())
             found = [set(file.read_row_group(g)["split"].to_pylist()) for g in range(file.num_row_groups)]
             for split in SPLITS:

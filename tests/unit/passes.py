@@ -22,6 +22,7 @@ from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Annotate
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 from tests.unit.stores import Written, write_store
 
 SPLITS = ["train", "test"]
@@ -137,7 +138,7 @@ def written_clusters(store: TokenStore, folder: Path) -> dict[int, list[int]]:
     """The clusters of each document in a stage's folder, by key; the rest of its row is checked to be the store's."""
     found: dict[int, list[int]] = {}
     for shard in range(store.shards):
-        with (Storage.open(str(folder)) / f"shard-{shard:06d}.parquet").parquet() as file:
+        with open_parquet(Storage.open(str(folder)) / f"shard-{shard:06d}.parquet") as file:
             tables = [file.read_row_group(i) for i in range(file.num_row_groups)]
         own = list(store.read(shard, SPLITS))
         assert [t.drop_columns("cluster").to_pydict() for t in tables] == [

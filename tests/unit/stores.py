@@ -16,6 +16,7 @@ from infocse_ray.methods.method import Method
 from infocse_ray.sampling.examples import Examples, Shards
 from infocse_ray.settings import Train
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 
 SPEC = EncoderSpec(
     sentence_tokens=14,
@@ -62,7 +63,7 @@ def counted(source: Shards, method: Method) -> Examples:
     """The examples that a method makes of documents, counted one document at a time."""
     by_lane = [0] * source.lanes
     for shard in range(source.shards):
-        with source.shard(shard).parquet() as file:
+        with open_parquet(source.shard(shard)) as file:
             for group in source.groups(file):
                 by_lane[shard % source.lanes] += int(method.count(source.read(file, group)).examples.sum())
     return Examples(source, "f", {"examples_by_lane": by_lane})
@@ -85,8 +86,8 @@ def write_annotations(folder: Storage, documents: list[Written], lanes: int, sha
                 ),
             }
         )
-        (folder / shard_name(shard)).write_parquet(
-            table, [len(table[i : i + group]) for i in range(0, len(mine), group)]
+        write_parquet(
+            folder / shard_name(shard), table, [len(table[i : i + group]) for i in range(0, len(mine), group)]
         )
     return Shards(folder, "f", shards, lanes, ["train"], labels=True)
 
@@ -111,7 +112,7 @@ def write_store(folder: Storage, documents: list[Written], shards: int, group: i
                 for d in mine
             ]
         table = pa.Table.from_pylist(rows, schema=store_schema(pa.uint16()))
-        (folder / "documents" / shard_name(shard)).write_parquet(table, groups)
+        write_parquet(folder / "documents" / shard_name(shard), table, groups)
     summary = {
         "shards": shards,
         "lanes": shards,

@@ -12,6 +12,7 @@ import pyarrow as pa
 from infocse_ray.report.config import Tables
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import write_parquet
 from tests.conftest import make_documents, write_jsonl
 
 
@@ -125,6 +126,6 @@ class Runs:
         half = len(ranks) // 2
         for part, rows in enumerate((slice(half, None), slice(None, half))):
             table = pa.table({c: v[rows] for c, v in columns.items()})
-            (folder / "ranks" / f"part-{part:05d}.parquet").write_parquet(table, [len(table)])
+            write_parquet(folder / "ranks" / f"part-{part:05d}.parquet", table, [len(table)])
         test = {f"recall@{k}": sum(r <= k for r in ranks) / len(ranks) for k in (5, 10, 20)}
         return test | {"mrr": sum(1 / r for r in ranks) / len(ranks), "queries": len(ranks), "candidates": 50}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from ray.exceptions import RayTaskError
@@ -24,9 +26,10 @@ from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.settings import Encoder
 from infocse_ray.stages.repair import repairing
-from infocse_ray.storage import checksums
+from infocse_ray.storage import parquet
 from infocse_ray.storage.checksums import checked, mark_of, read_checked
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 
 TABLE = pa.table({"doc_id": ["a", "b", "c"], "sentences": [[[1, 2], [3]], [[4]], []], "n": pa.array([1, 2, 3])})
 VALUE = {"steps": 3, "history": [{"recall@5": 0.1 + 0.2, "key": "ü"}], "none": None, "by": {"1": 2}}
@@ -38,12 +41,12 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 
 def read_parquet(file: Storage) -> Any:
-    with file.parquet() as opened:
+    with open_parquet(file) as opened:
         return [opened.read_row_group(group).to_pydict() for group in range(opened.num_row_groups)]
 
 
 KINDS: list[tuple[str, Callable[[Storage], Any], Callable[[Storage], Any]]] = [
-    ("shard.parquet", lambda file: file.write_parquet(TABLE, [2, 1]), read_parquet),
+    ("shard.parquet", lambda file: write_parquet(file, TABLE, [2, 1]), read_parquet),
     ("result.json", lambda file: file.write_json(checked(VALUE)), read_checked),
     ("centroids.npy", lambda file: save_array(file, np.arange(12, dtype=np.float32)), lambda f: load_array(f).tolist()),
 ]
@@ -66,33 +69,80 @@ def test_no_flipped_byte_and_no_missing_end_gives_another_result(tmp_path, monke
             assert said.startswith(f"{file} is damaged (")
             assert "\n" not in said
             marks.append(mark_of(file).exists())
-    # Blanks between JSON's words; the eight bytes that say where a Parquet file's digest is.
+    # Blanks between JSON's words.
     assert all(marks)
-    assert harmless < 0.1 * len(good)
+    assert harmless < (1 if name.endswith("parquet") else 0.1 * len(good))
     for size in range(len(good.rstrip(b"\n"))):
         (tmp_path / name).write_bytes(good[:size])
         with pytest.raises(DamagedFile):
             read(file)
 
 
-@pytest.mark.parametrize("in_memory", [0, 2**20])
-def test_parquet_is_read_as_it_was_written_whole_or_group_by_group(folder, monkeypatch, in_memory):
-    monkeypatch.setattr(checksums, "_IN_MEMORY", in_memory)
-    monkeypatch.setattr(checksums, "_AT_ONCE", 100)
+@pytest.mark.parametrize("at_once", [0, 2**20])
+def test_parquet_is_read_as_it_was_written_whole_or_group_by_group(folder, monkeypatch, at_once):
+    monkeypatch.setattr(parquet, "_AT_ONCE", at_once)
+    monkeypatch.setattr(parquet, "_END", 100)  # less than the footer
     file = folder / "shard.parquet"
-    file.write_parquet(TABLE, [2, 1])
-    assert read_parquet(file) == [TABLE.slice(0, 2).to_pydict(), TABLE.slice(2).to_pydict()]
+    write_parquet(file, TABLE, [2, 1, 0])
+    groups = [TABLE.slice(0, 2).to_pydict(), TABLE.slice(2).to_pydict(), TABLE.slice(3).to_pydict()]
+    assert read_parquet(file) == groups
+    with open_parquet(file) as opened:
+        assert opened.read().equals(TABLE)
+        assert opened.read(columns=["n"]).to_pydict() == {"n": [1, 2, 3]}
+        assert opened.read_row_group(1, columns=["sentences", "n"]).to_pydict() == {"sentences": [[]], "n": [3]}
     good = file.read_bytes()
     file.write_bytes(good[:40] + bytes([good[40] ^ 1]) + good[41:])
-    with pytest.raises(DamagedFile, match=r"shard\.parquet is damaged \(its content isn't what was written\)"):
-        file.parquet()
+    with open_parquet(file) as opened:
+        assert opened.read_row_group(1).to_pydict() == groups[1]
+        with pytest.raises(DamagedFile, match=r"shard\.parquet is damaged \(its content isn't what was written\)"):
+            opened.read_row_group(0)
 
 
-def test_a_page_that_is_damaged_after_the_file_was_opened_is_noticed_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(checksums, "_IN_MEMORY", 0)
+class Counting(pafs.LocalFileSystem):
+    """Notes what is read of its files."""
+
+    reads: ClassVar[list[tuple[int, int]]] = []
+
+    def open_input_file(self, path: Any) -> Any:
+        content, reads = Path(path).read_bytes(), self.reads
+
+        class File(io.BytesIO):
+            def read(self, size: int | None = -1, /) -> bytes:
+                at, got = self.tell(), super().read(size)
+                reads.append((at, len(got)))
+                return got
+
+        return pa.PythonFile(File(content), mode="r")
+
+
+@pytest.mark.parametrize("groups", [1, 16])
+@pytest.mark.parametrize("megabytes", [4, 16])
+def test_every_byte_is_fetched_once_and_a_row_group_by_one_read(tmp_path, monkeypatch, groups, megabytes):
+    rows = megabytes * 2**17
+    draw = np.random.default_rng(0)
+    table = pa.table({"key": draw.integers(0, 2**62, rows // 2), "other": draw.integers(0, 2**62, rows // 2)})
     file = Storage.open(str(tmp_path)) / "shard.parquet"
-    file.write_parquet(pa.table({"n": np.random.default_rng(0).integers(0, 2**60, 1000)}), [1000])
-    with file.parquet() as opened:
+    write_parquet(file, table, [rows // 2 // groups] * groups)
+    size = (tmp_path / "shard.parquet").stat().st_size
+    monkeypatch.setattr(Storage, "filesystem", property(lambda _: Counting()))
+    Counting.reads.clear()
+    with open_parquet(file) as opened:
+        assert opened.read().equals(table)
+    fetched = sum(bytes for _, bytes in Counting.reads)
+    if megabytes == 4:
+        assert (len(Counting.reads), fetched) == (1, size)
+    else:
+        # The end, then the row groups; of what the end has nothing is fetched again but the group it cuts.
+        assert len(Counting.reads) <= 1 + groups
+        assert fetched <= size + 2**20
+
+
+def test_a_row_group_that_is_damaged_after_the_file_was_opened_is_noticed_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_AT_ONCE", 0)
+    monkeypatch.setattr(parquet, "_END", 1000)
+    file = Storage.open(str(tmp_path)) / "shard.parquet"
+    write_parquet(file, pa.table({"n": np.random.default_rng(0).integers(0, 2**60, 1000)}), [1000])
+    with open_parquet(file) as opened:
         with open(file.path, "r+b") as stream:
             stream.seek(4000)
             byte = stream.read(1)
@@ -103,13 +153,14 @@ def test_a_page_that_is_damaged_after_the_file_was_opened_is_noticed_too(tmp_pat
 
 
 def test_other_readers_see_a_parquet_file_like_any_other(tmp_path):
-    (Storage.open(str(tmp_path)) / "shard.parquet").write_parquet(TABLE, [2, 1])
+    write_parquet(Storage.open(str(tmp_path)) / "shard.parquet", TABLE, [2, 1])
     assert pq.read_table(tmp_path / "shard.parquet").equals(TABLE)
 
 
-def test_parquet_of_versions_without_digests_is_read(tmp_path):
-    pq.write_table(TABLE, tmp_path / "shard.parquet")
-    with (Storage.open(str(tmp_path)) / "shard.parquet").parquet() as file:
+@pytest.mark.parametrize("before", [None, {b"infocse_ray.sealed": b"blake2b"}])
+def test_parquet_of_versions_without_digests_or_with_others_is_read(tmp_path, before):
+    pq.write_table(TABLE.replace_schema_metadata(before), tmp_path / "shard.parquet", write_page_checksum=True)
+    with open_parquet(Storage.open(str(tmp_path)) / "shard.parquet") as file:
         assert file.read().equals(TABLE)
 
 

@@ -17,6 +17,7 @@ from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.methods.method import Document
 from infocse_ray.settings import Annotate
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 from tests.unit.passes import SPLITS, document_vectors, numbered, written_clusters
 from tests.unit.stores import Written, counted, idc, write_annotations, write_store
 from tests.unit.trainees import ragged
@@ -208,7 +209,7 @@ def test_what_annotating_counts_is_what_is_dealt(passes, tmp_path):
     summary = passes.annotate(store, tmp_path / "out", Annotate(k=1))
     total = 0
     for shard in range(store.shards):
-        with (Storage.open(str(tmp_path / "out")) / f"shard-{shard:06d}.parquet").parquet() as file:
+        with open_parquet(Storage.open(str(tmp_path / "out")) / f"shard-{shard:06d}.parquet") as file:
             for group in range(file.num_row_groups):
                 total += int(idc().count(documents_of(file.read_row_group(group))).examples.sum())
     assert summary["pairs"] == total > 50

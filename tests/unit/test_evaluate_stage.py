@@ -16,6 +16,7 @@ from infocse_ray.runtime.cluster import Placement
 from infocse_ray.stages.stage import Stage, look_again
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import write_parquet
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def worked(root, monkeypatch) -> list[list[str]]:
         leases = [name for name in (root / "stages").files() if name.endswith(".lease")]
         assert len(leases) == len(argument.todo)
         for _, place in argument.todo:
-            (place / "ranks" / "part-00000.parquet").write_parquet(pa.table({"rank": [1]}), [1])
+            write_parquet(place / "ranks" / "part-00000.parquet", pa.table({"rank": [1]}), [1])
             (place / "metrics.json").write_json(checked({"metrics": {"mrr": 1.0}, "seconds": 1.0}))
 
     monkeypatch.setattr(module, "run_workers", work)

@@ -10,6 +10,7 @@ from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.retrieval.examples import Example, Texts, _decoded, examples, plain
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 from tests.unit.stores import Written, write_store
 from tests.unit.test_questions import stage
 
@@ -54,10 +55,10 @@ def ranks(root: Storage, name: str, rows: dict[tuple[str, int], tuple[int, int]]
     """An evaluate stage with so many ranks and keys found first."""
     folder = stage(root / name, {question: rank for question, (rank, _) in rows.items()}, 1)
     [part] = (folder / "ranks").files()
-    with (folder / "ranks" / part).parquet() as file:
+    with open_parquet(folder / "ranks" / part) as file:
         table = file.read()
     table = table.set_column(3, "top_key", [[top for _, top in rows.values()]])
-    (folder / "ranks" / part).write_parquet(table, [len(table)])
+    write_parquet(folder / "ranks" / part, table, [len(table)])
     return folder
 
 

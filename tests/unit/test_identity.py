@@ -217,7 +217,7 @@ def test_a_setting_names_another_result_if_it_can_change_it(name: str):
         ({"clustering": "kmeans"}, "annotate.k", 2, NONE),
         ({"clustering": "kmeans"}, "seed", 1, ALL),
         ({"min_edge_quantile": 0.5}, "annotate.min_edge_quantile", 0.6, "run annotate"),
-        ({"min_edge_quantile": 0.5}, "seed", 1, ALL),
+        ({"min_edge_quantile": 0.5}, "seed", 1, TRAIN),
         ({"mutual": True}, "seed", 1, TRAIN),
     ],
 )

@@ -52,7 +52,7 @@ def test_fit_finds_the_means_of_what_is_far_apart_and_is_fixed_by_its_seed():
 def test_few_distinct_vectors_are_the_centroids():
     points = np.array([[1, 0], [0, 0], [-0.0, 0], [1, 0], [2, 5]], np.float32)
     for clusters in (3, 10):
-        assert fit_centroids(points, clusters, 0).tolist() == [[1, 0], [0, 0], [2, 5]]
+        assert fit_centroids(points, clusters, 0).tolist() == [[0, 0], [1, 0], [2, 5]]
     assert len(fit_centroids(points, 2, 0)) == 2
 
 
@@ -61,12 +61,15 @@ def test_clusters_are_the_nearest_centroids_of_each_document(tmp_path):
     vectors, centroids = draw.normal(size=(30, 6)).astype(np.float32), draw.normal(size=(5, 6)).astype(np.float32)
     offsets = np.array([0, 1, 1, 12, 30])
     save_array(Storage.open(str(tmp_path / "c.npy")), centroids)
-    found = GlobalClusters(Storage.open(str(tmp_path / "c.npy")))(torch.from_numpy(vectors), offsets)
+    clusters = GlobalClusters(Storage.open(str(tmp_path / "c.npy")))
+    found = clusters(torch.from_numpy(vectors), offsets)
     nearest = [min(range(5), key=lambda c: float(((v - centroids[c]) ** 2).sum())) for v in vectors]
     assert nearest == vq(vectors, centroids)[0].tolist()
     expected = [numbered(nearest[a:b]) for a, b in pairwise(offsets.tolist())]
     assert found.dtype == np.int32
     assert found.tolist() == [cluster for document in expected for cluster in document]
+    with pytest.raises(ValueError, match="vectors are not finite"):
+        clusters(torch.full((30, 6), float("inf")), offsets)
 
 
 def test_what_is_drawn_depends_on_the_sentence_and_the_seed_only(tmp_path):

@@ -12,6 +12,7 @@ from infocse_ray.sampling import label_sample as drawn_module
 from infocse_ray.sampling.examples import Shards
 from infocse_ray.sampling.label_sample import LabelSample, draw, leaking
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
 from tests.unit.stores import SPEC, Written, write_store
 from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, texts_of
 
@@ -141,7 +142,7 @@ def test_undrawn_counterparts_are_not_seen():
 def test_counts_are_what_is_dealt(store):
     method = Labelled(drawn_module.LabelSample(1, 0), 1.0, False, SPEC)  # about half
     for group in range(2):
-        with source_of(store).shard(1).parquet() as file:
+        with open_parquet(source_of(store).shard(1)) as file:
             documents = source_of(store).read(file, group)
         counted = method.count(documents).examples
         labels = documents.counterparts

@@ -9,6 +9,7 @@ import pytest
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.retrieval.questions import compare, reciprocal_rank_by_question
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import write_parquet
 
 
 def stage(folder: Storage, ranks: dict[tuple[str, int], int], parts: int = 2) -> Storage:
@@ -16,7 +17,7 @@ def stage(folder: Storage, ranks: dict[tuple[str, int], int], parts: int = 2) ->
     rows = [{"doc_id": d, "key": k, "rank": r, "top_key": 0} for (d, k), r in ranks.items()]
     for part in range(parts):
         table = pa.Table.from_pylist(rows[part::parts])
-        (folder / "ranks" / f"part-{part:05d}.parquet").write_parquet(table, [len(table)])
+        write_parquet(folder / "ranks" / f"part-{part:05d}.parquet", table, [len(table)])
     return folder
 
 

@@ -6,6 +6,7 @@ import pytest
 from infocse_ray.errors import DamagedFile
 from infocse_ray.stages.stage import Stage, claim, find_stage, look_again, read_stage, run_stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ def two_pieces(stage: Stage) -> dict:
     """Makes what is missing, as annotating does, and says what it made."""
     made = [name for name in ("a.parquet", "b.parquet") if not (stage.folder / name).exists()]
     for name in made:
-        (stage.folder / name).write_parquet(pa.table({"n": [1, 2, 3]}), [3])
+        write_parquet(stage.folder / name, pa.table({"n": [1, 2, 3]}), [3])
     return {"made": made}
 
 
@@ -192,7 +193,7 @@ def flip(file: Storage) -> None:
     content = file.read_bytes()
     file.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
     with pytest.raises(DamagedFile):
-        file.parquet()
+        open_parquet(file).read()
 
 
 @pytest.mark.parametrize("harm", [cut_off, flip, Storage.delete], ids=["cut off", "flipped", "deleted"])

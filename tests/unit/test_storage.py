@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
+from infocse_ray.storage.parquet import open_parquet, write_parquet
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -86,8 +87,8 @@ def test_upload_copies_a_folder(folder, tmp_path):
 
 def test_parquet_has_the_row_groups_asked_for(folder):
     table = pa.table({"n": list(range(10))})
-    (folder / "t.parquet").write_parquet(table, [4, 5, 1])
-    with (folder / "t.parquet").parquet() as file:
+    write_parquet(folder / "t.parquet", table, [4, 5, 1])
+    with open_parquet(folder / "t.parquet") as file:
         assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [4, 5, 1]
         assert file.read_row_group(1)["n"].to_pylist() == [4, 5, 6, 7, 8]
         assert file.read().equals(table)
@@ -95,8 +96,8 @@ def test_parquet_has_the_row_groups_asked_for(folder):
 
 def test_parquet_without_rows_keeps_its_schema(folder):
     table = pa.table({"n": pa.array([], pa.int64())})
-    (folder / "t.parquet").write_parquet(table, [])
-    with (folder / "t.parquet").parquet() as file:
+    write_parquet(folder / "t.parquet", table, [])
+    with open_parquet(folder / "t.parquet") as file:
         assert file.num_row_groups == 0
         assert file.schema_arrow == table.schema
 
