@@ -18,7 +18,7 @@ from infocse_ray.loop import plusplus as few_shot
 from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
-from infocse_ray.settings import Encoder, Settings
+from infocse_ray.settings import Corpus, Encoder, Settings
 from infocse_ray.settings.commands import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tuning.config import Sweep
@@ -119,24 +119,22 @@ def adapt(
         infocse_ray.errors: what else can go wrong.
     """
     given = {key: dict(section) for key, section in sections.items()}
-    root = Storage.for_runs(storage)
-    _prepare_process()
-    if _needs_ray(documents):
-        connect()
-    corpus = corpus_of(documents, root, given.pop("corpus", {}))
-    shape = {"model": encoder, **given.pop("encoder", {})}
+    corpus = given.pop("corpus", {})
+    if "source" in corpus:
+        raise ValueError("corpus.source: the documents are given; leave it out")
     settings = Settings.model_validate(
         {
             "name": name,
             "storage": storage,
             "seed": seed,
             "minutes": minutes,
-            "corpus": corpus,
-            "encoder": shape,
+            "corpus": {"source": "documents", **corpus},  # until they are written; mistakes are said before that
+            "encoder": {"model": encoder, **given.pop("encoder", {})},
             **given,
         }
     )
-    return pretrain(settings)
+    read = _corpus(documents, storage, corpus)
+    return pretrain(settings.model_copy(update={"corpus": read}))
 
 
 def pretrain(settings: Settings) -> RunResult:
@@ -185,10 +183,7 @@ def evaluate(
         ValueError: a setting doesn't fit, or there is nothing to ask.
     """
     _prepare_process()
-    if _needs_ray(documents):
-        connect()
-    read = corpus_of(documents, Storage.for_runs(storage), corpus or {})
-    given = {"model": model, "storage": storage, "corpus": read, **settings}
+    given = {"model": model, "storage": storage, "corpus": _corpus(documents, storage, corpus or {}), **settings}
     scored = evaluate_encoders(Evaluate.model_validate(given))[0]
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri)
 
@@ -203,5 +198,8 @@ def _prepare_process() -> None:
     quiet_libraries()
 
 
-def _needs_ray(documents: object) -> bool:
-    return type(documents).__module__.startswith("ray.data")
+def _corpus(documents: object, storage: str, settings: Mapping[str, Any]) -> Corpus:
+    """The documents as files that a run reads; a Ray Dataset's own tasks write them."""
+    if type(documents).__module__.startswith("ray.data"):
+        connect()
+    return corpus_of(documents, Storage.for_runs(storage), settings)

@@ -24,6 +24,6 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse prepare") -> in
 
 
 def _work(settings: Prepare) -> None:
-    from infocse_ray.corpus.prepared import prepare_corpus
+    from infocse_ray.loop.prepared import prepare_corpus
 
     prepare_corpus(settings)

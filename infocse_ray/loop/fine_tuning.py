@@ -13,10 +13,11 @@ from infocse_ray.loop.identity import labels_identity
 from infocse_ray.loop.iterate import train_iteration
 from infocse_ray.loop.iteration_stages import iteration_report
 from infocse_ray.loop.run import Run
+from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
-from infocse_ray.sampling.label_sample import LabelSample, draw
+from infocse_ray.sampling.draw_labels import draw
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.train.schedule import Budget

@@ -16,8 +16,8 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, View, own
+from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.method import Counted, Document, Plain
-from infocse_ray.sampling.label_sample import LabelSample
 
 _SENTENCE, _COUNTERPART, _OTHER = 0, 1, 2
 

@@ -7,10 +7,11 @@ from torch.nn.functional import normalize
 from transformers import AutoModel
 
 from infocse_ray.corpus.store import Counterparts, Documents
+from infocse_ray.methods.label_sample import LabelSample, label_hashes, leaking
 from infocse_ray.methods.labelled import Labelled
-from infocse_ray.sampling import label_sample as drawn_module
+from infocse_ray.sampling import draw_labels as drawn_module
+from infocse_ray.sampling.draw_labels import draw
 from infocse_ray.sampling.examples import Shards
-from infocse_ray.sampling.label_sample import LabelSample, draw, leaking
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 from tests.unit.stores import SPEC, Written, write_store
@@ -129,7 +130,7 @@ def test_views_are_all_sentences_and_the_counterpart():
 
 def test_undrawn_counterparts_are_not_seen():
     keys = np.arange(40)
-    hashes = drawn_module._hashes(3, np.ones(40, np.int64), keys)
+    hashes = label_hashes(3, np.ones(40, np.int64), keys)
     drawn = LabelSample(3, int(np.sort(hashes)[9]))
     opened = labelled_document([[50 + n] for n in range(40)], drawn)
     assert opened.examples == 10
@@ -140,7 +141,7 @@ def test_undrawn_counterparts_are_not_seen():
 
 
 def test_counts_are_what_is_dealt(store):
-    method = Labelled(drawn_module.LabelSample(1, 0), 1.0, False, SPEC)  # about half
+    method = Labelled(LabelSample(1, 0), 1.0, False, SPEC)  # about half
     for group in range(2):
         with open_parquet(source_of(store).shard(1)) as file:
             documents = source_of(store).read(file, group)

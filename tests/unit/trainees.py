@@ -14,11 +14,11 @@ from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.method import Document
 from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.examples import Shards
-from infocse_ray.sampling.label_sample import LabelSample
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage

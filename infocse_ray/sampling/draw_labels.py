@@ -1,54 +1,24 @@
-"""Which labelled examples are trained on: the first N by a seeded hash, so that smaller sets are inside larger ones.
+"""Draw labelled examples, by one pass of Ray Data tasks over the shards.
 
 1. Every task looks at some shards and returns the N smallest hashes of their labelled examples.
 2. The driver keeps the N smallest of all: it holds what was asked for, whatever the corpus' size.
-3. The largest of these says, of any labelled example, whether it was drawn.
+3. The largest of these says, of any labelled example, whether it was drawn (`LabelSample`).
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from infocse_ray.corpus.schema import SPLITS
-from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import sample_hashes
+from infocse_ray.methods.label_sample import label_hashes, leaking
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.sampling.examples import Shards, over_shards
 from infocse_ray.storage.parquet import open_parquet
-
-_PURPOSE = 0x1ABE15
-"""Sets these hashes apart from others of the same seed."""
-
-
-class LabelSample(NamedTuple):
-    """A set of labelled examples: documents, each with one of its counterparts."""
-
-    seed: int
-    last: int | None
-    """The largest hash in it; None: all labelled examples."""
-
-    def has(self, documents: np.ndarray, counterparts: np.ndarray) -> np.ndarray:
-        """Which examples are in it.
-
-        Args:
-            documents: int64 [n], the documents' keys.
-            counterparts: int64 [n], the counterparts' keys.
-
-        Returns:
-            Bool [n].
-        """
-        if self.last is None:
-            return np.ones(len(documents), dtype=bool)
-        return _hashes(self.seed, documents, counterparts) <= self.last
-
-
-def _hashes(seed: int, documents: np.ndarray, counterparts: np.ndarray) -> np.ndarray:
-    return sample_hashes(seed ^ _PURPOSE, documents, counterparts)
 
 
 def draw(source: Shards, size: int | None, seed: int, title: str) -> dict[str, Any]:
@@ -100,7 +70,7 @@ def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Ta
                     labelled[split] += len(keys)
                     leaks[split] += int(leaking(documents).sum())
                     if split == "train" and size is not None:
-                        hashes = _hashes(seed, documents.keys[rows], keys)
+                        hashes = label_hashes(seed, documents.keys[rows], keys)
                         smallest = _smallest(np.concatenate([smallest, hashes]), size)
     return pa.table(
         {
@@ -109,12 +79,3 @@ def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Ta
             "leaks": [json.dumps(leaks)],
         }
     )
-
-
-def leaking(documents: Documents) -> np.ndarray:
-    """Bool [labels]: which counterparts are a sentence of their own document, token by token."""
-    assert documents.counterparts is not None
-    rows, _, tokens = documents.counterparts
-    owners = np.repeat(np.arange(len(documents.keys)), np.diff(documents.offsets))
-    own = sample_hashes(0, owners, documents.sentences.hashes())
-    return np.isin(sample_hashes(0, rows, tokens.hashes()), own)

@@ -1,0 +1,53 @@
+"""The Python API, as docs/python.md and the README have it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import make_documents
+
+ROOT = Path(__file__).parents[2]
+NAMED = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def examples(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    return [{"body": " ".join(d["sentences"]), "headline": d["counterpart"]} for d in make_documents(count)]
+
+
+@pytest.mark.usefixtures("ray_cluster", "training_here")
+def test_the_examples_of_the_page_run_one_after_the_other(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"documents": rows(80)}
+    for code in examples("docs/python.md"):
+        # Its name is looked for on the hub, which tests don't ask; the length is what so small an encoder has.
+        exec(code.replace(f'"{NAMED}"', f'"{tiny_encoder}"'), names)
+    result, again = names["result"], names["again"]
+    assert result.verdict in ("WIN", "LEVEL", "LOSS", "START RETURNED")
+    assert result.verdict in result.summary
+    assert again.metrics == result.metrics
+    assert "is finished with these settings" in capsys.readouterr().out
+    assert names["vectors"].shape == (2, 32)
+    assert names["scores"].metrics["queries"] == 80
+    assert sum(len(group) for group in names["clustered"].groups()) == len(names["clustered"].sentences)
+    assert result.encoder().dimension == 32
+    assert Path(result.model_path) == tmp_path / "runs" / "news" / "model"
+
+
+def test_the_readme_calls_what_there_is():
+    import infocse_ray
+
+    [code] = examples("README.md")
+    for name in re.findall(r"^from infocse_ray import (.*)$", code, flags=re.MULTILINE):
+        assert all(one.strip() in infocse_ray.__all__ for one in name.split(","))
+    for attribute in re.findall(r"result\.(\w+)", code):
+        assert hasattr(infocse_ray.RunResult, attribute)

@@ -1,0 +1,57 @@
+"""What `infocse_ray` offers without a run: its names, quickly; clusters of a few documents, in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import infocse_ray
+from infocse_ray import adapt, cluster_sentences
+
+TEXT = "The ship and the tide. A judge of the court. The tide and the ship."
+
+
+def test_importing_loads_neither_torch_nor_ray():
+    code = "import sys, infocse_ray; dir(infocse_ray); print(*{'torch', 'ray', 'transformers'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_every_name_is_there():
+    assert all(getattr(infocse_ray, name) is not None for name in infocse_ray.__all__)
+    assert set(infocse_ray.__all__) <= set(dir(infocse_ray))
+    with pytest.raises(AttributeError, match="has no attribute 'adopt'"):
+        _ = infocse_ray.adopt  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_sweep_is_a_function_also_after_its_room_was_imported():
+    import infocse_ray.tuning.run
+
+    assert callable(infocse_ray.sweep)
+
+
+def test_sentences_are_clustered_inside_each_document(tiny_encoder: Path):
+    sentences = ["the ship", "a judge", "the ship", "a court of law"]
+    text, given = cluster_sentences(str(tiny_encoder), [TEXT, sentences], k=1)
+    assert text.sentences == ["The ship and the tide.", "A judge of the court.", "The tide and the ship."]
+    assert given.sentences == sentences
+    assert given.clusters[0] == given.clusters[2] == 0, "equal texts are one node"
+    assert [len(group) for group in given.groups()] == [given.clusters.count(i) for i in range(max(given.clusters) + 1)]
+
+
+def test_documents_without_sentences_have_no_clusters(tiny_encoder: Path):
+    assert cluster_sentences(str(tiny_encoder), [[], ["one"]]) == [([], []), (["one"], [0])]
+
+
+def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
+    with pytest.raises(ValueError, match="give a list of texts"):
+        cluster_sentences(str(tiny_encoder), TEXT)
+
+
+def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, tiny_encoder: Path):
+    with pytest.raises(ValueError, match=r"train\.batch_sise"):
+        adapt(str(tiny_encoder), [TEXT], name="x", storage=str(tmp_path), train={"batch_sise": 3})
+    assert not (tmp_path / "x").exists()
