@@ -11,10 +11,8 @@ from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import MethodName, Settings, fingerprint
+from infocse_ray.settings.section import HOW_NOT_WHAT
 from infocse_ray.train.schedule import Budget
-
-HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
-"""Training settings that say how to compute, not what: they don't name another result."""
 
 _OF_METHOD = {"method", "positive", "temperature", "max_steps", "max_tokens"}
 """Training settings that a train stage's method and budget stand for."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from infocse_ray.loop.identity import HOW_NOT_WHAT
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.settings import Settings
+from infocse_ray.settings.section import HOW_NOT_WHAT
 from infocse_ray.storage.redact import redacted_json
 
 _INPUTS = {

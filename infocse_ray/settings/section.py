@@ -13,6 +13,9 @@ OnGpu = bool | Literal["auto"]
 Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
+HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
+"""Settings of training and annotating that say how to compute, not what: they don't name another result."""
+
 
 def plain_name(value: str) -> str:
     """A name that is a folder's, too.

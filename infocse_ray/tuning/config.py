@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
-from ray import tune
 
-from infocse_ray.loop.identity import HOW_NOT_WHAT
 from infocse_ray.settings import Section, Settings, plain_name
 from infocse_ray.settings.command_line import dotted_names, not_a
 from infocse_ray.settings.nested import nested
+from infocse_ray.settings.section import HOW_NOT_WHAT
 
 _NUMBERS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "qlograndint")
 SPACES = ("grid", "choice", *_NUMBERS)
@@ -131,6 +130,8 @@ def search_space(name: str, how: Any) -> Any:
     where = f"parameters: {name}: {way} = {values!r}"
     if not isinstance(values, list) or not values:
         raise ValueError(f"{where}: give a list, such as [1, 2]")
+    from ray import tune  # the help does without
+
     if way == "grid":
         return tune.grid_search(values)
     if way == "choice":

@@ -90,7 +90,7 @@ for name in {list(COMMANDS)!r}:
     print(name, *{{"torch", "ray", "transformers"}} & {{*sys.modules}})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == list(COMMANDS)
+    assert done.stdout.splitlines() == list(COMMANDS)
     assert done.stderr == ""
 
 

@@ -11,8 +11,8 @@ from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.retrieval.examples import Example, Texts, _decoded, examples, plain
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
+from tests.unit.retrieval.test_questions import stage
 from tests.unit.stores import Written, write_store
-from tests.unit.test_questions import stage
 
 WORDS = ["[UNK]", *"abcdefghijklmnopqrstuvwxyz"]
 

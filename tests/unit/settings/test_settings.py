@@ -7,11 +7,11 @@ from infocse_ray.settings import Corpus, Section, Settings, fingerprint
 from infocse_ray.settings.command_line import named_here, parse
 
 NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
-# tables.yaml is of another job: tests/unit/test_reproduce.py has it.
+# tables.yaml is of another job: tests/unit/report/test_reproduce.py has it.
 _OF_OTHERS = ("sweep.yaml", "tables.yaml")
 CONFIGS = sorted(
     file
-    for file in (Path(__file__).parents[2] / "infocse_ray" / "configs").glob("*.yaml")
+    for file in (Path(__file__).parents[3] / "infocse_ray" / "configs").glob("*.yaml")
     if file.name not in _OF_OTHERS
 )
 
@@ -258,7 +258,7 @@ def test_all_of_the_help_describes_every_setting(capsys):
             assert " ".join(one.description.split()) in text
     for internal in ("Annotated", "Ge(", "Literal[", "MinLen", "Union", "FieldInfo", "NoneType"):
         assert internal not in text
-    assert "(whole number, at least 1 and at most 4,096; default: 64)" in text
+    assert "(whole number, at least 1 and at most 4,096 | auto; default: 64)" in text
     assert "(auto | off | number, at least 0.0 and at most 2.0; default: auto)" in text
     assert "(whole number | auto | list of whole number; default: auto)" in text
 

@@ -24,7 +24,7 @@ from infocse_ray.settings.command_line import parse
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
 
-JOBS = Path(__file__).parents[2] / "jobs"
+JOBS = Path(__file__).parents[3] / "jobs"
 NO_ADAPT = "skipped: adapt isn't set; name a configuration of `infocse pretrain`, such as `adapt`"
 THREE = {"only_rows": ["start", "simcse", "infocse"]}
 

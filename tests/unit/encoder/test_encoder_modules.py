@@ -15,7 +15,7 @@ from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from infocse_ray.train.state import freeze_unused
-from tests.unit.test_encoder import SENTENCES, copy_of, load, refused, tokenised
+from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, refused, tokenised
 from tests.unit.trainees import Run, annotated
 
 SOME = SENTENCES[:40]

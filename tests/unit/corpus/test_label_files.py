@@ -13,7 +13,7 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from tests.conftest import write_jsonl
-from tests.unit.test_corpora import labels_of, lines_of, read
+from tests.unit.corpus.test_corpora import labels_of, lines_of, read
 
 BODY = {"sentences": ["One.", "Two."]}
 

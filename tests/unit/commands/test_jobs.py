@@ -10,7 +10,7 @@ import pytest
 
 from infocse_ray.demo import encoder
 
-JOBS = sorted((Path(__file__).parents[2] / "jobs").glob("*.py"))
+JOBS = sorted((Path(__file__).parents[3] / "jobs").glob("*.py"))
 REQUIRED = {
     "pretrain": ["--name", "x", "--encoder.model", "m", "--corpus.source", "c.jsonl"],
     "finetune": ["--name", "x", "--encoder.model", "m", "--corpus.source", "c.jsonl"],

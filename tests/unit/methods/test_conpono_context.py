@@ -69,7 +69,7 @@ def test_what_is_counted_is_what_is_dealt():
 @pytest.mark.parametrize(
     ("train", "loop", "section", "expected"),
     [
-        ("idc", {}, {}, (1, None)),
+        ("idc", {"initialization": "conpono"}, {}, (1, None)),
         ("idc", {"initialization": "conpono"}, {"context": 3}, (3, None)),
         ("conpono", {}, {}, (None, 4)),
         ("conpono", {}, {"context": 3}, (None, 3)),

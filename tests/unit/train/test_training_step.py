@@ -13,7 +13,7 @@ from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
 from tests.unit.group import on_workers
 from tests.unit.stores import counted
-from tests.unit.test_loss import Ids, eq_1
+from tests.unit.train.test_loss import Ids, eq_1
 from tests.unit.trainees import Run, annotated, ragged
 
 

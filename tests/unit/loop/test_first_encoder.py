@@ -30,6 +30,7 @@ def settings(model: str | None, **encoder: Any) -> Settings:
         "corpus": {"source": "unused"},
         "encoder": {"model": "unused"} | encoder,
         "annotate": {"first_encoder": model},
+        "train": {"similarity": "dot"},
     }
     return Settings.model_validate(content)
 

@@ -19,8 +19,8 @@ from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
+from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, ragged, refused
 from tests.unit.stores import Written, write_store
-from tests.unit.test_encoder import SENTENCES, copy_of, load, ragged, refused
 from tests.unit.trainees import Run, annotated
 
 ROLES: tuple[Role, Role] = ("document", "query")

@@ -12,7 +12,7 @@ from infocse_ray.encoder import embed as embed_module
 from infocse_ray.encoder.embed import embed
 from infocse_ray.errors import OutOfMemory
 from infocse_ray.settings import Settings
-from infocse_ray.train import loop
+from infocse_ray.train import step
 from infocse_ray.train.memory import FIRST_ON_CPU, FIRST_ON_GPU, ChunkMemory, OutOfMemoryEverywhere
 from tests.unit.group import on_workers
 from tests.unit.trainees import Run, annotated, ragged, settings_for
@@ -153,7 +153,7 @@ def test_a_fixed_chunk_is_not_lowered_but_named(tiny_encoder, annotations, chunk
 
 @pytest.mark.parametrize("chunk_tokens", ["auto", 64])
 def test_a_loss_that_does_not_fit_names_the_batch(tiny_encoder, annotations, chunk_tokens, monkeypatch):
-    monkeypatch.setattr(loop, "contrastive_loss", out_of_memory)
+    monkeypatch.setattr(step, "contrastive_loss", out_of_memory)
     run = Run(tiny_encoder, annotations, chunk_tokens=chunk_tokens)
     with pytest.raises(OutOfMemoryEverywhere, match=r"step 1: .*the loss of 28 texts at once; lower the batch size"):
         run.next()

@@ -15,7 +15,7 @@ from infocse_ray.tuning.trials import Trial, plan_trials
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.sweep_runs import Finder, sweep_of
 
-CONFIG = Path(__file__).parents[2] / "infocse_ray" / "configs" / "sweep.yaml"
+CONFIG = Path(__file__).parents[3] / "infocse_ray" / "configs" / "sweep.yaml"
 
 
 def plan(folder: Path, **changes: Any) -> list[Trial]:
@@ -158,7 +158,7 @@ def test_parameters_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, para
         ({"name": "a/b"}, "use letters, digits"),
         ({"asha": {"grace_iterations": 2}}, r"asha.grace_iterations = 2: trials have 2 iterations .*; lower it"),
         ({"asha": {"reduction_factor": 1}}, "greater than 1"),
-        ({"settings": {"encoder": {"model": "m"}}}, "corpus is required"),
+        ({"settings": {"encoder": {"model": "m"}}}, "corpus.source is required"),
     ],
 )
 def test_a_sweep_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str):

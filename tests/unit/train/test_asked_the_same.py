@@ -20,7 +20,7 @@ def test_the_runs_seed_draws_the_questions_of_all_stages(monkeypatch: pytest.Mon
     def questions_for(*arguments: Any) -> None:
         raise Asked(arguments)
 
-    for name in ("TrainState", "ExampleStream", "Curve"):
+    for name in ("TrainState", "ExampleStream", "SavedModels", "TrainingMetrics"):
         monkeypatch.setattr(loop, name, lambda *_, **__: SimpleNamespace())
     monkeypatch.setattr(loop, "worker_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(loop, "assigned_cores", torch.get_num_threads)

@@ -15,8 +15,8 @@ from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.loop.card import model_card
 from infocse_ray.retrieval.documents import mean_vectors
 from infocse_ray.settings import Settings
-from tests.unit.test_encoder import SENTENCES, copy_of, load, ragged
-from tests.unit.test_encoder_modules import some_whitening
+from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, ragged
+from tests.unit.encoder.test_encoder_modules import some_whitening
 
 RUN_ON = " ".join(SENTENCES[12:30]).replace(".", "")
 DOCUMENTS = [" ".join(SENTENCES[:9]), "  ".join(SENTENCES[9:12]) + "\n\n" + RUN_ON]

@@ -14,7 +14,7 @@ from infocse_ray.settings import Train
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import tables
 
-ADAPT_YAML = str(Path(__file__).parents[2] / "infocse_ray" / "configs" / "adapt.yaml")
+ADAPT_YAML = str(Path(__file__).parents[3] / "infocse_ray" / "configs" / "adapt.yaml")
 
 
 def plan(folder: Path, **changes: Any) -> CellPlan:

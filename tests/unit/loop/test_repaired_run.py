@@ -65,7 +65,7 @@ def settings(passes: Passes, tmp_path: Path, tiny_encoder: Path, monkeypatch: py
             "storage": str(tmp_path / "runs"),
             "corpus": {"source": str(corpus), "lanes": 6},
             "encoder": {"model": str(tiny_encoder), "max_length": 16, "precision": "fp32"},
-            "train": {"batch_size": 8, "max_steps": 4, "learning_rate": 1e-3, "chunk_tokens": 256},
+            "train": {"batch_size": 8, "max_steps": 4, "learning_rate": 1e-3, "chunk_tokens": 256, "similarity": "dot"},
             "validate": {"every": 2},
             "loop": {"max_iterations": 1, "initialization": "none"},
         }
