@@ -74,5 +74,5 @@ def show_table(metrics: dict[str, Any]) -> None:
         "(95 % intervals):\n"
     )
     say("| encoder | R@5 | R@10 | R@20 | MRR |\n| --- | --- | --- | --- | --- |")
-    for name, found in scores.items():
-        say(f"| {name} | " + " | ".join(shown(found, k) for k in ("recall@5", "recall@10", "recall@20", "mrr")) + " |")
+    for name, scored in scores.items():
+        say(f"| {name} | " + " | ".join(shown(scored, k) for k in ("recall@5", "recall@10", "recall@20", "mrr")) + " |")

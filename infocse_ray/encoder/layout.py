@@ -127,8 +127,8 @@ def _read_whitening(folder: Path) -> tuple[Whitening, bool]:
     """The whitening, and whether vectors have length 1 before it, which training without it has to know."""
     with safe_open(folder / _WHITENING, "pt") as file:  # pyright: ignore[reportPrivateImportUsage]
         said = json.loads(file.metadata()["whitening"])
-        found = Whitening(file.get_tensor("mean"), file.get_tensor("matrix"), said["power"])
-    return found, said["normalize"]
+        whitening = Whitening(file.get_tensor("mean"), file.get_tensor("matrix"), said["power"])
+    return whitening, said["normalize"]
 
 
 def write_whitening(folder: Path, whitening: Whitening, normalize: bool) -> None:

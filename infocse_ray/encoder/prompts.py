@@ -115,12 +115,12 @@ def _behind_a_space(tokenizer: str) -> str:
 
 def _ids_before(prompt: str, whole: Tokenizer, texts: Tokenizer) -> tuple[int, ...] | None:
     """What, put before the ids that `texts` makes of any text, gives those that `whole` makes of prompt and text."""
-    found: set[tuple[int, ...]] = set()
+    prefixes: set[tuple[int, ...]] = set()
     for text in _TEXTS:
         together = whole.encode(prompt + text, add_special_tokens=False).ids
         behind = texts.encode(text, add_special_tokens=False).ids
         before = len(together) - len(behind)
         if before < 0 or together[before:] != behind:
             return None
-        found.add(tuple(together[:before]))
-    return found.pop() if len(found) == 1 else None
+        prefixes.add(tuple(together[:before]))
+    return prefixes.pop() if len(prefixes) == 1 else None

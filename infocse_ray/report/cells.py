@@ -226,5 +226,5 @@ def _stamp(path: str | None) -> Any:
     folder = None if path is None else Path(path).expanduser()
     if folder is None or not folder.is_dir():
         return None
-    found = sorted((f, f.stat()) for f in folder.rglob("*") if f.is_file())
-    return [(f.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns) for f, stat in found]
+    files = sorted((f, f.stat()) for f in folder.rglob("*") if f.is_file())
+    return [(f.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns) for f, stat in files]

@@ -123,14 +123,14 @@ def _run(config: Tables, cell: Cell, run: Callable[[Settings], dict[str, Any]]) 
 def read_records(folder: Storage, plan: CellPlan) -> Records:
     """What came of the plan's cells so far, by name; nothing of cells whose settings or files have changed."""
     there = (folder / "cells").files()  # many learning rates have never run
-    found = {}
+    records = {}
     for cell in plan.cells:
         if (
             f"{cell.name}.json" in there
             and (record := read_record(_record_of(folder, cell), cell.identity)) is not None
         ):
-            found[cell.name] = record
-    return found
+            records[cell.name] = record
+    return records
 
 
 def _record_of(folder: Storage, cell: Cell) -> Storage:

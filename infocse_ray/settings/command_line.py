@@ -196,14 +196,14 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         setting, reason = _explain(one, names)
         if reason not in reasons.setdefault(setting, []):
             reasons[setting].append(reason)
-    missing = [setting for setting, found in reasons.items() if found == [_REQUIRED]]
+    missing = [setting for setting, texts in reasons.items() if texts == [_REQUIRED]]
     fields = dict(settings_of(model))
     # Of a section that is missing, what it has to have.
     needed = [n for n in names if n in missing or (n.partition(".")[0] in missing and fields[n].is_required())]
     lines = [f"{', '.join(needed)} {'is' if len(needed) == 1 else 'are'} required"] if needed else []
-    for setting, found in reasons.items():
+    for setting, texts in reasons.items():
         if setting not in missing:
-            lines.append((f"{setting}: " if setting else "") + ", ".join(found))
+            lines.append((f"{setting}: " if setting else "") + ", ".join(texts))
     return "; ".join(lines)
 
 

@@ -91,12 +91,12 @@ class Corpus(Section):
     @classmethod
     def _known_encoding(cls, value: str) -> str:
         try:
-            found = codecs.lookup(value)
+            codec = codecs.lookup(value)
         except LookupError:
-            found = None
-        if found is None or not found._is_text_encoding:  # pyright: ignore[reportAttributeAccessIssue]
+            codec = None
+        if codec is None or not codec._is_text_encoding:  # pyright: ignore[reportAttributeAccessIssue]
             raise ValueError("there is no such encoding; give one that Python knows, such as utf-8, cp1252 or gb18030")
-        return "utf-8" if found.name in ("utf-8", "utf-8-sig", "ascii") else found.name
+        return "utf-8" if codec.name in ("utf-8", "utf-8-sig", "ascii") else codec.name
 
     @field_validator("source", "labels", mode="before")
     @classmethod

@@ -143,17 +143,17 @@ def show_stage(run: Storage, name: str, stage: Stage) -> None:
 
 def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a stage's summary, by the name of their curve."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, value in summary.items():
         shown = "bad_rows" if name == "rejected" else name
         if isinstance(value, Mapping) and name in _BY_SPLIT_OR_REASON:
-            found[shown] = float(sum(value.values()))
-            found |= {f"{shown}/{key}": float(count) for key, count in value.items()}
+            values[shown] = float(sum(value.values()))
+            values |= {f"{shown}/{key}": float(count) for key, count in value.items()}
         elif name == "metrics":
-            found |= {key: float(score) for key, score in value.items()}
+            values |= {key: float(score) for key, score in value.items()}
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[shown] = float(value)
-    return found | _padding(summary)
+            values[shown] = float(value)
+    return values | _padding(summary)
 
 
 def events_folder(run: Storage, name: str) -> Storage:
