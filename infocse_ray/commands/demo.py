@@ -1,6 +1,6 @@
 """Adapt all-MiniLM-L6-v2 to the documentation of the Python packages on this machine, and see what it learns.
 
-Each document is one docstring; what it must find is its own summary line, which was taken out of it. The encoder
+Each document is a docstring that must find its own summary line, which was taken out of it. The encoder
 never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations; some ten minutes on 2 CPU cores.
 """
 

@@ -101,8 +101,8 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
             return PromptTokens(document, query, corpus, (first, second))
         wrong = wrong or ["document" if document is None else "query"]
     raise ValueError(
-        f"behind the {wrong[0]} prompt {prompts.of(wrong[0])!r} its tokenizer makes other tokens of a text than alone, "
-        "as the corpus is tokenised"
+        f"behind the {wrong[0]} prompt {prompts.of(wrong[0])!r} its tokenizer splits a text "
+        "differently than the text alone, as the corpus is tokenised"
     )
 
 

@@ -58,7 +58,7 @@ def clean(settings: Clean) -> int:
     for one in unused:
         say(f"{bytes_of(one.size):>8}  {one.path}  ({one.why})")
     for driver in contents.drivers:
-        say(f"kept: what the driver at work may need ({driver})")
+        say(f"kept: what a driver that is running may need ({driver})")
     size = bytes_of(sum(one.size for one in unused))
     if not settings.yes:
         say(f"{len(unused)} to remove, {size}" + ("; nothing is changed without --yes" if unused else ""))

@@ -197,8 +197,8 @@ def whiten_start(
     say(f"whitened: power {summary['power']:g}, fitted on {summary['sentences']:,} sentences ({stage.seconds:.0f} s)")
     if plan.power is None and not summary["scores"]:
         say(
-            "  warning: no validation document has a sentence that could be taken out and found again, to choose a "
-            "power by; name one with encoder.whiten"
+            "  warning: no power can be chosen, as no validation document has a sentence to take out and find; set "
+            "encoder.whiten to a number"
         )
     return stage, EncoderFolder(stage.folder / "model", fingerprint("encoder", identity), saved.max_length)
 

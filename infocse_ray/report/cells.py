@@ -213,7 +213,9 @@ def _check_corpus(config: Tables, corpus: TableCorpus, find: Callable[[Corpus], 
     try:
         source = find(settings.corpus)
         if "counterpart" not in source.columns:
-            raise ValueError("corpus.counterpart: no such column; name the one with what test documents must find")
+            raise ValueError(
+                "corpus.counterpart: no such column; name the column of counterparts (headline, query, ...)"
+            )
         if "split" not in source.columns and not settings.corpus.test_fraction:
             raise ValueError("corpus.test_fraction = 0.0: there are no documents to test on; raise it")
     except ValueError as error:

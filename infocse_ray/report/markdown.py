@@ -57,7 +57,8 @@ def _how(tables: dict[str, Any]) -> str:
     finished = sum(cell["state"] == "finished" for cell in cells)
     seeds, rates = config["seeds"], config["learning_rates"]
     text = (
-        f"{finished} of {len(cells)} cells are finished. Each test document must find its counterpart; scores are mean "
+        f"{finished} of {len(cells)} cells (runs) are finished. Each test document must find its counterpart, "
+        "the text that belongs to it, such as its headline; scores are mean "
         f"± sample standard deviation over the {_seeds(map(str, seeds))}, the best of a column is bold. A lead is in "
         "R@5, with the 95 % interval of a paired bootstrap over the test documents, "
         f"{'seeds averaged' if len(seeds) > 1 else 'of one seed: training’s own noise is not in it'}; one above 0 is "

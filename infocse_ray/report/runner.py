@@ -78,7 +78,7 @@ def reproduce(
     records = read_records(folder, plan)
     many = sum(slot.runs for slot in plan.asked)
     finished = sum(_finished(records, cell) for slot in plan.asked for cell in to_run(plan, slot, records))
-    say(f"{many} cells, {finished} of them finished; tables: {folder / 'tables.md'}")
+    say(f"{many} runs (cells of the tables), {finished} of them finished; tables: {folder / 'tables.md'}")
     writer = Writer(folder, config, plan)
     writer.write(records)
     number, failed = 0, 0

@@ -68,7 +68,9 @@ def score_among_all(
     asked = torch.stack([ranking.ranks, torch.from_numpy(asker).to(device) * workers() + rank()], dim=1)
     everyone, documents = gather_rows(asked, row_counts(asked)).cpu().numpy().T
     if not len(everyone):
-        raise ValueError("corpus: the split has no document to validate on; name a counterpart column or add documents")
+        raise ValueError(
+            "corpus: the split has no document to validate on; name a column of counterparts or add documents"
+        )
     return Scores(
         metrics_of(everyone, sum(counts), documents), ranking.ranks.cpu().numpy(), ranking.top_keys.cpu().numpy()
     )

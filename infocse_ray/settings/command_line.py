@@ -82,7 +82,7 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
         text = (_CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
     elif not file.is_file():
         shipped = ", ".join(shipped_configs())
-        raise ValueError(f"{setting} = {name!r}: no such file; those that are shipped go by their names: {shipped}")
+        raise ValueError(f"{setting} = {name!r}: no such file; the shipped ones are {shipped}")
     else:
         try:
             text = file.read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
         option, equals, text = argument.partition("=")
         name = renamed.get(option.removeprefix("--"), option.removeprefix("--"))
         if not option.startswith("--"):
-            raise ValueError(f"{argument!r} is no option: settings are given as --SETTING VALUE")
+            raise ValueError(f"{argument!r} is not an option: settings are given as --SETTING VALUE")
         if not equals:
             if arguments and not arguments[0].startswith("--"):
                 text = arguments.popleft()

@@ -58,7 +58,7 @@ def _entries(model: type[BaseModel], prefix: str) -> Iterator[str]:
 def _entry(name: str, said: str, width: int) -> list[str]:
     option = f"  --{name} "
     said = " ".join(said.split())
-    lines = textwrap.wrap(said, width, initial_indent=" " * 28, subsequent_indent=" " * 28)
+    lines = textwrap.wrap(said, width, initial_indent=" " * 28, subsequent_indent=" " * 28, break_on_hyphens=False)
     if len(option) <= 28 and lines:
         lines[0] = option.ljust(28) + lines[0].lstrip()
         return lines

@@ -42,7 +42,7 @@ METRICS = {
     "padding_share": (Gauge, "Share of the encoded tokens that are padding."),
     "loss": (Gauge, "Training loss of the last step."),
     "gradient_norm": (Gauge, "Norm of the last step's gradient."),
-    "spread": (Gauge, "1 - |mean normalised vector|^2 of the last step: 0 when all vectors are one."),
+    "spread": (Gauge, "1 - |mean of the normalised vectors|^2 in the last step: 0 when all vectors are the same."),
     "tokens_per_second": (Gauge, "Tokens of the last step by its seconds."),
     "recall_at_5": (Gauge, "Recall@5 of the last validation or test."),
     "recall_at_10": (Gauge, "Recall@10 of the last validation or test."),

@@ -236,8 +236,9 @@ class TrainingWorker:
         if report.spread < COLLAPSE and not self.progress["warned"]:
             self.progress["warned"] = True
             self._reporter.tell(
-                f"warning: step {step}: the sentence vectors are collapsing (spread {report.spread:.3f}); lower "
-                "train.learning_rate or train.temperature, or set train.similarity to cosine"
+                f"warning: step {step}: the sentence vectors are collapsing (embedding spread {report.spread:.3f}, "
+                "0 if all are the same); lower train.learning_rate or train.temperature, or set train.similarity to "
+                "cosine"
             )
 
     def _scores(self, name: str, known: dict[str, Any], said: str = "", changed: bool = True) -> dict[str, Any]:

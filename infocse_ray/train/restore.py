@@ -27,7 +27,7 @@ def drop_unreadable(checkpoints: Storage) -> None:
         try:
             record.read_json()
         except ValueError:
-            say(f"{record} is damaged (it is no JSON); training begins at its first step")
+            say(f"{record} is damaged (not JSON); training restarts at its first step")
             checkpoints.delete()
 
 
