@@ -71,7 +71,7 @@ class Annotator:
 
 
 class Work(Protocol):
-    """What an actor does with a group of shards."""
+    """The work of an actor on a group of shards."""
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """Write the group's pieces; return counts that have a JSON form and stay small however large the shards."""

@@ -36,7 +36,7 @@ READERS = {
 DOCUMENTS = frozenset({*READERS, "tsv"})
 """The kinds of file that documents are read from; any other kind that a corpus has goes with the documents."""
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
-"""What a file that can't be read makes the libraries raise."""
+"""Errors that the libraries raise for a file that can't be read."""
 _CONTENT_ERRORS = (BadContent, delimited.Unreadable, json_array.Unreadable)
 NOT_UTF8 = "not UTF-8"
 _COUNTED_BYTES = 2**20

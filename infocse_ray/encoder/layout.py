@@ -27,7 +27,7 @@ _LEGACY_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "
 
 
 class Layout(NamedTuple):
-    """What a folder says about turning token vectors into a sentence vector."""
+    """How token vectors become a sentence vector, as the encoder's folder says."""
 
     pooling: Pooling | None
     """None when the folder is a plain Hugging Face model."""
@@ -97,7 +97,7 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
 
 
 def read_prompts(folder: Path) -> Prompts:
-    """What a folder says of prompts."""
+    """The prompts in an encoder's folder."""
     said = folder / "config_sentence_transformers.json"
     return Prompts.read(_read(said) if said.exists() else {})
 

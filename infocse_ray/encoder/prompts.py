@@ -1,4 +1,4 @@
-"""What an encoder wants before its texts, such as "query: ", and its token ids.
+"""Prompts that an encoder expects before its texts, such as "query: ", and their token ids.
 
 The corpus is tokenised once and without prompts, so a prompt is token ids put before a text's. Together they must be
 what the tokenizer makes of both as one text, as other libraries encode it. Where a token takes in the space before a
@@ -17,7 +17,7 @@ Role = Literal["document", "query"]
 _ROLES: tuple[Role, Role] = ("document", "query")
 
 _NAMES: dict[Role, tuple[str, ...]] = {"document": ("document", "passage", "corpus"), "query": ("query",)}
-"""What sentence-transformers calls the prompts of each, the first found counts."""
+"""Names that sentence-transformers gives to the prompts of each role; the first that is there counts."""
 
 _TEXTS = (
     *("the", "The law of tides", "tokenization of unfamiliar words", "Über", "été", "ALL CAPITALS", "x-ray", "_name_"),
@@ -38,7 +38,7 @@ class Prompts(NamedTuple):
         return any(self.named.values())
 
     def of(self, role: Role) -> str:
-        """What is put before texts of a role; empty: nothing."""
+        """The prompt before texts of a role; may be empty."""
         own = [self.named[name] for name in _NAMES[role] if name in self.named]
         return own[0] if own else self.named.get(self.default or "", "")
 

@@ -1,4 +1,4 @@
-"""What a run asks of its corpus, settled before anything is trained."""
+"""Checks that a corpus suits its run, before anything is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a run: its encoder held against what it began with, for people and in metrics.json.
+"""Outcome of a run: its encoder compared with the one it started from, in the log and in metrics.json.
 
 What it began with is the encoder as it came and, where there is whitening, that encoder whitened: what a user can have
 without training, so what training must beat. Validation chose the encoder; the test, where there are labels, did not.
@@ -91,7 +91,7 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
 
 
 def _began(run: Run) -> dict[str, EncoderFolder]:
-    """What a run begins with, by name; the last is what training must beat."""
+    """Encoders that a run starts from, by name; training must beat the last."""
     whitened = {_WHITENED: run.start} if run.start != run.came else {}
     return {_START: run.came, **whitened}
 

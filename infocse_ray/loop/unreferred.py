@@ -28,7 +28,7 @@ from infocse_ray.storage.folder import Storage
 _STAGE, _STARTED = "stage.json", "started.json"
 _TEMPORARY = (".writing-", ".probe-")
 _FRESH_SECONDS = 3600.0
-"""What has no lease, and may be being written, is left alone for so long."""
+"""How long something without a lease is left alone, as another process may be writing it."""
 
 
 class Leftover(NamedTuple):
@@ -38,7 +38,7 @@ class Leftover(NamedTuple):
     """A folder or a file, relative to the storage."""
     why: str
     files: list[str]
-    """What is removed, in this order."""
+    """Files to remove, in this order."""
     size: int
     leases: list[str]
     """Whom a driver that wants it must have."""
@@ -197,7 +197,7 @@ class _Finder:
         return all(self.contents.age(file) > _FRESH_SECONDS for file in files)
 
     def _temporary(self) -> Iterator[Leftover]:
-        """What a killed process was about to write."""
+        """Files that a killed process left half-written."""
         places = set()
         for path in self.contents.files:
             parts = path.split("/")

@@ -1,4 +1,4 @@
-"""What a method contrasts: rows, columns, and which column is each row's positive; the trainer does the rest."""
+"""A method's contrast: rows, columns, and which column is each row's positive; the trainer computes the loss."""
 
 from __future__ import annotations
 

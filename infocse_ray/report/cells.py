@@ -24,7 +24,7 @@ _NOT_NAMED: dict[str, Any] = {"name": True, "storage": True, "minutes": True, "c
 """Settings that a cell is not named by: the fingerprint of its files has the label files, and `minutes` isn't set."""
 
 _RECORD = 4
-"""Of what is kept of a cell; where that has changed, the run, finished as it is, is read again."""
+"""Version of a cell's record. If it differs, the record is made again from the finished run."""
 
 Place = tuple[str, str, int]
 """Corpus, method, seed."""

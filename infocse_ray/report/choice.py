@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from infocse_ray.report.cells import Cell, CellPlan, Slot
 
 Records = dict[str, dict[str, Any]]
-"""What came of cells, by name."""
+"""Results of cells, by name."""
 
 
 class LearningRateChoice(NamedTuple):
-    """What came of a slot's learning rates."""
+    """The learning rate chosen for a slot, or why there is none."""
 
     rate: float | None
     """The one chosen, the first of equal ones; None: none yet, or none can be."""

@@ -103,7 +103,7 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
 
 
 def _annotating(study: Study, tables: dict[str, Any]) -> str:
-    """What annotation's forward passes come to, which no budget has."""
+    """The tokens of annotation's forward passes, which are in no budget."""
     known = [
         tokens
         for corpus in tables["corpora"].values()
@@ -204,7 +204,7 @@ def _score(row: dict[str, Any], variant: str, metric: str, best: dict[tuple[str,
 
 
 def _notes(row: dict[str, Any], over: dict[str, Any] | None, corpus: str, seeds: int) -> list[str]:
-    """What is missing of a row, held against another, on a corpus, and why."""
+    """What is missing, and why, in the comparison of a row with another on a corpus."""
     where = f"{escape(row['label'])}, {escape(corpus)}"
     if row["skipped"]:
         return [f"{escape(row['label'])}: skipped: {escape(row['skipped'])}"]

@@ -121,7 +121,7 @@ def _run(config: Tables, cell: Cell, run: Callable[[Settings], dict[str, Any]]) 
 
 
 def read_records(folder: Storage, plan: CellPlan) -> Records:
-    """What came of the plan's cells so far, by name; nothing of cells whose settings or files have changed."""
+    """Records of the plan's cells so far, by name, without cells whose settings or files have changed."""
     there = (folder / "cells").files()  # many learning rates have never run
     records = {}
     for cell in plan.cells:
@@ -188,7 +188,7 @@ def _state(plan: CellPlan, slot: Slot, cell: Cell, records: Records) -> str:
 
 
 def _waits(plan: CellPlan, slot: Slot) -> str:
-    """What a slot without a learning rate waits for."""
+    """The choice of a learning rate that a slot waits for."""
     assert slot.chosen_by is not None
     return f"with the learning rate chosen for {plan.at[slot.chosen_by].title}"
 

@@ -38,7 +38,7 @@ class Texts(NamedTuple):
     split: str
     """Whose documents asked."""
     on: On
-    """What they had to find."""
+    """What kind of text they had to find."""
 
 
 class Example(NamedTuple):
@@ -46,13 +46,13 @@ class Example(NamedTuple):
 
     doc_id: str
     document: str
-    """What asks."""
+    """Text of the document that asks."""
     true: str
-    """What it must find."""
+    """Text that it must find."""
     ranks: tuple[int, int]
-    """Of that, before and after."""
+    """Ranks of that text, before and after."""
     tops: tuple[str, str]
-    """What was found first."""
+    """Texts ranked first, before and after."""
 
     def lines(self, names: tuple[str, str] = ("before", "now")) -> list[str]:
         """For people, without what a terminal would obey."""

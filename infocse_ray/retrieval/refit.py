@@ -120,7 +120,7 @@ class Refit(NamedTuple):
     plan: WhiteningPlan
     sample: Tokens
     held_out: HeldOut | None
-    """What a power is chosen by; None: it is given."""
+    """The held-out sentences that choose the power; None if it is given."""
 
     @classmethod
     def of(cls, plan: WhiteningPlan, store: TokenStore, dimension: int, device: torch.device) -> Refit:

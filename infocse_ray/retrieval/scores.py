@@ -14,7 +14,7 @@ from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 
 
 class Scores(NamedTuple):
-    """What a validation found."""
+    """The scores of a validation."""
 
     metrics: dict[str, float]
     """Of all workers' questions; the same on every worker."""

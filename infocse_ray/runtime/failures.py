@@ -78,7 +78,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _inside(error: BaseException) -> list[BaseException]:
-    """What an error says that it wraps."""
+    """The errors that an error wraps."""
     wrapped = [*getattr(error, "worker_failures", {}).values(), *(getattr(error, name, None) for name in _WRAPPED)]
     return [inner for inner in wrapped if isinstance(inner, BaseException)]
 

@@ -105,7 +105,7 @@ _CONFIGS = files("infocse_ray") / "configs"
 
 
 def _yaml_reason(error: yaml.YAMLError) -> str:
-    """What is wrong with YAML, and where, in a line."""
+    """A YAML error and its position, in one line."""
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     reason = " ".join((getattr(error, "problem", None) or str(error)).split())
@@ -142,7 +142,7 @@ def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
 
 
 def _value(option: str, text: str, kind: Any) -> Any:
-    """What an option's text stands for: YAML where that isn't text itself; numbers are made of text by the settings."""
+    """The value of an option: YAML, or text for settings that take text; the settings turn text into numbers."""
     if kind is not None and not text.startswith(("[", "{")):
         return None if text in ("null", "None") else text
     try:

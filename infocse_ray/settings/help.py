@@ -20,7 +20,7 @@ _OPTIONS = (
 
 
 def short_help(model: type[BaseModel], prog: str, description: str, essentials: Sequence[str]) -> str:
-    """What it does, the settings one needs, and how to see the others."""
+    """Short help: what the command does, the settings one needs, and how to see the others."""
     fields = dict(settings_of(model))
     lines = [f"usage: {prog} [--config NAME] [--SETTING VALUE ...]", "", description.strip(), "", "Settings one needs:"]
     for name in essentials:
@@ -32,7 +32,7 @@ def short_help(model: type[BaseModel], prog: str, description: str, essentials: 
 
 
 def full_help(model: type[BaseModel], prog: str, description: str) -> str:
-    """What it does, and every setting with its type, its default and what it is for."""
+    """Full help: what the command does, and every setting with its type, default and description."""
     lines = [f"usage: {prog} [--config NAME] [--SETTING VALUE ...]", "", description.strip(), "", "Options:"]
     for name, said in _OPTIONS:
         lines += _entry(name, said, _WIDTH)

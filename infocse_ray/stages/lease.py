@@ -29,7 +29,7 @@ from infocse_ray.storage.folder import Storage
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """What a lease's file says of the driver that has it."""
+    """The driver that holds a lease, as the lease's file names it."""
 
     token: str
     host: str
@@ -207,7 +207,7 @@ class Lease:
             raise LeaseLost(f"{self.what}: {lost}; this driver stops and commits nothing more")
 
     def give_up(self) -> None:
-        """Let others have it, if this process has it. Raises nothing: where that fails, the lease expires."""
+        """Release the lease if this process holds it. Raises nothing: a lease that can't be released expires."""
         if os.getpid() != self._me.pid or not self._thread.is_alive():
             return
         self._stop.set()

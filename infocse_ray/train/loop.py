@@ -54,7 +54,7 @@ whose best model must still be there."""
 
 
 class Training(NamedTuple):
-    """What a worker needs to train."""
+    """Everything a worker needs for training."""
 
     settings: Settings
     store: TokenStore

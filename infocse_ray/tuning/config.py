@@ -1,4 +1,4 @@
-"""What a sweep is told: the settings to try, from which of Ray Tune's spaces, and when a trial is stopped early."""
+"""Settings of a sweep: what to try, from which of Ray Tune's search spaces, and when to stop a trial early."""
 
 from __future__ import annotations
 
