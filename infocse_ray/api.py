@@ -1,6 +1,6 @@
-"""What a notebook calls: adapt an encoder to documents, look at what came of it.
+"""The Python API: adapt an encoder to documents, and look at the result.
 
-All of it is imported from `infocse_ray` itself, which loads torch and Ray with the first name that needs them.
+Everything here is imported from `infocse_ray` itself, which loads torch and Ray with the first name that needs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """What a run made."""
+    """The result of a run."""
 
     folder: Storage
     """<storage>/<name>."""
@@ -44,7 +44,7 @@ class RunResult:
 
     @property
     def verdict(self) -> str:
-        """WIN, LEVEL, LOSS or START RETURNED, against the whitened start; on the test, where there is one."""
+        """WIN, LEVEL, LOSS or START RETURNED, against the whitened start; on the test documents if there are any."""
         return self.metrics["verdict"]["label"]
 
     @property
@@ -73,7 +73,7 @@ class RunResult:
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """What an encoder scored."""
+    """The scores of an encoder."""
 
     metrics: dict[str, float]
     """recall@5, recall@10, recall@20 and mrr with `_low` and `_high`, their 95 % interval; queries; candidates."""
@@ -83,7 +83,7 @@ class Scores:
 
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
-    """What a sweep found."""
+    """The result of a sweep."""
 
     folder: str
     """<storage>/<name>, with sweep.md, sweep.json, the plot and best.yaml."""
@@ -101,7 +101,7 @@ def adapt(
     minutes: float | None = None,
     **sections: Mapping[str, Any],
 ) -> RunResult:
-    """Adapt a sentence encoder to documents, without labels; what is in `storage` already is found again.
+    """Adapt a sentence encoder to documents, without labels; stages that `storage` already has are reused.
 
     Args:
         encoder: a folder, a URI or a hub name.
@@ -110,13 +110,13 @@ def adapt(
         name: of the run; its result is in `<storage>/<name>`.
         storage: a folder or URI that every node reaches.
         seed: everything random follows from it.
-        minutes: about how long it may take; None: as long as `train.max_steps` and the like say.
-        sections: settings by section, as `train={"max_steps": 200}, corpus={"text": "body"}`; `infocse pretrain
+        minutes: about how long it may take; None: until `train.max_steps` and the other limits are reached.
+        sections: settings by section, such as `train={"max_steps": 200}, corpus={"text": "body"}`; `infocse pretrain
             --help all` lists them.
 
     Raises:
         ValueError: a setting doesn't fit, or the documents can't be read; nothing was trained.
-        infocse_ray.errors: what else can go wrong.
+        infocse_ray.errors: other failures, such as a full disk.
     """
     given = {key: dict(section) for key, section in sections.items()}
     corpus = given.pop("corpus", {})
@@ -138,25 +138,25 @@ def adapt(
 
 
 def pretrain(settings: Settings) -> RunResult:
-    """InfoCSE (Alg. 1): what `infocse pretrain` does. Returns what was made; raises what `adapt` does."""
+    """Train without labels by InfoCSE (Alg. 1), as `infocse pretrain` does; raises what `adapt` does."""
     _prepare_process()
     return _result(settings, infocse.pretrain(settings))
 
 
 def finetune(settings: Settings) -> RunResult:
-    """Fine-tuning on documents and their counterparts (section 3.3): what `infocse finetune` does."""
+    """Fine-tune on documents and their counterparts (section 3.3), as `infocse finetune` does."""
     _prepare_process()
     return _result(settings, few_shot.finetune(settings))
 
 
 def plusplus(settings: Settings) -> RunResult:
-    """InfoCSE++ (section 3.3): what `infocse plusplus` does."""
+    """InfoCSE++ (section 3.3): train without labels and fine-tune in turn, as `infocse plusplus` does."""
     _prepare_process()
     return _result(settings, few_shot.plusplus(settings))
 
 
 def sweep(config: Sweep) -> SweepResult:
-    """Settings tried side by side with Ray Tune: what `infocse sweep` does."""
+    """Try settings side by side with Ray Tune, as `infocse sweep` does."""
     _prepare_process()
     failed = run_sweep(config)
     return SweepResult((Storage.open(config.storage) / config.name).uri, failed)
@@ -170,17 +170,19 @@ def evaluate(
     corpus: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Scores:
-    """Score an encoder: every document must find its counterparts among all, or a sentence taken out of it.
+    """Score an encoder: every document must find its counterpart, or else a sentence taken out of it.
+
+    A counterpart is a text that belongs to the document, such as its headline; candidates are those of all documents.
 
     Args:
         model: a folder, a URI or a hub name.
         documents: as for `adapt`.
         storage: a folder or URI that every node reaches.
-        corpus: settings of the corpus, as `{"text": "body", "counterpart": "headline"}`.
-        settings: others of `infocse evaluate --help all`, as `split="test"`.
+        corpus: settings of the corpus, such as `{"text": "body", "counterpart": "headline"}`.
+        settings: other settings of `infocse evaluate --help all`, such as `split="test"`.
 
     Raises:
-        ValueError: a setting doesn't fit, or there is nothing to ask.
+        ValueError: a setting doesn't fit, or no document has anything to find.
     """
     _prepare_process()
     given = {"model": model, "storage": storage, "corpus": _corpus(documents, storage, corpus or {}), **settings}
@@ -193,7 +195,7 @@ def _result(settings: Settings, metrics: dict[str, Any]) -> RunResult:
 
 
 def _prepare_process() -> None:
-    """What a command sets up around its work, where there is no command."""
+    """Set up the process as a command would."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     quiet_libraries()
 

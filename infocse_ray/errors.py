@@ -10,7 +10,7 @@ import signal
 
 
 class NoSpace(OSError):
-    """There is no room for what is to be written; the message names the path and the need."""
+    """The disk is full; the message names the path and how much was needed."""
 
 
 class StorageUnavailable(OSError):
@@ -22,15 +22,15 @@ class UnreadableFile(ValueError):
 
 
 class DamagedFile(ValueError):
-    """A file isn't as it was written; the message names it."""
+    """A file's content differs from what was written; the message names it."""
 
 
 class RunInUse(ValueError):
-    """Another driver has the lease; the message names it."""
+    """Another driver (the process that leads a run) holds the lease, which is its lock; the message names it."""
 
 
 class LeaseLost(RuntimeError):
-    """The lease was taken by another driver, or may have been; nothing more may be committed."""
+    """Another driver took over this run's lease (its lock), or may have; this one commits nothing more."""
 
 
 class NonFinite(RuntimeError):
@@ -46,7 +46,7 @@ class TrainingStopped(RuntimeError):
 
 
 class Interrupted(BaseException):
-    """The run was asked to stop. Like KeyboardInterrupt no `Exception`: who survives errors must not survive this."""
+    """The run was asked to stop. Like KeyboardInterrupt no `Exception`, as handlers of errors must let it pass."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")

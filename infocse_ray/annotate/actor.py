@@ -71,7 +71,7 @@ class Annotator:
 
 
 class Work(Protocol):
-    """What an actor does with a group of shards."""
+    """The work of an actor on a group of shards."""
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """Write the group's pieces; return counts that have a JSON form and stay small however large the shards."""
@@ -102,9 +102,9 @@ class AnnotateShards(NamedTuple):
         schema = annotation_schema(self.documents.store)
         rows = []
         for target, part in zip(targets, parts, strict=True):
-            found = [next(clusters) for _ in part]
-            tables = [with_clusters(table, own) for (table, _), (own, _) in zip(part, found, strict=True)]
-            counts = counts_of(tables, [first for _, first in found], {} if rows else work)
+            clustered = [next(clusters) for _ in part]
+            tables = [with_clusters(table, own) for (table, _), (own, _) in zip(part, clustered, strict=True)]
+            counts = counts_of(tables, [first for _, first in clustered], {} if rows else work)
             write_whole(target, schema, tables, counts)
             rows.append(counts)
         return rows
@@ -112,8 +112,8 @@ class AnnotateShards(NamedTuple):
     def _clusters(self, annotator: Annotator, read: list[Documents]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Of each table's sentences what `Annotator.clusters` gives, embedded as one."""
         ends = np.cumsum([len(documents.sentences) for documents in read])
-        found = annotator.clusters(joined(read), self.clustering)
-        return zip(*(np.split(column, ends[:-1]) for column in found), strict=True)
+        columns = annotator.clusters(joined(read), self.clustering)
+        return zip(*(np.split(column, ends[:-1]) for column in columns), strict=True)
 
 
 class _ShardActor:

@@ -79,14 +79,14 @@ def counts_of(tables: list[pa.Table], first: list[np.ndarray], work: dict[str, i
 
 def _count(documents: Documents, rows: np.ndarray, counts: Counter[str], sizes: Counter[int]) -> None:
     assert documents.clusters is not None
-    found = cluster_sizes(documents.clusters, documents.offsets, rows)
+    cluster_lengths = cluster_sizes(documents.clusters, documents.offsets, rows)
     counts["documents"] += len(documents.keys)
     counts["sentences"] += len(documents.sentences)
     counts["copies"] += len(documents.sentences) - len(rows)
-    counts["clusters"] += len(found)
+    counts["clusters"] += len(cluster_lengths)
     counts["pairs"] += int(count_pairs(documents.clusters, documents.offsets, rows).sum())
     # A histogram by powers of two: 1, 2, 3-4, 5-8, ...
-    sizes.update(Counter((2 ** np.ceil(np.log2(found)).astype(np.int64)).tolist()))
+    sizes.update(Counter((2 ** np.ceil(np.log2(cluster_lengths)).astype(np.int64)).tolist()))
 
 
 class Summary:

@@ -29,7 +29,7 @@ class Block(NamedTuple):
     begin: torch.Tensor
     """int64 [documents, 1, 1], a document's first row in the batch."""
     size: torch.Tensor
-    """int64 [documents, 1, 1], its sentences."""
+    """int64 [documents, 1, 1], number of sentences of each document."""
     slots: slice
     """The documents' places in the order of the blocks."""
     padded: bool

@@ -187,9 +187,9 @@ def _top_k(similarity: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor
     if k > _MASK_ROUNDS:
         value, index = similarity.sort(dim=-1, descending=True, stable=True)
         return value[..., :k], index[..., :k]
-    found = []
+    maxima = []
     for _ in range(k):
-        if found:
-            similarity.scatter_(-1, found[-1][1], -torch.inf)
-        found.append(similarity.max(dim=-1, keepdim=True))  # of equal maxima, documented to give the first
-    return torch.cat([v for v, _ in found], -1), torch.cat([i for _, i in found], -1)
+        if maxima:
+            similarity.scatter_(-1, maxima[-1][1], -torch.inf)
+        maxima.append(similarity.max(dim=-1, keepdim=True))  # of equal maxima, documented to give the first
+    return torch.cat([v for v, _ in maxima], -1), torch.cat([i for _, i in maxima], -1)

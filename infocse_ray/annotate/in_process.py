@@ -27,10 +27,10 @@ class ClusteredDocument(NamedTuple):
 
     def groups(self) -> list[list[str]]:
         """The sentences cluster by cluster."""
-        found: list[list[str]] = [[] for _ in range(max(self.clusters, default=-1) + 1)]
+        members: list[list[str]] = [[] for _ in range(max(self.clusters, default=-1) + 1)]
         for sentence, number in zip(self.sentences, self.clusters, strict=True):
-            found[number].append(sentence)
-        return found
+            members[number].append(sentence)
+        return members
 
 
 def cluster_sentences(
@@ -63,9 +63,9 @@ def cluster_sentences(
     texts = [split_sentences(one, language) if isinstance(one, str) else list(one) for one in documents]
     tokens = _tokens(encoder, [sentence for sentences in texts for sentence in sentences])
     offsets = offsets_of(np.asarray([len(sentences) for sentences in texts], dtype=np.int64))
-    found = distinct(tokens, offsets, encoder.room())
-    vectors = embed(encoder, tokens.take(found.rows)).vectors
-    labels = cluster(vectors, found.offsets, k, mutual=mutual)[found.node].tolist()
+    unique = distinct(tokens, offsets, encoder.room())
+    vectors = embed(encoder, tokens.take(unique.rows)).vectors
+    labels = cluster(vectors, unique.offsets, k, mutual=mutual)[unique.node].tolist()
     return [
         ClusteredDocument(sentences, labels[start:end])
         for sentences, start, end in zip(texts, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
@@ -83,6 +83,6 @@ def _tokens(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
     tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    ids = [found.ids for found in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
     values = np.fromiter((i for one in ids for i in one), dtype=np.int64)
     return Tokens(values, offsets_of(np.asarray([len(one) for one in ids], dtype=np.int64)))

@@ -100,8 +100,8 @@ def fit_centroids(vectors: np.ndarray, clusters: int, seed: int) -> np.ndarray:
         # Sums of many float32 would lose digits.
         wide, random = vectors.astype(np.float64), np.random.default_rng(seed)
         # `seed` is what SciPy before 1.15 calls `rng`, and later ones take too.
-        found, _ = kmeans2(wide, clusters, iter=_ITERATIONS, minit="++", seed=random)  # pyright: ignore[reportCallIssue]
-    return found.astype(np.float32)
+        centroids, _ = kmeans2(wide, clusters, iter=_ITERATIONS, minit="++", seed=random)  # pyright: ignore[reportCallIssue]
+    return centroids.astype(np.float32)
 
 
 class GlobalClusters:

@@ -108,11 +108,11 @@ def _thinned(pairs: np.ndarray, most: int, random: np.random.Generator) -> np.nd
 
 
 def _cosines(unit: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    found = np.empty(len(pairs))
+    cosines = np.empty(len(pairs))
     for start in range(0, len(pairs), 50_000):
         rows = pairs[start : start + 50_000]
-        found[start : start + 50_000] = np.einsum("nd,nd->n", unit[rows[:, 0]], unit[rows[:, 1]])
-    return found
+        cosines[start : start + 50_000] = np.einsum("nd,nd->n", unit[rows[:, 0]], unit[rows[:, 1]])
+    return cosines
 
 
 def _kind(name: str, count: int, cosines: np.ndarray, bar: float) -> PairKind:

@@ -93,11 +93,11 @@ class FindEdges(NamedTuple):
         before = annotator.tokens, annotator.padded
         parts = [[documents for _, documents in self.documents.read(shard)] for shard in shards]
         read = [documents for part in parts for documents in part]
-        found = iter(self._edges(annotator, read) if read else [])
+        edge_tables = iter(self._edges(annotator, read) if read else [])
         work = {"tokens": annotator.tokens - before[0], "padded_tokens": annotator.padded - before[1]}
         written: list[pa.Table] = []
         for number, (target, part) in enumerate(zip(targets, parts, strict=True)):
-            tables = [next(found) for _ in part]
+            tables = [next(edge_tables) for _ in part]
             write_whole(target, _SCHEMA, tables, {} if number else work)
             written += tables
         return written
@@ -106,14 +106,14 @@ class FindEdges(NamedTuple):
         """A table of `_SCHEMA` for each part of the documents, embedded as one."""
         together = joined(read)
         nodes, distinct = annotator.without_copies(together)
-        found: list[Edges] = []
+        of_blocks: list[Edges] = []
         for first, last, vectors in annotator.vectors(nodes):
             begin = nodes.offsets[first]
             edges = top_k_edges(vectors, nodes.offsets[first : last + 1] - begin, self.k)
             edges = undirected_edges(mutual_edges(edges) if self.mutual else edges)
             rows = distinct.rows[begin:]
-            found.append(edges._replace(source=rows[edges.source], target=rows[edges.target]))
-        edges = Edges(*(np.concatenate(column) for column in zip(*found, strict=True)))
+            of_blocks.append(edges._replace(source=rows[edges.source], target=rows[edges.target]))
+        edges = Edges(*(np.concatenate(column) for column in zip(*of_blocks, strict=True)))
         original = distinct.rows[distinct.node]
         # Sources ascend, so the edges of a document, and those of a part, are in a row.
         before = np.searchsorted(edges.source, together.offsets)
@@ -153,9 +153,9 @@ class DropEdges(NamedTuple):
     def _shard(self, shard: int, target: Storage) -> dict[str, Any]:
         if target.exists():
             return read_whole(target)[1]
-        found, work = read_whole(self.edges / shard_name(shard))
+        edges_of_groups, work = read_whole(self.edges / shard_name(shard))
         tables, firsts, work = [], [], Counter(work)
-        for table, edges in zip(self.documents.rows(shard), found, strict=True):
+        for table, edges in zip(self.documents.rows(shard), edges_of_groups, strict=True):
             offsets = documents_of(table).offsets
             start = np.repeat(offsets[:-1], np.diff(flat(edges["source"])[1]))
             source, target_, weight = (flat(edges[column])[0].to_numpy() for column in ("source", "target", "weight"))

@@ -35,7 +35,7 @@ def show_pairs(settings: LookAtPairs) -> None:
     documents, distinct = without_copies(documents, encoder.room())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     vectors = embed(for_inference(encoder, settings.precision, device), documents.sentences).vectors
-    found = look_at_pairs(
+    pairs = look_at_pairs(
         vectors, documents.offsets, settings.k, settings.mutual, settings.min_edge_quantile, settings.seed
     )
     copies = len(distinct.node) - len(distinct.rows)
@@ -43,20 +43,20 @@ def show_pairs(settings: LookAtPairs) -> None:
         f"{len(documents.keys):,} documents, {len(distinct.node):,} sentences, {copies:,} of them copies of another of "
         "their document, which are left out"
     )
-    for line in table(found):
+    for line in table(pairs):
         say(line)
-    for row in np.linspace(0, len(found.shown) - 1, settings.show).round().astype(int) if len(found.shown) else []:
-        say(f"\n{found.cosines[row]:.2f}")
-        for sentence in found.shown[row]:
+    for row in np.linspace(0, len(pairs.shown) - 1, settings.show).round().astype(int) if len(pairs.shown) else []:
+        say(f"\n{pairs.cosines[row]:.2f}")
+        for sentence in pairs.shown[row]:
             say(f"  {_text(encoder, documents, int(sentence))}")
 
 
-def table(found: Pairs) -> list[str]:
+def table(sample: Pairs) -> list[str]:
     """The kinds of pairs as Markdown."""
-    trained = sum(kind.pairs for kind in found.kinds[:2])
+    trained = sum(kind.pairs for kind in sample.kinds[:2])
     quartiles = " | ".join(f"cosine at {q:.0%}" for q in QUANTILES)
     lines = [f"| pairs | number | of those trained on | {quartiles} | unrelated |", "| --- |" + " ---: |" * 6]
-    for kind in found.kinds:
+    for kind in sample.kinds:
         share = f"{kind.pairs / trained:.1%}" if kind.name in KINDS[:2] and trained else ""
         cosines = " | ".join(f"{c:.2f}" for c in kind.cosines) if kind.cosines else " | " * (len(QUANTILES) - 1)
         unrelated = f"{kind.unrelated:.1%}" if kind.cosines else ""

@@ -95,7 +95,7 @@ def _by_quantile(
     stage: Stage, documents: TrainingDocuments, embedding: Embedding, settings: Annotate, title: str
 ) -> dict[str, Any]:
     """Two passes: edges with the encoder, then what is left of them without it."""
-    edges, found = stage.folder / "edges", stage.folder / "threshold.json"
+    edges, threshold_file = stage.folder / "edges", stage.folder / "threshold.json"
     there = stage.folder.files()
     names = [shard_name(shard) for shard in range(documents.store.shards)]
     # A finished stage keeps no edges: one of whose shards was damaged needs those of that shard's documents again.
@@ -106,8 +106,8 @@ def _by_quantile(
             weights.update({int(bin): edges for bin, edges in row["weights"].items()})
             bar.add(row["documents"])
         bar.close()
-        found.write_json(checked({"threshold": weight_quantile(weights, settings.min_edge_quantile)}))
-    threshold = read_checked(found)["threshold"]
+        threshold_file.write_json(checked({"threshold": weight_quantile(weights, settings.min_edge_quantile)}))
+    threshold = read_checked(threshold_file)["threshold"]
     counts = in_tasks(documents.groups(), DropEdges(documents, edges, stage.folder, threshold))
     summary = _added(counts, documents, stage.folder, f"{title}: clusters")
     edges.delete()  # all shards are there: whoever resumes from here reads those

@@ -148,8 +148,8 @@ def run(arguments: argparse.Namespace) -> None:
         rates: dict[tuple[str, int], list[float]] = {candidate: [] for candidate in (DEFAULT, best)}
         ours: list[dict[str, float]] = []
         for _ in range(arguments.repeats):
-            for candidate, found in rates.items():
-                found.append(in_fresh_process(encode_once, arguments.model, sentences, *candidate))
+            for candidate, times in rates.items():
+                times.append(in_fresh_process(encode_once, arguments.model, sentences, *candidate))
             ours.append(in_fresh_process(annotate_once, work, arguments.model, store))
         split = in_fresh_process(split_once, work, arguments.model, store)
     rows = [
@@ -162,8 +162,8 @@ def run(arguments: argparse.Namespace) -> None:
     table(
         ("", "sentences/s, median", "runs", "x default", "x best"),
         [
-            (name, f"{(m := statistics.median(found)):,.0f}", spread(found), *(f"{m / r:.2f}" for r in reference))
-            for name, found in rows
+            (name, f"{(m := statistics.median(times)):,.0f}", spread(times), *(f"{m / r:.2f}" for r in reference))
+            for name, times in rows
         ],
     )
     parts = sorted(split.items(), key=lambda part: -part[1])

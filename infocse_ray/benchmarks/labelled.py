@@ -107,8 +107,8 @@ class Truth(NamedTuple):
         candidates = change(self.candidates)
         order = self.keys.argsort()
         true = candidates[order[torch.searchsorted(self.keys[order], self.true_keys)]]
-        found = rank_among(documents[self.asker], true, self.true_keys, [(candidates, self.keys)])
-        return metrics_of(found.ranks.numpy(), len(candidates), self.asker.numpy())
+        ranking = rank_among(documents[self.asker], true, self.true_keys, [(candidates, self.keys)])
+        return metrics_of(ranking.ranks.numpy(), len(candidates), self.asker.numpy())
 
 
 class WithoutLabels(NamedTuple):
@@ -138,5 +138,5 @@ class WithoutLabels(NamedTuple):
             mean_vectors(vectors[rows], np.searchsorted(owner[rows], np.arange(len(offsets))), True)
             for rows in halves(offsets)
         )
-        found = rank_among(even, odd, self.keys, [(odd, self.keys)])
-        return metrics_of(found.ranks.numpy(), len(odd))
+        ranking = rank_among(even, odd, self.keys, [(odd, self.keys)])
+        return metrics_of(ranking.ranks.numpy(), len(odd))

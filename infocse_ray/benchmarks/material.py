@@ -65,10 +65,10 @@ def pairs_of(documents: list[list[str]], count: int) -> list[tuple[int, str, str
         [(number, *pair) for pair in zip(sentences[::2], sentences[1::2], strict=False)]
         for number, sentences in enumerate(documents)
     ]
-    found = [pair for round_ in zip_longest(*by_document) for pair in round_ if pair is not None][:count]
-    if len(found) < count:
-        raise ValueError(f"--batch_size {count}: the corpus has {len(found)} pairs; set it to that")
-    return found
+    pairs = [pair for round_ in zip_longest(*by_document) for pair in round_ if pair is not None][:count]
+    if len(pairs) < count:
+        raise ValueError(f"--batch_size {count}: the corpus has {len(pairs)} pairs; set it to that")
+    return pairs
 
 
 def make_store(work: str, model: str, documents: Iterable[list[str]], lanes: int = LANES) -> TokenStore:

@@ -164,11 +164,11 @@ def run(arguments: argparse.Namespace) -> None:
                 "a plain process": (plainly, (material,)),
                 **{f"Ray, {n} worker{'s' * (n > 1)}": (on_ray, (material, n)) for n in counts},
             }
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in works}
+            timings: dict[str, list[dict[str, float]]] = {name: [] for name in works}
             for _ in range(arguments.repeats):
                 for name, (once, given) in works.items():
-                    found[name].append(in_fresh_process(once, *given))
-            _show(what, found)
+                    timings[name].append(in_fresh_process(once, *given))
+            _show(what, timings)
     sentences = sum(len(document) for document in documents)
     notes(
         f"{sentences:,} sentences of {len(documents):,} documents, cut at {MAX_LENGTH} tokens, K = 1; batches of "
@@ -182,10 +182,10 @@ def run(arguments: argparse.Namespace) -> None:
     )
 
 
-def _show(what: str, found: dict[str, list[dict[str, float]]]) -> None:
-    medians = [statistics.median(one["steady"] for one in runs) for runs in found.values()]
+def _show(what: str, timings: dict[str, list[dict[str, float]]]) -> None:
+    medians = [statistics.median(one["steady"] for one in runs) for runs in timings.values()]
     rows = []
-    for (name, runs), median in zip(found.items(), medians, strict=True):
+    for (name, runs), median in zip(timings.items(), medians, strict=True):
         rates, start = [one["steady"] for one in runs], statistics.median(one["start"] for one in runs)
         alone = name == "a plain process"
         cost = f"{100 * (medians[0] / median - 1):+.1f} %" if name == "Ray, 1 worker" else ""

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
     }
     table(
         ("one core", "documents/s, median", "runs"),
-        [(name, f"{statistics.median(found):,.0f}", spread(found)) for name, found in rates.items()],
+        [(name, f"{statistics.median(values):,.0f}", spread(values)) for name, values in rates.items()],
     )
     table(
         ("", "all", "a document", "a token"),

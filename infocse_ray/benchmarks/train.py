@@ -101,14 +101,16 @@ def run(arguments: argparse.Namespace) -> None:
             runs[name].append(
                 in_fresh_process(work, arguments.model, pairs, arguments.chunk_tokens, arguments.precision)
             )
-    rates = {name: [len(pairs) / run["seconds"] for run in found] for name, found in runs.items()}
+    rates = {name: [len(pairs) / run["seconds"] for run in repeats] for name, repeats in runs.items()}
     rows = []
-    for name, found in runs.items():
-        before, peak = (max(run[key] for run in found) for key in ("before", "peak"))
+    for name, repeats in runs.items():
+        before, peak = (max(run[key] for run in repeats) for key in ("before", "peak"))
         pace = statistics.median(rates[name])
         ratio = pace / statistics.median(rates["sentence-transformers"])
         memory = f"{peak:,.0f} MiB", f"{peak - before:,.0f} MiB"
-        rows.append((name, f"{pace:,.1f}", spread(rates[name], 1), f"{ratio:.2f}", *memory, f"{found[-1]['loss']:.4f}"))
+        rows.append(
+            (name, f"{pace:,.1f}", spread(rates[name], 1), f"{ratio:.2f}", *memory, f"{repeats[-1]['loss']:.4f}")
+        )
     head = ("", "pairs/s, median", "steps", "ratio", "peak memory", "above what was there before", "loss")
     table(head, rows)
     notes(

@@ -29,13 +29,13 @@ def score_once(model: str, store: TokenStore, seed: int) -> list[dict]:
     moments = moments_of(encoder, concatenate([sampled(store, ["valid", "test"], limit, shard) for shard in shards]))
     truth, labelled = Truth.of(encoder, store), Truth.of(encoder, store, "valid")
     without = WithoutLabels.of(encoder, store, seed)
-    found = []
+    rows = []
     for power in (None, *POWERS):
         whitening = None if power is None else fit_whitening(moments, power)
         scores = {"counterpart": labelled.scores, "sentence": without.sentence, "halves": without.halves}
         row = {"model": model, "power": power, "truth": truth.scores(whitening)}
-        found.append(row | {name: score(whitening) for name, score in scores.items()})
-    return found
+        rows.append(row | {name: score(whitening) for name, score in scores.items()})
+    return rows
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _correlation(rows: list[dict], validator: str, metric: str) -> str:
-    found = spearmanr([row[validator][metric] for row in rows], [row["truth"]["recall@5"] for row in rows])
-    return f"{found.statistic:.3f}"  # pyright: ignore[reportAttributeAccessIssue]
+    correlation = spearmanr([row[validator][metric] for row in rows], [row["truth"]["recall@5"] for row in rows])
+    return f"{correlation.statistic:.3f}"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _short(model: str) -> str:

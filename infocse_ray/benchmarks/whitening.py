@@ -71,16 +71,21 @@ def measure_once(model: str, store: TokenStore, seed: int) -> Measured:
     compared = sorted({0.5, chosen.power, 1.0})
 
     def row(name: str, moments: Moments, cut: int | None = None) -> tuple:
-        found = [truth.scores(fit_whitening(moments, power, cut)) for power in compared]
-        return (name, *(f"{one['recall@5']:.4f} / {one['mrr']:.4f}" for one in found))
+        results = [truth.scores(fit_whitening(moments, power, cut)) for power in compared]
+        return (name, *(f"{one['recall@5']:.4f} / {one['mrr']:.4f}" for one in results))
 
     start = truth.scores(None)
     powers = [("as it is", f"{start['recall@5']:.4f}", f"{start['mrr']:.4f}", "")]
     for power in POWERS:
-        found = truth.scores(fit_whitening(moments, power))
+        truth_scores = truth.scores(fit_whitening(moments, power))
         mark = " (chosen)" if power == chosen.power else ""
         powers.append(
-            (f"{power:g}{mark}", f"{found['recall@5']:.4f}", f"{found['mrr']:.4f}", f"{scores[f'{power:g}']:.4f}")
+            (
+                f"{power:g}{mark}",
+                f"{truth_scores['recall@5']:.4f}",
+                f"{truth_scores['mrr']:.4f}",
+                f"{scores[f'{power:g}']:.4f}",
+            )
         )
     order = torch.randperm(len(sample), generator=torch.Generator().manual_seed(seed))
     sizes = [size for size in SIZES if size < len(sample)]
@@ -107,13 +112,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as work:
         store = in_fresh_process(prepare_labelled, work, arguments)
-        found = in_fresh_process(measure_once, arguments.model, store, arguments.seed)
-    columns = [f"power {power:g}, R@5 / MRR" for power in found.compared]
-    table(("power", "R@5", "MRR", "without labels: MRR of held-out sentences"), found.powers)
-    table(("dimensions", *columns), found.dimensions)
-    table(("fitted on sentences", *columns), found.sizes)
-    table(("part", "time", "of annotating"), found.seconds)
-    start, documents = found.start, store.summary["documents"]
+        measured = in_fresh_process(measure_once, arguments.model, store, arguments.seed)
+    columns = [f"power {power:g}, R@5 / MRR" for power in measured.compared]
+    table(("power", "R@5", "MRR", "without labels: MRR of held-out sentences"), measured.powers)
+    table(("dimensions", *columns), measured.dimensions)
+    table(("fitted on sentences", *columns), measured.sizes)
+    table(("part", "time", "of annotating"), measured.seconds)
+    start, documents = measured.start, store.summary["documents"]
     notes(
         f"{start['queries']:,} test documents must find their counterpart among {start['candidates']:,}; maps are "
         f"fitted on {documents['train'] + documents['valid']:,} other documents, the power is chosen by "

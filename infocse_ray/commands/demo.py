@@ -1,6 +1,6 @@
 """Adapt all-MiniLM-L6-v2 to the documentation of the Python packages on this machine, and see what it learns.
 
-Each document is one docstring; what it must find is its own summary line, which was taken out of it. The encoder
+Each document is a docstring that must find its own summary line, which was taken out of it. The encoder
 never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations; some ten minutes on 2 CPU cores.
 """
 
@@ -74,5 +74,5 @@ def show_table(metrics: dict[str, Any]) -> None:
         "(95 % intervals):\n"
     )
     say("| encoder | R@5 | R@10 | R@20 | MRR |\n| --- | --- | --- | --- | --- |")
-    for name, found in scores.items():
-        say(f"| {name} | " + " | ".join(shown(found, k) for k in ("recall@5", "recall@10", "recall@20", "mrr")) + " |")
+    for name, scored in scores.items():
+        say(f"| {name} | " + " | ".join(shown(scored, k) for k in ("recall@5", "recall@10", "recall@20", "mrr")) + " |")

@@ -1,9 +1,9 @@
-"""Score an encoder on a corpus, or two side by side: every document must find its counterparts among all distinct ones.
+"""Score an encoder on a corpus, or compare two: every document must find its counterparts among those of all documents.
 
-A document's vector is the mean of its sentences' vectors. Prints Recall@5/10/20 and MRR with 95 % intervals, and writes
-them and every question's rank below <storage>/evaluations. Without a counterpart column, a document without one of its
-sentences must find that sentence. With --compare another encoder is asked the same: which is better, by how much, and
-examples.
+A counterpart is a text that belongs to the document, such as its headline. A document's vector is the mean of its
+sentences' vectors. Prints Recall@5/10/20 and MRR with 95 % intervals, and writes them and the rank of every question
+below <storage>/evaluations. Without a counterpart column, one sentence is taken out of each document, which must find
+it. With --compare a second encoder answers the same questions: prints which is better, by how much, and examples.
 
 Example:
   infocse evaluate --model runs/news/model --corpus.source news.parquet --corpus.text body

@@ -1,14 +1,14 @@
 """Fine-tune a sentence encoder on labelled examples: documents and their counterparts (headlines, queries, ...).
 
 A document's vector, the mean of its sentences' vectors, is trained to find its counterpart among those of the batch's
-other documents. Labels are the column that corpus.counterpart names, or the files that corpus.labels names; documents
-without are no trouble. At most finetune.epochs passes, until validation stops growing; the best encoder comes back,
-in <storage>/<name>/model, a folder for SentenceTransformer(...); figures are in metrics.json beside it.
+other documents. The labels are in the column that corpus.counterpart names, or in the files of corpus.labels; documents
+without labels are allowed. Training takes at most finetune.epochs passes and stops when validation no longer improves.
+The best encoder is in <storage>/<name>/model, a folder for SentenceTransformer(...), with metrics.json beside it.
 
-encoder.model is any encoder, what pretrain made of one among them. Settings of training without labels (annotate,
-loop, train.method and its own) are not used; train.similarity is.
+encoder.model is any encoder, such as the result of `infocse pretrain`. Settings of training without labels (annotate,
+loop, train.method and the section of a method) are not used; train.similarity is.
 
-The same command goes on after a crash, and does nothing once the run is finished.
+After a crash the same command resumes; once the run is finished it does nothing.
 
 Example:
   infocse finetune --name news-1000 --encoder.model runs/news/model --corpus.source 'news/*.parquet'

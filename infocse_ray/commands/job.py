@@ -59,7 +59,7 @@ def run_job(
             print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
             raise SystemExit(2) from None
         except Interrupted as stopped:
-            print(f"{prog}: {stopped}; what is finished is kept, and the same command goes on", file=sys.stderr)
+            print(f"{prog}: {stopped}; what is finished is kept; the same command resumes", file=sys.stderr)
             end(stopped)
         except Exception as error:
             failure = storage_failure(error)

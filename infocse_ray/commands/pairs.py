@@ -1,9 +1,10 @@
-"""Look at the pairs an encoder would train on: what IDC makes of a corpus with it, before any training.
+"""Look at the pairs that an encoder would be trained on, before any training.
 
-Takes some documents of the corpus, clusters each and compares kinds of pairs. `edges` and `chained` (of one cluster,
-but no edge between them) are what InfoCSE trains on. `unrelated` is the share that is less alike than 1 in 20 pairs of
-different documents: positives that can hardly be told from negatives. Then some of the trained pairs, from the least to
-the most alike. Try other values of --k, --mutual and --min_edge_quantile before a long run.
+Takes some documents of the corpus, clusters the sentences of each (intra-document clustering, IDC) and compares kinds
+of pairs. InfoCSE trains on two: `edges`, and `chained` pairs, which are in one cluster but linked only through other
+sentences. `unrelated` is the share of pairs that are less similar than 1 in 20 pairs from different documents: such
+positives can hardly be told from negatives. Then it prints some of the trained pairs, from the least to the most
+similar. Try other values of --k, --mutual and --min_edge_quantile before a long run.
 
 Example:
   infocse pairs --model path/to/encoder --corpus.source news.parquet --corpus.text body --k 2

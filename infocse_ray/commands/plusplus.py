@@ -1,12 +1,12 @@
 """InfoCSE++: adapt a sentence encoder to a corpus of which a few documents are labelled.
 
-A round trains without labels as pretrain does, then fine-tunes what came of it as finetune does; the next round
-starts from the fine-tuned encoder. Rounds end when the fine-tuned validation score doesn't grow. The result is the best
-fine-tuned encoder, <storage>/<name>/model, a folder for SentenceTransformer(...); every round's zero-shot
+Each round trains without labels, as pretrain does, and then fine-tunes the result, as finetune does; the next round
+starts from the fine-tuned encoder. The rounds end when the fine-tuned validation score no longer improves. The result
+is the best fine-tuned encoder, <storage>/<name>/model, a folder for SentenceTransformer(...); every round's zero-shot
 and fine-tuned scores are in metrics.json beside it.
 
-Each phase of each round is a stage: the same command goes on after a crash, takes over what pretrain did with the
-same settings in the same storage, and does nothing once the run is finished.
+Each phase of each round is a stage: after a crash the same command resumes. It reuses what pretrain did with the same
+settings in the same storage, and does nothing once the run is finished.
 
 Example:
   infocse plusplus --name news-plusplus --encoder.model path/to/encoder

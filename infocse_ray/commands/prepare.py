@@ -1,7 +1,7 @@
-"""Do the corpus stage alone: read, check, split into sentences, tokenise once.
+"""Prepare a corpus and nothing else: read it, check it, split it into sentences, tokenise it once.
 
 The token store goes to <storage>/corpora/<fingerprint>, where pretrain with the same corpus, encoder and storage
-finds it. Rows that make no document are set aside with a reason; --list_rejected prints them.
+finds it. Rows that can't be used are set aside with a reason; --list_rejected prints them.
 
 Example:
   infocse prepare --storage runs --model path/to/encoder --corpus.source 'news/*.jsonl.zst'

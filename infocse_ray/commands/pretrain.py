@@ -1,11 +1,11 @@
 """Adapt a sentence encoder to a corpus without labels (InfoCSE).
 
-The encoder embeds every sentence of the corpus, clusters the sentences inside each document, trains on pairs of
-sentences of one cluster, and starts over with what it became, until validation stops growing. The result is
+The encoder embeds every sentence of the corpus, clusters the sentences inside each document and trains on pairs of
+sentences from one cluster. This is repeated with the trained encoder until validation no longer improves. The result is
 <storage>/<name>/model, a folder for SentenceTransformer(...); figures are in metrics.json beside it.
 
-Runs on a Ray it starts itself, on one that `ray start` started, or under `ray job submit`. The same command goes
-on after a crash, and does nothing once the run is finished. --minutes 10 sizes its trainings to about so long.
+It starts Ray itself, or uses the one that `ray start` started, or runs under `ray job submit`. After a crash the same
+command resumes; once the run is finished it does nothing. --minutes 10 fits training into about ten minutes.
 
 Example:
   infocse pretrain --name news --encoder.model path/to/encoder

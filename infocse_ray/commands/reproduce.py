@@ -1,19 +1,20 @@
-"""The paper's tables on your own corpora: every method in one harness, with one budget of training.
+"""Make the paper's tables on your own corpora: every method in one harness, with the same training budget.
 
-For each corpus, method and seed it trains an encoder (a cell), and makes of their test scores tables with mean and
-standard deviation, every encoder plain and whitened, a plot of each, and what each method adds to the encoder as it is,
-whitened, by a paired bootstrap over the test documents. The learning rate of a method is the one of `learning_rates`
-that validation likes best with the first seed. All are in <storage>/<name>/: tables.md, which begins with the answer,
-tables.json and the plots, written anew after each cell. Needs the `report` extra.
+Each corpus, method and seed gives one run, called a cell of the tables: an encoder that is trained and tested. The
+tables show the mean and standard deviation of the test scores, of every encoder plain and whitened. They also say, by a
+paired bootstrap over the test documents, what each method adds to the whitened encoder without training. The learning
+rate of a method is the one of `learning_rates` with the best validation score on the first seed. <storage>/<name>/
+gets tables.md, which begins with the answer, tables.json and a plot of each table, rewritten after each cell. Needs the
+`report` extra.
 
---config is a file like infocse_ray/configs/tables.yaml: what is nested there (settings, corpora, methods) is best given
-there; --name, --storage, --seeds, --tokens, --encoder and the like override it on the command line. Settings inside
-are those of `infocse pretrain`, and all cells' are checked before the first runs.
+--config is a file like infocse_ray/configs/tables.yaml. Nested settings (settings, corpora, methods) are best given in
+the file; --name, --storage, --seeds, --tokens, --encoder and the like override it on the command line. The settings
+inside are those of `infocse pretrain`; those of all cells are checked before the first one runs.
 
 --only_rows and --only_corpora run some of the cells; the tables show all, the others as they were or as `to do`.
 
-A cell that fails leaves its reason in the tables and doesn't stop the others. The same command goes on after Ctrl-C
-or a crash, tries failed cells again, and leaves finished ones alone; status 1 says that some failed.
+A cell that fails leaves its reason in the tables and doesn't stop the others. After Ctrl-C or a crash the same command
+resumes: it tries failed cells again and leaves finished ones alone. Exit status 1 means that some failed.
 
 Examples:
   infocse reproduce --config tables --encoder path/to/encoder --only plan

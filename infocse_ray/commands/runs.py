@@ -1,7 +1,7 @@
-"""List the runs of a storage: command, state, when it was last written, size, and the verdict of finished ones.
+"""List the runs in a storage: command, state, time of the last change, size, and the verdict of finished ones.
 
-A run is `finished`; `under way`, with the driver that is at work on it; or `stopped`: the command that started it goes
-on. At the end is what all of it takes, and the folders that runs share.
+A run is `finished`; `under way`, with the driver (the process that leads it) named; or `stopped`, and then the command
+that started it resumes it. The last lines give the size of the whole storage and of the folders that runs share.
 
 Example:
   infocse runs --storage s3://bucket/runs

@@ -1,19 +1,19 @@
 """Try settings of `infocse pretrain` side by side, with Ray Tune: K, the batch size, and any other by its dotted name.
 
-Every trial is a run of pretrain in one storage, <storage>/<name>-<its values>. Trials share what is the same: one
-tokenised corpus, one first annotation for each K whatever the batch size. <storage>/<name>/ gets sweep.md (a row for
-each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml, which
-`infocse pretrain` runs as it is; all are written anew whenever a trial has news. Needs the `report` extra.
+Every trial is a run of pretrain in one storage, <storage>/<name>-<its values>. Trials share what they have in common:
+one tokenised corpus, and one first annotation for each K, whatever the batch size. <storage>/<name>/ gets sweep.md (a
+row for each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml,
+which `infocse pretrain --config` accepts; all are rewritten whenever a trial makes progress. Needs the `report` extra.
 
---config is a file like infocse_ray/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets what all
-trials have, and --parameters.train.batch_size '{grid: [32, 64]}' what is tried. All trials' settings are checked before
-the first runs.
+--config is a file like infocse_ray/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets a value
+for all trials, and --parameters.train.batch_size '{grid: [32, 64]}' the values to try. The settings of all trials are
+checked before the first one runs.
 
 To run trials side by side, say how much of the cluster each takes (settings: annotate.num_workers, train.num_workers),
-or how many run at a time (max_concurrent) and each gets its share. By default each takes all of it, one by one.
+or how many run at a time (max_concurrent); each then gets its share. By default they run one by one, on all of it.
 
-A trial that fails leaves its reason in the table and doesn't stop the others. The same command goes on after Ctrl-C
-or a crash, tries failed trials again, and leaves finished ones alone; status 1 says that some failed.
+A trial that fails leaves its reason in the table and doesn't stop the others. After Ctrl-C or a crash the same command
+resumes: it tries failed trials again and leaves finished ones alone. Exit status 1 means that some failed.
 
 Examples:
   infocse sweep --config sweep --settings.encoder.model path/to/encoder --only plan

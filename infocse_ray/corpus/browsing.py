@@ -101,16 +101,16 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTab
             if row.values is None:
                 yield row
                 continue
-            found = {role: row.values.get(column) for role, column in columns.items()}
+            values = {role: row.values.get(column) for role, column in columns.items()}
             if piece.kind == "tsv":
-                found = {role: value or None for role, value in found.items()}
-                found["sentences"] = _titles_in(found["sentences"])
-            found["sentences"] = _without_reloads(found["sentences"])
-            if "id" not in found:
+                values = {role: value or None for role, value in values.items()}
+                values["sentences"] = _titles_in(values["sentences"])
+            values["sentences"] = _without_reloads(values["sentences"])
+            if "id" not in values:
                 # As JSON, which a lone surrogate does not stop.
-                content = json.dumps([piece.name, row.number, found["sentences"]])
-                found["id"] = f"{stable_hash(content):016x}"
-            yield row._replace(values=found)
+                content = json.dumps([piece.name, row.number, values["sentences"]])
+                values["id"] = f"{stable_hash(content):016x}"
+            yield row._replace(values=values)
 
 
 def _tab_rows(piece: Piece) -> Iterator[SourceRow]:

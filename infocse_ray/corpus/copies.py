@@ -28,9 +28,9 @@ class Distinct(NamedTuple):
     @property
     def first(self) -> np.ndarray:
         """Bool [sentences]: which are no copy of an earlier one."""
-        found = np.zeros(len(self.node), dtype=bool)
-        found[self.rows] = True
-        return found
+        mask = np.zeros(len(self.node), dtype=bool)
+        mask[self.rows] = True
+        return mask
 
 
 def distinct(sentences: Tokens, offsets: np.ndarray, longest: int) -> Distinct:
@@ -56,12 +56,12 @@ def distinct(sentences: Tokens, offsets: np.ndarray, longest: int) -> Distinct:
 
 def without_copies(documents: Documents, longest: int) -> tuple[Documents, Distinct]:
     """Documents with each text once, and which sentences these are; arguments are those of `distinct`."""
-    found = distinct(documents.sentences, documents.offsets, longest)
-    if len(found.rows) == len(documents.sentences):
-        return documents, found
-    clusters = None if documents.clusters is None else documents.clusters[found.rows]
-    sentences = documents.sentences.take(found.rows)
-    return documents._replace(offsets=found.offsets, sentences=sentences, clusters=clusters), found
+    unique = distinct(documents.sentences, documents.offsets, longest)
+    if len(unique.rows) == len(documents.sentences):
+        return documents, unique
+    clusters = None if documents.clusters is None else documents.clusters[unique.rows]
+    sentences = documents.sentences.take(unique.rows)
+    return documents._replace(offsets=unique.offsets, sentences=sentences, clusters=clusters), unique
 
 
 def _glance(sentences: Tokens, longest: int) -> list[np.ndarray]:
@@ -75,11 +75,11 @@ def _glance(sentences: Tokens, longest: int) -> list[np.ndarray]:
 
 def _mixed(*columns: np.ndarray) -> np.ndarray:
     """uint64 [n], equal where all columns, uint64 [n], are; else different but for a chance of about 2^-64 a pair."""
-    found = np.zeros(len(columns[0]), np.uint64)
+    mixed = np.zeros(len(columns[0]), np.uint64)
     with np.errstate(over="ignore"):
         for column in columns:
-            found = (found ^ (found >> np.uint64(29))) * _MIX + column
-    return found
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * _MIX + column
+    return mixed
 
 
 def _repeated(key: np.ndarray) -> np.ndarray:

@@ -89,9 +89,9 @@ def value_of(cell: str) -> str | list[str] | None:
         return None
     if re.match(r'\s*\[\s*("|\])', cell):
         try:
-            found = json.loads(cell)
+            texts = json.loads(cell)
         except (ValueError, RecursionError):
             return cell
-        if all(isinstance(text, str) for text in found):
-            return found
+        if all(isinstance(text, str) for text in texts):
+            return texts
     return cell

@@ -145,21 +145,21 @@ def _columns(there: list[str], corpus: Corpus) -> list[str]:
     Raises:
         ValueError: one is named that isn't there, or there is no text.
     """
-    found: dict[str, str] = {}
+    column_of: dict[str, str] = {}
     for role in ROLES:
         named = getattr(corpus, role)
         if named is not None and named not in there and not (corpus.labels and role in ("counterpart", "split")):
             raise ValueError(f"corpus.{role} = {named!r}: no such column; there is {', '.join(there) or 'none'}")
         if (named or role) in there:
-            found[role] = named or role
-    if "text" not in found and "sentences" not in found:
+            column_of[role] = named or role
+    if "text" not in column_of and "sentences" not in column_of:
         raise ValueError(
             f"corpus.text: the documents have neither a `text` nor a `sentences` column; name one of "
             f"{', '.join(there) or 'none'} with corpus.text or corpus.sentences"
         )
-    if doubled := [name for name in found.values() if there.count(name) > 1]:
+    if doubled := [name for name in column_of.values() if there.count(name) > 1]:
         raise ValueError(f"documents: have several columns {doubled[0]!r}; give each a name of its own")
-    return list(dict.fromkeys(found.values()))
+    return list(dict.fromkeys(column_of.values()))
 
 
 def _from_pandas(frame: Any) -> pa.Table:

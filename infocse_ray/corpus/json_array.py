@@ -22,8 +22,8 @@ def begins_array(stream: io.BufferedReader) -> bool:
     """Whether the first character that isn't white space opens an array."""
     while True:
         part = stream.read(64)
-        if found := part.removeprefix(b"\xef\xbb\xbf").lstrip():
-            return found.startswith(b"[")
+        if start := part.removeprefix(b"\xef\xbb\xbf").lstrip():
+            return start.startswith(b"[")
         if not part:
             return False
 

@@ -26,7 +26,7 @@ from infocse_ray.storage.redact import redacted
 
 _FILES_SAMPLED, _ROWS_SAMPLED = 16, 100
 ROLES = ("id", "text", "sentences", "counterpart", "split")
-"""What a column can be to a document."""
+"""Roles that a column can have for a document."""
 
 
 class CorpusPlan(NamedTuple):

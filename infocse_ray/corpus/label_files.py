@@ -65,7 +65,7 @@ def _parquet_columns(uri: str) -> set[str]:
 
 def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
     """Counterparts and split by id."""
-    found = LabelWriter()
+    writer = LabelWriter()
     for piece in companions:
         for row in _rows(piece, _named(corpus)):
             values = row.values or {}
@@ -82,13 +82,13 @@ def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
                 if not (texts := counterpart_texts(values.get("counterpart"))):
                     raise Rejected("label without a text")
                 for text in texts:
-                    found.add(name, name, text, split)
-                found.line(name, piece.uri, row.shown, "label of a missing document", label=True)
+                    writer.add(name, name, text, split)
+                writer.line(name, piece.uri, row.shown, "label of a missing document", label=True)
             except UnicodeEncodeError:
-                found.line(None, piece.uri, row.shown, "not UTF-8")
+                writer.line(None, piece.uri, row.shown, "not UTF-8")
             except Rejected as rejected:
-                found.line(name, piece.uri, row.shown, str(rejected))
-    return found.labels()
+                writer.line(name, piece.uri, row.shown, str(rejected))
+    return writer.labels()
 
 
 def _rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:

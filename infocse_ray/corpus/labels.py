@@ -45,8 +45,8 @@ class LabelTable(NamedTuple):
         place = int(np.searchsorted(self.keys, key))
         while place < len(self.keys) and self.keys[place] == key:
             if self.table["name"][place].as_py() == name:
-                found = self.table.slice(place, 1).to_pylist()[0]
-                return Label(found["doc_id"], found["counterparts"], found["split"])
+                row = self.table.slice(place, 1).to_pylist()[0]
+                return Label(row["doc_id"], row["counterparts"], row["split"])
             place += 1
         return None
 
@@ -85,13 +85,13 @@ class LabelWriter:
         names = list(self._labels)
         keys = np.fromiter((stable_hash(name) for name in names), np.int64, len(names))
         order = np.argsort(keys, kind="stable")
-        found = [self._labels[names[i]] for i in order]
+        labels = [self._labels[names[i]] for i in order]
         table = pa.table(
             {
                 "name": pa.array([names[i] for i in order], pa.string()),
-                "doc_id": pa.array([label.doc_id for label in found], pa.string()),
-                "counterparts": pa.array([label.counterparts for label in found], pa.list_(pa.string())),
-                "split": pa.array([label.split for label in found], pa.string()),
+                "doc_id": pa.array([label.doc_id for label in labels], pa.string()),
+                "counterparts": pa.array([label.counterparts for label in labels], pa.list_(pa.string())),
+                "split": pa.array([label.split for label in labels], pa.string()),
             }
         )
         lines = pa.table(

@@ -45,25 +45,25 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
 
 def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
     """Headlines by the `nid` of the crawler; news of one URL are one document, under the id that comes first."""
-    found = LabelWriter()
+    writer = LabelWriter()
     for piece in companions:
         with naming(piece.uri):
             for _, number, line in open_lines(piece):
                 cells, reason = parse_tab_line(line)
                 if cells is None or len(cells) != _NEWS_COLUMNS:
-                    found.line(None, piece.uri, number, reason or f"news not of {_NEWS_COLUMNS} columns")
+                    writer.line(None, piece.uri, number, reason or f"news not of {_NEWS_COLUMNS} columns")
                     continue
                 news_id, title, nid = cells[0].strip(), cells[3].strip(), _nid_of(cells[5])
                 if not news_id or not nid:
-                    found.line(news_id or None, piece.uri, number, "news without an id or a URL")
+                    writer.line(news_id or None, piece.uri, number, "news without an id or a URL")
                     continue
-                known = nid in found
-                doc_id = found.add(nid, news_id, title or None)
+                known = nid in writer
+                doc_id = writer.add(nid, news_id, title or None)
                 if not known:  # the news of train, dev and test overlap
-                    found.line(doc_id, piece.uri, number, "news without a crawled body", label=True)
+                    writer.line(doc_id, piece.uri, number, "news without a crawled body", label=True)
                 if not title:
-                    found.line(doc_id, piece.uri, number, "news without a title")
-    return found.labels()
+                    writer.line(doc_id, piece.uri, number, "news without a title")
+    return writer.labels()
 
 
 def _nid_of(url: str) -> str:

@@ -56,18 +56,18 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
 
 def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
     """Queries by document id."""
-    found = LabelWriter()
+    writer = LabelWriter()
     queries: dict[str, str] = {}
     places: dict[str, tuple[str, int]] = {}
     for piece in (piece for piece in companions if piece.kind == "queries"):
         for _, number, line in _lines(piece):
             cells, reason = parse_tab_line(line)
             if cells is None or len(cells) < 2 or not (query_id := cells[0].strip()):
-                found.line(None, piece.uri, number, reason or "query not of 2 columns")
+                writer.line(None, piece.uri, number, reason or "query not of 2 columns")
             elif not (text := " ".join(" ".join(cells[1:]).split())):
-                found.line(None, piece.uri, number, "query without text")
+                writer.line(None, piece.uri, number, "query without text")
             elif query_id in queries and queries[query_id] != text:
-                found.line(None, piece.uri, number, "query of an id that another has")
+                writer.line(None, piece.uri, number, "query of an id that another has")
             else:
                 queries[query_id] = text
                 places.setdefault(query_id, (piece.uri, number))
@@ -79,16 +79,16 @@ def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
                     if int(relevance) <= 0:
                         places.pop(query_id, None)  # judged, and rightly no label
                     elif query_id not in queries:
-                        found.line(doc_id, piece.uri, number, "qrels line of a missing query")
+                        writer.line(doc_id, piece.uri, number, "qrels line of a missing query")
                     else:
                         places.pop(query_id, None)
-                        found.add(doc_id, doc_id, queries[query_id], "valid" if _is_dev(piece.uri) else None)
-                        found.line(doc_id, piece.uri, number, "qrels line of a missing document", label=True)
+                        writer.add(doc_id, doc_id, queries[query_id], "valid" if _is_dev(piece.uri) else None)
+                        writer.line(doc_id, piece.uri, number, "qrels line of a missing document", label=True)
                 case _:
-                    found.line(None, piece.uri, number, reason or "qrels line not of `query 0 document relevance`")
+                    writer.line(None, piece.uri, number, reason or "qrels line not of `query 0 document relevance`")
     for uri, number in places.values():
-        found.line(None, uri, number, "query without a qrels line")
-    return found.labels()
+        writer.line(None, uri, number, "query without a qrels line")
+    return writer.labels()
 
 
 def _is_whole(text: str) -> bool:

@@ -36,7 +36,7 @@ READERS = {
 DOCUMENTS = frozenset({*READERS, "tsv"})
 """The kinds of file that documents are read from; any other kind that a corpus has goes with the documents."""
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
-"""What a file that can't be read makes the libraries raise."""
+"""Errors that the libraries raise for a file that can't be read."""
 _CONTENT_ERRORS = (BadContent, delimited.Unreadable, json_array.Unreadable)
 NOT_UTF8 = "not UTF-8"
 _COUNTED_BYTES = 2**20
@@ -277,10 +277,10 @@ def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
         for role in ("id", "text", "sentences"):
             if role in columns and columns[role] not in cells:
                 raise BadContent(f"has no column {columns[role]!r}, which other files have")
-        found = {role: delimited.value_of(cells[c]) if c in cells else None for role, c in columns.items()}
+        values = {role: delimited.value_of(cells[c]) if c in cells else None for role, c in columns.items()}
         # A text or an id that looks like a list is one all the same.
-        found |= {role: cells[columns[role]] or None for role in ("id", "text", "split") if columns.get(role) in cells}
-        yield SourceRow(line, found, None, line) if _encodable(found) else SourceRow(line, None, NOT_UTF8, line)
+        values |= {role: cells[columns[role]] or None for role in ("id", "text", "split") if columns.get(role) in cells}
+        yield SourceRow(line, values, None, line) if _encodable(values) else SourceRow(line, None, NOT_UTF8, line)
 
 
 def _encodable(values: dict[Any, Any]) -> bool:

@@ -111,8 +111,8 @@ def _content(source: str | list[str]) -> str | None:
         return None
     with suppress(ValueError, OSError):
         folder = Storage.open(source)
-        if re.fullmatch("[0-9a-f]{32}", folder.name) and (found := (folder / CONTENT).read_bytes().decode()):
-            return found
+        if re.fullmatch("[0-9a-f]{32}", folder.name) and (content := (folder / CONTENT).read_bytes().decode()):
+            return content
     return None
 
 

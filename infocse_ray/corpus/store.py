@@ -116,13 +116,13 @@ def shard_name(number: int) -> str:
 def row_groups(file: pq.ParquetFile, splits: Sequence[str]) -> list[int]:
     """Row groups of the given splits; a row group holds documents of one split only."""
     column = file.schema_arrow.names.index("split")
-    found = []
+    groups = []
     position = _leaf(file, column)
     for group in range(file.num_row_groups):
         statistics = file.metadata.row_group(group).column(position).statistics
         if statistics.min in splits:
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 def _leaf(file: pq.ParquetFile, column: int) -> int:

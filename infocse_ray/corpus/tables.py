@@ -42,14 +42,14 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
     """Settle the columns by a look into the files, the documents' all of one kind."""
     of_labels = label_files.columns_of(corpus, files)
     (kind,) = files.keys() & DOCUMENTS
-    found = _plan_documents(corpus, kind, files[kind], of_labels)
-    if of_labels and "id" not in found.columns:
+    corpus_plan = _plan_documents(corpus, kind, files[kind], of_labels)
+    if of_labels and "id" not in corpus_plan.columns:
         raise ValueError(
             f"corpus.labels = {corpus.labels!r}: the documents have no id that labels could name; name its column with "
             "corpus.id"
         )
     said = {role: column for role, column in of_labels.items() if role != "id"}
-    return found._replace(columns=found.columns | said)
+    return corpus_plan._replace(columns=corpus_plan.columns | said)
 
 
 def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[str, str]) -> CorpusPlan:
@@ -61,9 +61,9 @@ def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[
     if kind == "parquet":
         if corpus.encoding != "utf-8":
             raise ValueError(f"corpus.encoding = {corpus.encoding!r}: text in Parquet files is UTF-8; leave it out")
-        found = _look_into_all(uris, _parquet_look)
-        there = {uri: columns for uri, (columns, _) in found.items()}
-        groups = {uri: count for uri, (_, count) in found.items()}
+        footers = _look_into_all(uris, _parquet_look)
+        there = {uri: columns for uri, (columns, _) in footers.items()}
+        groups = {uri: count for uri, (_, count) in footers.items()}
     else:
         looks = _look_into_all(some_of(uris), functools.partial(look_into, kind=kind, encoding=corpus.encoding))
         refuse_unreadable(looks, corpus.encoding)
@@ -117,12 +117,12 @@ def _check_texts(corpus: Corpus, uris: list[str]) -> None:
                 return wrong
 
     seen = _look_into_all(uris, look)
-    wrong = {uri: found for uri, found in seen.items() if isinstance(found, BadContent)}
-    elsewhere = {uri: found for uri, found in wrong.items() if isinstance(found, WrongEncoding)}
+    wrong = {uri: problem for uri, problem in seen.items() if isinstance(problem, BadContent)}
+    elsewhere = {uri: problem for uri, problem in wrong.items() if isinstance(problem, WrongEncoding)}
     if len(wrong) == len(seen) or (elsewhere and True not in seen.values()):
-        uri, found = next(iter((elsewhere or wrong).items()))
+        uri, problem = next(iter((elsewhere or wrong).items()))
         with naming(uri):
-            raise found
+            raise problem
 
 
 def _text_columns(corpus: Corpus, of_labels: Collection[str]) -> dict[str, str]:

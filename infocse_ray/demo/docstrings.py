@@ -95,8 +95,8 @@ def docstring_documents(
     with contextlib.ExitStack() as stack:
         # Spawned, not forked: the caller may have threads.
         pool = ProcessPoolExecutor(processes, get_context("spawn")) if processes > 1 else None
-        for found in stack.enter_context(pool).map(read, names) if pool else map(read, names):
-            for name, document in found.items():
+        for of_package in stack.enter_context(pool).map(read, names) if pool else map(read, names):
+            for name, document in of_package.items():
                 documents.setdefault(name, document)
     seen_bodies: set[bytes] = set()
     seen_summaries: set[str] = set()

@@ -181,7 +181,7 @@ class _Reader:
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = [line.expandtabs().rstrip() for line in lines]
-        self.found: list[tuple[bool, str]] = []
+        self.paragraphs: list[tuple[bool, str]] = []
         self.current: list[str] = []
         self.opening = True
         self.item_indent: int | None = None
@@ -192,13 +192,13 @@ class _Reader:
         while at < len(self.lines):
             at = self._step(at)
         self._flush()
-        return self.found
+        return self.paragraphs
 
     def _flush(self) -> None:
         text = plain_text(" ".join(self.current))
         self.current = []
         if text:
-            self.found.append((self.opening, text))
+            self.paragraphs.append((self.opening, text))
             self.opening = False
 
     def _next_text(self, at: int) -> int:

@@ -77,9 +77,9 @@ def all_reduce_max(value: int, device: torch.device) -> int:
     """The largest value any worker has."""
     if workers() == 1:
         return value
-    found = torch.tensor(value, device=device)
-    dist.all_reduce(found, op=dist.ReduceOp.MAX)
-    return int(found)
+    largest = torch.tensor(value, device=device)
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    return int(largest)
 
 
 def all_gather_list(names: list[str]) -> list[str]:

@@ -27,7 +27,7 @@ _LEGACY_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "
 
 
 class Layout(NamedTuple):
-    """What a folder says about turning token vectors into a sentence vector."""
+    """How token vectors become a sentence vector, as the encoder's folder says."""
 
     pooling: Pooling | None
     """None when the folder is a plain Hugging Face model."""
@@ -97,7 +97,7 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
 
 
 def read_prompts(folder: Path) -> Prompts:
-    """What a folder says of prompts."""
+    """The prompts in an encoder's folder."""
     said = folder / "config_sentence_transformers.json"
     return Prompts.read(_read(said) if said.exists() else {})
 
@@ -127,8 +127,8 @@ def _read_whitening(folder: Path) -> tuple[Whitening, bool]:
     """The whitening, and whether vectors have length 1 before it, which training without it has to know."""
     with safe_open(folder / _WHITENING, "pt") as file:  # pyright: ignore[reportPrivateImportUsage]
         said = json.loads(file.metadata()["whitening"])
-        found = Whitening(file.get_tensor("mean"), file.get_tensor("matrix"), said["power"])
-    return found, said["normalize"]
+        whitening = Whitening(file.get_tensor("mean"), file.get_tensor("matrix"), said["power"])
+    return whitening, said["normalize"]
 
 
 def write_whitening(folder: Path, whitening: Whitening, normalize: bool) -> None:

@@ -329,7 +329,7 @@ def load_encoder(
                 "most that"
             )
     try:
-        backbone, found = AutoModel.from_pretrained(
+        backbone, loading = AutoModel.from_pretrained(
             folder,
             config=config,
             use_safetensors=True,
@@ -342,7 +342,7 @@ def load_encoder(
             f"{where}: its weights can't be loaded as safetensors: {_first_line(error)}; convert them with "
             "AutoModel.from_pretrained(...).save_pretrained(...)"
         ) from error
-    missing = sorted(found["missing_keys"])
+    missing = sorted(loading["missing_keys"])
     if needed := [name for name in missing if not name.startswith("pooler.")]:
         raise ValueError(f"{where}: its weights lack {len(needed)} of the encoder's tensors, such as {needed[0]}")
     for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
@@ -390,19 +390,19 @@ def _after_pooling(folder: Path, layout: Layout, dimension: int, where: str) -> 
     Raises:
         ValueError: one can't be loaded, or reads vectors of another dimension than come to it.
     """
-    found: list[nn.Module] = []
+    modules: list[nn.Module] = []
     for kind, path in layout.modules:
         if kind == "Normalize":
-            found.append(Normalize())
+            modules.append(Normalize())
             continue
         dense = Dense.load(folder / path, where)
         if dense.linear.in_features != dimension:
             raise ValueError(
                 f"{where}: {path}/ reads {dense.linear.in_features} dimensions, but {dimension} come to it"
             )
-        found.append(dense)
+        modules.append(dense)
         dimension = dense.linear.out_features
-    return found
+    return modules
 
 
 _NO_LIMIT = 10**9

@@ -76,5 +76,5 @@ class Moments(NamedTuple):
     @classmethod
     def from_bytes(cls, content: bytes) -> Moments:
         """What `to_bytes` wrote."""
-        with np.load(io.BytesIO(content), allow_pickle=False) as found:
-            return cls(int(found["count"]), found["first"], found["second"])
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return cls(int(arrays["count"]), arrays["first"], arrays["second"])

@@ -1,4 +1,4 @@
-"""What an encoder wants before its texts, such as "query: ", and its token ids.
+"""Prompts that an encoder expects before its texts, such as "query: ", and their token ids.
 
 The corpus is tokenised once and without prompts, so a prompt is token ids put before a text's. Together they must be
 what the tokenizer makes of both as one text, as other libraries encode it. Where a token takes in the space before a
@@ -17,7 +17,7 @@ Role = Literal["document", "query"]
 _ROLES: tuple[Role, Role] = ("document", "query")
 
 _NAMES: dict[Role, tuple[str, ...]] = {"document": ("document", "passage", "corpus"), "query": ("query",)}
-"""What sentence-transformers calls the prompts of each, the first found counts."""
+"""Names that sentence-transformers gives to the prompts of each role; the first that is there counts."""
 
 _TEXTS = (
     *("the", "The law of tides", "tokenization of unfamiliar words", "Über", "été", "ALL CAPITALS", "x-ray", "_name_"),
@@ -38,7 +38,7 @@ class Prompts(NamedTuple):
         return any(self.named.values())
 
     def of(self, role: Role) -> str:
-        """What is put before texts of a role; empty: nothing."""
+        """The prompt before texts of a role; may be empty."""
         own = [self.named[name] for name in _NAMES[role] if name in self.named]
         return own[0] if own else self.named.get(self.default or "", "")
 
@@ -101,8 +101,8 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
             return PromptTokens(document, query, corpus, (first, second))
         wrong = wrong or ["document" if document is None else "query"]
     raise ValueError(
-        f"behind the {wrong[0]} prompt {prompts.of(wrong[0])!r} its tokenizer makes other tokens of a text than alone, "
-        "as the corpus is tokenised"
+        f"behind the {wrong[0]} prompt {prompts.of(wrong[0])!r} its tokenizer splits a text "
+        "differently than the text alone, as the corpus is tokenised"
     )
 
 
@@ -115,12 +115,12 @@ def _behind_a_space(tokenizer: str) -> str:
 
 def _ids_before(prompt: str, whole: Tokenizer, texts: Tokenizer) -> tuple[int, ...] | None:
     """What, put before the ids that `texts` makes of any text, gives those that `whole` makes of prompt and text."""
-    found: set[tuple[int, ...]] = set()
+    prefixes: set[tuple[int, ...]] = set()
     for text in _TEXTS:
         together = whole.encode(prompt + text, add_special_tokens=False).ids
         behind = texts.encode(text, add_special_tokens=False).ids
         before = len(together) - len(behind)
         if before < 0 or together[before:] != behind:
             return None
-        found.add(tuple(together[:before]))
-    return found.pop() if len(found) == 1 else None
+        prefixes.add(tuple(together[:before]))
+    return prefixes.pop() if len(prefixes) == 1 else None

@@ -41,4 +41,4 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
         return Path(snapshot_download(model, allow_patterns=_FILES))
     except Exception as error:  # the hub's client raises a dozen unrelated kinds
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ValueError(f"{asked}: no such folder, and it can't be had from the Hugging Face hub: {reason}") from error
+        raise ValueError(f"{asked}: no such folder, and not available from the Hugging Face hub: {reason}") from error

@@ -76,5 +76,5 @@ def shrinkage(values: np.ndarray, count: int) -> float:
     spread = squares - total**2 / d
     if spread <= 0.0:
         return 1.0
-    found = ((1.0 - 2.0 / d) * squares + total**2) / ((count + 1.0 - 2.0 / d) * spread)
-    return float(np.clip(found, _LEAST_SHRINKAGE, 1.0))
+    estimate = ((1.0 - 2.0 / d) * squares + total**2) / ((count + 1.0 - 2.0 / d) * spread)
+    return float(np.clip(estimate, _LEAST_SHRINKAGE, 1.0))

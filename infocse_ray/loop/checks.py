@@ -1,4 +1,4 @@
-"""What a run asks of its corpus, settled before anything is trained."""
+"""Checks that a corpus suits its run, before anything is trained."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
     _check_k(settings, store, trains)
     if workers > store.summary["lanes"]:
         raise ValueError(
-            f"train.num_workers = {workers}: corpus.lanes = {store.summary['lanes']} is the most; raise corpus.lanes"
+            f"train.num_workers = {workers}: corpus.lanes (independent streams of training pairs) = "
+            f"{store.summary['lanes']} is the most; raise corpus.lanes"
         )
     held_out = store.summary["labelled" if on == "counterpart" else "documents"]["valid"]
     if held_out < 2:

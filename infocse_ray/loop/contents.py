@@ -1,4 +1,4 @@
-"""What is in a storage that runs share: its files by one listing, its runs by their manifests, who is at work.
+"""Contents of a storage that runs share: its files by one listing, its runs by their manifests, running drivers.
 
 It is read without torch and Ray, and nothing is changed.
 """

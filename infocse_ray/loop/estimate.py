@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a run has to do; sizes in tokens."""
+    """The work of a run; sizes in tokens."""
 
     annotations: int
     trainings: int

@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
     @property
     def questions(self) -> tuple[str, On, int | None]:
-        """What is asked, whichever encoder is."""
+        """The questions, whichever encoder answers them."""
         return self.split, self.on, self.max_documents
 
 

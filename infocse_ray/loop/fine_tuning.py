@@ -37,8 +37,8 @@ def check_labelled(source: Source) -> None:
     """
     if "counterpart" not in source.columns:
         raise ValueError(
-            "corpus.counterpart: fine-tuning needs labels and no such column is there; name the documents' column "
-            "with what must be found, or files of labels with corpus.labels"
+            "corpus.counterpart: fine-tuning needs labels, and there is no such column; name the documents' column "
+            "of counterparts (headline, query, ...), or name files of labels with corpus.labels"
         )
 
 

@@ -18,7 +18,7 @@ _SETTING = "annotate.first_encoder"
 
 
 class FirstEncoder(NamedTuple):
-    """What annotates the first iteration: an encoder and, if its tokenizer is its own, the corpus in its tokens."""
+    """The annotator of the first iteration: an encoder and, if it has its own tokenizer, the corpus in its tokens."""
 
     encoder: EncoderFolder
     store: TokenStore | None

@@ -23,7 +23,7 @@ def sts_of(run: Run, encoders: dict[str, EncoderFolder]) -> dict[str, float]:
     """
     pairs, precision = run.inputs.sts, run.settings.encoder.precision
     assert pairs is not None
-    found: dict[str, float] = {}
+    spearman: dict[str, float] = {}
     for name, encoder in encoders.items():
         identity = fingerprint("sts", pairs.fingerprint, encoder.fingerprint, precision)
 
@@ -33,8 +33,8 @@ def sts_of(run: Run, encoders: dict[str, EncoderFolder]) -> dict[str, float]:
 
         stage = run_stage(run.iteration_stages.root, run.folder / "sts" / identity, "sts", identity, work)
         run.manifest.add(f"{name}/sts", stage)
-        found[name] = (stage.summary or {})["spearman"]
-    return found
+        spearman[name] = (stage.summary or {})["spearman"]
+    return spearman
 
 
 def _score(encoder: EncoderFolder, pairs: StsPairs, precision: Precision, folder: Storage) -> None:

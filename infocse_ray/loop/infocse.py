@@ -65,15 +65,15 @@ def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool
         for entry, encoder in zip(iterations, encoders, strict=True):
             looks |= run.tests(f"iteration_{entry['iteration']}", encoder, also_plain)
     came = outcome(run, encoders[best], looks)
-    iterations[0].setdefault("validation", came.found["result"]["validation"])  # nothing was trained
+    iterations[0].setdefault("validation", came.results["result"]["validation"])  # nothing was trained
     if run.whitening is not None:
         iterations[0].setdefault("whitening", run.whitening)
     for entry in iterations:
         entry |= came.tests(f"iteration_{entry['iteration']}")
-    found = {"best_iteration": best, "iterations": iterations, **came.found}
+    results = {"best_iteration": best, "iterations": iterations, **came.results}
     if "whitening" in iterations[best]:
-        found["whitening"] = iterations[best]["whitening"]
-    metrics = run.finish(encoders[best], functools.partial(model_card, settings), found)
+        results["whitening"] = iterations[best]["whitening"]
+    metrics = run.finish(encoders[best], functools.partial(model_card, settings), results)
     say(
         f"the best encoder is that of iteration {best}; it is in {run.folder / 'model'}, its figures in "
         f"{run.folder / 'metrics.json'}"

@@ -1,4 +1,4 @@
-"""What a run starts from, found and checked on this machine before anything runs."""
+"""Inputs of a run, located and checked on this machine before any work starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from infocse_ray.settings import Settings, fingerprint
 
 
 class Inputs(NamedTuple):
-    """What a run starts from."""
+    """Inputs of a run."""
 
     source: Source
     encoder: SentenceEncoder
@@ -26,7 +26,7 @@ class Inputs(NamedTuple):
     fingerprint: str
     """Of the encoder."""
     annotator: SentenceEncoder | None
-    """What annotates the first iteration, if not the encoder."""
+    """The annotator of the first iteration, if not the encoder."""
     initialization: Method | None
     """What the encoder is initialised with."""
     method: Method | None

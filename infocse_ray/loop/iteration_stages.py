@@ -1,4 +1,4 @@
-"""The stages of one iteration: annotate, count the examples, train; each done once and found again."""
+"""The stages of one iteration: annotate, count the examples, train; each is done once and then reused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from infocse_ray.train.trainer import train
 
 
 class IterationStages(NamedTuple):
-    """What all iterations of a run have in common."""
+    """Settings and inputs that all iterations of a run share."""
 
     root: Storage
     """The storage that runs share."""
@@ -42,7 +42,7 @@ class IterationStages(NamedTuple):
     where: dict[str, Placement]
     """Of `annotate` and `train`."""
     annotator: FirstEncoder | None
-    """What annotates the first iteration, if not the encoder itself."""
+    """The annotator of the first iteration, if not the encoder itself."""
     whitening: WhiteningPlan | None
     """How encoders are whitened; None: they aren't."""
     phase: Literal["iteration", "fine_tuning"] = "iteration"
@@ -160,7 +160,7 @@ class IterationStages(NamedTuple):
         return run_stage(self.root, self.folder(t) / "train", "train", identity, work)
 
     def trained_encoder(self, trained: Stage, start: EncoderFolder) -> EncoderFolder:
-        """What a train stage gives back: the encoder it started from where nothing it made was better."""
+        """The encoder that a train stage returns: the one it started from if none it made was better."""
         summary = trained.summary or {}
         kind = summary["chosen"]["kind"]
         if kind == "start":

@@ -37,11 +37,11 @@ def read_manifest(run: Storage) -> dict[str, Any]:
     """
     file = run / "manifest.json"
     content = file.read_bytes()
-    if (found := verified(content)) is not None:
-        return found
+    if (manifest := verified(content)) is not None:
+        return manifest
     with contextlib.suppress(ValueError):
-        if "format" not in (found := json.loads(content)) and "stages" in found:
-            return found
+        if "format" not in (manifest := json.loads(content)) and "stages" in manifest:
+            return manifest
     raise DamagedFile(f"{file} is damaged (its content isn't what was written)")
 
 
@@ -92,11 +92,11 @@ class Manifest:
     def _whole(self) -> bool:
         for name, expected in self._content.get("files", {}).items():
             try:
-                found = digest((self._run / name).read_bytes()).hex()
+                actual = digest((self._run / name).read_bytes()).hex()
             except FileNotFoundError:
-                found = "missing"
-            if found != expected:
-                why = "it is missing" if found == "missing" else "its content isn't what was written"
+                actual = "missing"
+            if actual != expected:
+                why = "it is missing" if actual == "missing" else "its content isn't what was written"
                 say(f"{self._run / name} is damaged ({why}); it is made again")
                 return False
         return True

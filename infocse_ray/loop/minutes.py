@@ -45,8 +45,8 @@ def sized(run: Run, begun: float) -> Run:
     if settings.minutes is not None:
         settled = _settled(run, begun)
         run.manifest.add("minutes", settled)
-        found = settled.summary or {}
-        speed, tokens = Speed(*found["speed"]), found["max_tokens"]
+        summary = settled.summary or {}
+        speed, tokens = Speed(*summary["speed"]), summary["max_tokens"]
         # A step has a token at least: tokens alone end a training.
         train = settings.train.model_copy(update={"max_tokens": tokens, "max_steps": tokens})
         settings = settings.model_copy(update={"train": train})

@@ -1,4 +1,4 @@
-"""What came of a run: its encoder held against what it began with, for people and in metrics.json.
+"""Outcome of a run: its encoder compared with the one it started from, in the log and in metrics.json.
 
 What it began with is the encoder as it came and, where there is whitening, that encoder whitened: what a user can have
 without training, so what training must beat. Validation chose the encoder; the test, where there are labels, did not.
@@ -38,7 +38,7 @@ def look_before(run: Run) -> None:
 class Outcome(NamedTuple):
     """What `metrics.json` and the card say of the result."""
 
-    found: dict[str, Any]
+    results: dict[str, Any]
     """`start` and `whitened` (where there is whitening): their `validation` and `test` scores; `result`: the same of
     the run's; `verdict`; `sts` where a file of pairs is named."""
     stages: dict[str, Stage]
@@ -46,12 +46,12 @@ class Outcome(NamedTuple):
 
     def tests(self, name: str) -> dict[str, Any]:
         """What `metrics.json` says of the tests of an encoder: `test`, and `plain`, the same without its whitening."""
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         if (exported := self.stages.get(f"{name}/test")) is not None:
-            found["test"] = _metrics(exported)
+            results["test"] = _metrics(exported)
         if (plain := self.stages.get(f"{name}/test_plain")) is not None:
-            found["plain"] = {"test": _metrics(plain)}
-        return found
+            results["plain"] = {"test": _metrics(plain)}
+        return results
 
 
 def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
@@ -67,15 +67,15 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
     if run.store.summary["labelled"]["test"]:
         looks |= _looks(run, encoders, "test")
     stages = run.evaluate(looks | more)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in encoders:
         scored = {"validation": "valid", "test": "test"}
-        found[name] = {key: _metrics(stages[f"{name}/{s}"]) for key, s in scored.items() if f"{name}/{s}" in stages}
+        results[name] = {key: _metrics(stages[f"{name}/{s}"]) for key, s in scored.items() if f"{name}/{s}" in stages}
     over = _WHITENED if run.trains and _WHITENED in encoders else _START
     returned = run.trains and result.fingerprint == run.start.fingerprint
-    found["verdict"] = _verdicts(stages, over, returned, run.settings.validate.metric)
-    say(f"verdict: {found['verdict']['line']}")
-    judged = found["verdict"]["judged_on"]
+    results["verdict"] = _verdicts(stages, over, returned, run.settings.validate.metric)
+    say(f"verdict: {results['verdict']['line']}")
+    judged = results["verdict"]["judged_on"]
     split, on = ("test", "counterpart") if judged == "test" else ("valid", run.judged_on)
     texts = Texts(run.store, run.inputs.tokenizer, split, on)
     changed = examples(stages[f"{_START}/{split}"].folder, stages[f"{_RESULT}/{split}"].folder, texts)
@@ -84,14 +84,14 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
         for one in changed:
             say("\n".join(f"  {line}" for line in one.lines()))
     if run.inputs.sts is not None:
-        found["sts"] = sts_of(run, encoders)
-        shown_sts = ", ".join(f"{name} {value:.4f}" for name, value in found["sts"].items())
+        results["sts"] = sts_of(run, encoders)
+        shown_sts = ", ".join(f"{name} {value:.4f}" for name, value in results["sts"].items())
         say(f"general ability (Spearman's rank correlation on {run.settings.validate.sts}): {shown_sts}")
-    return Outcome(found, stages)
+    return Outcome(results, stages)
 
 
 def _began(run: Run) -> dict[str, EncoderFolder]:
-    """What a run begins with, by name; the last is what training must beat."""
+    """Encoders that a run starts from, by name; training must beat the last."""
     whitened = {_WHITENED: run.start} if run.start != run.came else {}
     return {_START: run.came, **whitened}
 
@@ -106,17 +106,17 @@ def _metrics(stage: Stage) -> dict[str, Any]:
 
 def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:
     """What `metrics.json` says: the verdict on the test, where there is one, that on validation, and a line of both."""
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     for split, said in (("test", "test"), ("valid", "validation")):
         if (theirs := stages.get(f"{over}/{split}")) is not None:
             ours = stages[f"{_RESULT}/{split}"]
             lead = compare(ours.folder, theirs.folder, metric)
-            found[said] = verdict(lead, returned, metric, _metrics(theirs)[metric], _metrics(ours)[metric])
-    judged = next(iter(found))
+            verdicts[said] = verdict(lead, returned, metric, _metrics(theirs)[metric], _metrics(ours)[metric])
+    judged = next(iter(verdicts))
     parts = [
-        f"{said} {metric} {one.before:.4f} to {one.after:.4f}, {difference(one.lead)}" for said, one in found.items()
+        f"{said} {metric} {one.before:.4f} to {one.after:.4f}, {difference(one.lead)}" for said, one in verdicts.items()
     ]
-    parts = parts if not returned else [f"{said} {metric} {one.before:.4f}" for said, one in found.items()]
-    line = f"{found[judged].label}, against {_NAMES[over]}: {'; '.join(parts)}"
-    of_each = {said: one.content() for said, one in found.items()}
-    return {"line": line, "over": over, "judged_on": judged, "label": found[judged].label, **of_each}
+    parts = parts if not returned else [f"{said} {metric} {one.before:.4f}" for said, one in verdicts.items()]
+    line = f"{verdicts[judged].label}, against {_NAMES[over]}: {'; '.join(parts)}"
+    of_each = {said: one.content() for said, one in verdicts.items()}
+    return {"line": line, "over": over, "judged_on": judged, "label": verdicts[judged].label, **of_each}

@@ -91,18 +91,18 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     for number in range(1, most + 1):
         if most > 1:
             say(f"round {number} of at most {most}")
-        found = iterate(run, encoder, iterations, may_stay=fall_back and number == 1)
-        encoders.append(found.encoders[found.best])
+        result = iterate(run, encoder, iterations, may_stay=fall_back and number == 1)
+        encoders.append(result.encoders[result.best])
         fine_tuned, encoder = fine_tune(run, labels, encoders[-1], number)
         encoders.append(encoder)
-        chosen = found.iterations[found.best]
+        chosen = result.iterations[result.best]
         # Before its first step fine-tuning looked at what the iterations made, on counterparts as it does itself.
         before = fine_tuned["history"][0]
         chosen.setdefault("validation", before)  # nothing was trained
         zero_shot = {"iteration": chosen["iteration"], "validation": before}
-        new = found.iterations[1:] if iterations else found.iterations
+        new = result.iterations[1:] if iterations else result.iterations
         rounds.append({"round": number, "iterations": new, "zero_shot": zero_shot, "fine_tuned": fine_tuned})
-        iterations = found.iterations[-1]["iteration"]
+        iterations = result.iterations[-1]["iteration"]
         if number > 1 and not _grows(run, rounds, best):
             break
         best = number - 1
@@ -119,7 +119,7 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
         "best_round": best + 1,
         "labels": {key: summary[key] for key in ("labelled", "leaks")} | {"train_size": settings.labels.train_size},
         "rounds": rounds,
-        **came.found,
+        **came.results,
     }
     if "whitening" in rounds[best]["fine_tuned"]:
         report["whitening"] = rounds[best]["fine_tuned"]["whitening"]

@@ -96,10 +96,10 @@ class Run(NamedTuple):
         ]
         precision, where, folder = settings.encoder.precision, iteration_stages.where["train"], self.folder / "scores"
         done = evaluate(iteration_stages.root, folder, self.store, asked, precision, where, settings.seed)
-        found = dict(zip(looks, done, strict=True))
-        for name, stage in found.items():
+        stages = dict(zip(looks, done, strict=True))
+        for name, stage in stages.items():
             self.manifest.add(name, stage)
-        return found
+        return stages
 
     def tests(self, name: str, encoder: EncoderFolder, also_plain: bool) -> dict[str, Look]:
         """Looks at the test of an encoder and, if wanted and it is whitened, of what it is without."""
@@ -108,13 +108,13 @@ class Run(NamedTuple):
             looks[f"{name}/test_plain"] = Look(encoder.without_whitening(), "test")
         return looks
 
-    def finish(self, encoder: EncoderFolder, card: Callable[[dict[str, Any]], str], found: dict[str, Any]) -> dict:
+    def finish(self, encoder: EncoderFolder, card: Callable[[dict[str, Any]], str], results: dict[str, Any]) -> dict:
         """Export an encoder with its card, write `metrics.json`, and commit the run.
 
         Args:
             encoder: the run's result.
             card: makes it of the content of `metrics.json`.
-            found: what the run found; the name, corpus, settings and versions are added.
+            results: what the run came to; the name, corpus, settings and versions are added.
 
         Returns:
             The content of `metrics.json`.
@@ -127,7 +127,7 @@ class Run(NamedTuple):
                 "documents": sum(summary["documents"].values()),
                 **{key: summary[key] for key in ("sentences", "tokens", "rejected", "seconds")},
             },
-            **found,
+            **results,
             "settings": self.settings.model_dump(mode="json"),
             "versions": versions(),
         }
@@ -272,5 +272,5 @@ def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:
 
 def versions() -> dict[str, str]:
     """Versions of what computed a result."""
-    found = {package: importlib.metadata.version(package) for package in _PACKAGES}
-    return {"infocse_ray": __version__, "python": platform.python_version(), **found}
+    packages = {package: importlib.metadata.version(package) for package in _PACKAGES}
+    return {"infocse_ray": __version__, "python": platform.python_version(), **packages}

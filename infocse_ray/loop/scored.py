@@ -44,8 +44,8 @@ class Scored(NamedTuple):
     @property
     def metrics(self) -> dict[str, float]:
         """Of all questions, with what sentence pairs say, if they were asked."""
-        found: dict[str, float] = (self.stage.summary or {})["metrics"]
-        return found if self.spearman is None else found | {"sts_spearman": self.spearman}
+        metrics: dict[str, float] = (self.stage.summary or {})["metrics"]
+        return metrics if self.spearman is None else metrics | {"sts_spearman": self.spearman}
 
 
 @repairing
@@ -120,15 +120,15 @@ def _score(
     pairs: StsPairs | None,
 ) -> list[Scored]:
     """Ask every encoder, those of one tokenizer together."""
-    found: dict[str, Scored] = {}
+    scored: dict[str, Scored] = {}
     for tokenizer, store in stores.items():
         of_it = {name: e for name, e in encoders.items() if e.corpus_tokenizer() == tokenizer}
         asked = [Asked(_save(root, encoder, settings.max_length), settings.place, on) for encoder in of_it.values()]
         stages = evaluate(root, root / "evaluations", store, asked, settings.precision, where, settings.seed)
         for (name, encoder), stage in zip(of_it.items(), stages, strict=True):
             spearman = None if pairs is None else _spearman(settings, encoder, pairs)
-            found[name] = Scored(redacted(getattr(settings, name)), stage, store, tokenizer, spearman)
-    return [found[name] for name in encoders]
+            scored[name] = Scored(redacted(getattr(settings, name)), stage, store, tokenizer, spearman)
+    return [scored[name] for name in encoders]
 
 
 def _save(root: Storage, encoder: SentenceEncoder, max_length: int) -> EncoderFolder:
@@ -167,9 +167,9 @@ def _report(settings: Evaluate, scored: list[Scored], on: On) -> None:
     lead = compare(ours.stage.folder, theirs.stage.folder, settings.metric, common=not shared)
     say(f"\n{versus(lead, settings.metric, ours.name, theirs.name)}")
     texts, other = (Texts(one.store, one.tokenizer, settings.place, on) for one in (theirs, ours))
-    found = examples(theirs.stage.folder, ours.stage.folder, texts, None if shared else other)
-    if found:
+    differing = examples(theirs.stage.folder, ours.stage.folder, texts, None if shared else other)
+    if differing:
         say("\nWhere they differ most, for example:")
-    for example in found:
+    for example in differing:
         say("\n" + "\n".join(f"  {line}" for line in example.lines((theirs.name, ours.name))))
     say("")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Speed(NamedTuple):
-    """What was measured on a cluster."""
+    """Measured speed of a cluster."""
 
     tokens_per_second: float
     """Embedded, padding not counted, by all workers of `annotate`."""

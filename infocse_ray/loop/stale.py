@@ -1,4 +1,4 @@
-"""What a run's manifest of before says is stale now: which input or setting is another, and which stages hang on it.
+"""What is stale since the last run of a name: the inputs or settings that changed, and the stages that depend on them.
 
 A change makes stale the stages that read it and all that is made of these. Stages are named by content, so nothing
 stale is ever used; this is for the user, who may not have meant the change.
@@ -43,7 +43,7 @@ _READ: dict[str, tuple[str, ...]] = {
     "test_plain": ("encoder.precision",),
     "sts": ("encoder.precision", "validate.sts"),
 }
-"""What a stage reads, by the last part of its name in the run: inputs, settings and sections of these."""
+"""Inputs and settings (or whole sections) that a stage depends on, by the last part of its name in the run."""
 
 _NOT_READ = {"corpus": ("corpus.unlabelled",), "encoder": _ENCODER, "train": ("validate.sts",)}
 

@@ -28,7 +28,7 @@ from infocse_ray.storage.folder import Storage
 _STAGE, _STARTED = "stage.json", "started.json"
 _TEMPORARY = (".writing-", ".probe-")
 _FRESH_SECONDS = 3600.0
-"""What has no lease, and may be being written, is left alone for so long."""
+"""How long something without a lease is left alone, as another process may be writing it."""
 
 
 class Leftover(NamedTuple):
@@ -38,7 +38,7 @@ class Leftover(NamedTuple):
     """A folder or a file, relative to the storage."""
     why: str
     files: list[str]
-    """What is removed, in this order."""
+    """Files to remove, in this order."""
     size: int
     leases: list[str]
     """Whom a driver that wants it must have."""
@@ -54,18 +54,18 @@ def clean(settings: Clean) -> int:
         ValueError: there is no such storage or run, or what is referred to can't be told.
     """
     contents = Contents.of(Storage.open(settings.storage))
-    found = leftovers(contents, settings.runs)
-    for one in found:
+    unused = leftovers(contents, settings.runs)
+    for one in unused:
         say(f"{bytes_of(one.size):>8}  {one.path}  ({one.why})")
     for driver in contents.drivers:
-        say(f"kept: what the driver at work may need ({driver})")
-    size = bytes_of(sum(one.size for one in found))
+        say(f"kept: what a driver that is running may need ({driver})")
+    size = bytes_of(sum(one.size for one in unused))
     if not settings.yes:
-        say(f"{len(found)} to remove, {size}" + ("; nothing is changed without --yes" if found else ""))
+        say(f"{len(unused)} to remove, {size}" + ("; nothing is changed without --yes" if unused else ""))
         return 0
-    kept = [one for one in found if not _removed(contents.root, one)]
-    gone = bytes_of(sum(one.size for one in found) - sum(one.size for one in kept))
-    say(f"{len(found) - len(kept)} removed, {gone}" + (f"; {len(kept)} are in use by now" if kept else ""))
+    kept = [one for one in unused if not _removed(contents.root, one)]
+    gone = bytes_of(sum(one.size for one in unused) - sum(one.size for one in kept))
+    say(f"{len(unused) - len(kept)} removed, {gone}" + (f"; {len(kept)} are in use by now" if kept else ""))
     return len(kept)
 
 
@@ -80,7 +80,7 @@ def leftovers(contents: Contents, remove: Sequence[str] = ()) -> list[Leftover]:
         ValueError: there is no such run, a driver is at work on it, or a manifest that is to stay is damaged.
     """
     _check(contents, remove)
-    return list(_Finder(contents, set(remove)).found())
+    return list(_Finder(contents, set(remove)).leftovers())
 
 
 def _check(contents: Contents, remove: Sequence[str]) -> None:
@@ -112,7 +112,7 @@ class _Finder:
         tops = {folder.partition("/")[0] for folder in self.index}
         self.known = {*SHARED, *contents.runs, *tops}
 
-    def found(self) -> Iterator[Leftover]:
+    def leftovers(self) -> Iterator[Leftover]:
         """Everything, each once: runs first, then what is left."""
         done: set[str] = set()
         for one in (*self._runs(), *self._stages(), *self._shared(), *self._temporary(), *self._nowhere()):
@@ -197,7 +197,7 @@ class _Finder:
         return all(self.contents.age(file) > _FRESH_SECONDS for file in files)
 
     def _temporary(self) -> Iterator[Leftover]:
-        """What a killed process was about to write."""
+        """Files that a killed process left half-written."""
         places = set()
         for path in self.contents.files:
             parts = path.split("/")
@@ -220,14 +220,14 @@ class _Finder:
 
 def _index(contents: Contents) -> dict[str, str]:
     """The entries of the index by the folder that they lead to; damaged ones by themselves."""
-    found = {}
+    paths = {}
     for path in contents.files:
         if path.startswith("stages/") and path.endswith(".json"):
             folder = path
             with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
                 folder = (contents.root / path).read_json()["folder"]
-            found[folder] = path
-    return found
+            paths[folder] = path
+    return paths
 
 
 def _stage_folders(contents: Contents) -> dict[str, bool]:

@@ -129,13 +129,13 @@ def _fit(plan: WhiteningPlan, store: TokenStore, folder: Storage) -> None:
     held_out = vectors = None
     if plan.power is None:
         held_out = held_out_for(store, "valid", plan.seed, CHOOSING_DOCUMENTS)
-        found = [load_array(parts / name) for name in names if name.startswith("vectors")]
-        vectors = torch.from_numpy(np.concatenate(found))
+        parts_read = [load_array(parts / name) for name in names if name.startswith("vectors")]
+        vectors = torch.from_numpy(np.concatenate(parts_read))
     whitening, scores = best_whitening(moments, plan, vectors, held_out)
     save_array(folder / "mean.npy", whitening.mean.numpy())
     save_array(folder / "matrix.npy", whitening.matrix.numpy())
-    found = {"power": whitening.power, "scores": scores, "sentences": moments.count}
-    (folder / "whitening.json").write_json(checked(found))
+    record = {"power": whitening.power, "scores": scores, "sentences": moments.count}
+    (folder / "whitening.json").write_json(checked(record))
 
 
 def whiten_start(
@@ -183,22 +183,22 @@ def whiten_start(
         actors = min(placement.workers, len(groups))
         speed = list(speed_of(tokens, busy, actors, time.monotonic() - begun)) if tokens else None
         in_one_task(_fit, plan, store, stage.folder)
-        found = read_checked(stage.folder / "whitening.json")
+        record = read_checked(stage.folder / "whitening.json")
         mean, matrix = (torch.from_numpy(load_array(stage.folder / f"{name}.npy")) for name in ("mean", "matrix"))
-        had, encoder.whitening = encoder.whitening, Whitening(mean, matrix, found["power"])
+        had, encoder.whitening = encoder.whitening, Whitening(mean, matrix, record["power"])
         EncoderFolder.save(encoder, stage.folder / "model", like=saved.folder)
         encoder.whitening = had
         (stage.folder / "parts").delete()
-        kept = {name: found[name] for name in ("power", "scores", "sentences")}
+        kept = {name: record[name] for name in ("power", "scores", "sentences")}
         return kept | {"dimension": matrix.shape[1], "speed": speed}
 
     stage = run_stage(root, folder, "whitening", identity, work)
-    found = stage.summary or {}
-    say(f"whitened: power {found['power']:g}, fitted on {found['sentences']:,} sentences ({stage.seconds:.0f} s)")
-    if plan.power is None and not found["scores"]:
+    summary = stage.summary or {}
+    say(f"whitened: power {summary['power']:g}, fitted on {summary['sentences']:,} sentences ({stage.seconds:.0f} s)")
+    if plan.power is None and not summary["scores"]:
         say(
-            "  warning: no validation document has a sentence that could be taken out and found again, to choose a "
-            "power by; name one with encoder.whiten"
+            "  warning: no power can be chosen, as no validation document has a sentence to take out and find; set "
+            "encoder.whiten to a number"
         )
     return stage, EncoderFolder(stage.folder / "model", fingerprint("encoder", identity), saved.max_length)
 

@@ -40,7 +40,7 @@ class ConSERT(TwoViews):
         changes = {section.first, section.second}
         where = f"consert.first = {section.first}, consert.second = {section.second}"
         if changes == {"none"}:
-            raise ValueError(f"{where}: both views are the sentence as it is; let one be changed")
+            raise ValueError(f"{where}: both views are the unchanged sentence; choose an augmentation for one")
         if not spec.can_cut and changes - {"shuffle", "none"}:
             raise ValueError(
                 f"{where}: a {spec.kind} encoder has no embedding layer that can be cut off; set them to shuffle "
@@ -62,7 +62,7 @@ class ConSERT(TwoViews):
     ) -> dict[str, torch.Tensor]:
         """What each view's augmentation makes of its row; padding keeps its place and its embedding."""
         changes = [(self.section.first, self.section.second)[label] for label in labels.tolist()]
-        found: dict[str, torch.Tensor] = {}
+        extra: dict[str, torch.Tensor] = {}
         rows, width = input_ids.shape
         lengths = attention_mask.sum(1).tolist()
         if "shuffle" in changes:
@@ -70,7 +70,7 @@ class ConSERT(TwoViews):
             for row, change in enumerate(changes):
                 if change == "shuffle":
                     positions[row, : lengths[row]] = generator(int(seeds[row])).permutation(lengths[row])
-            found["position_ids"] = torch.from_numpy(positions)
+            extra["position_ids"] = torch.from_numpy(positions)
         cut = {"feature_cutoff": _features, "token_cutoff": _tokens, "dropout": _elements}
         if set(changes) & cut.keys():
             whole = set(changes) & {"token_cutoff", "dropout"}, set(changes) & {"feature_cutoff", "dropout"}
@@ -78,8 +78,8 @@ class ConSERT(TwoViews):
             for row, change in enumerate(changes):
                 if change in cut:
                     cut[change](keep[row], lengths[row], self.section.cutoff, generator(int(seeds[row])))
-            found["keep"] = torch.from_numpy(keep)
-        return found
+            extra["keep"] = torch.from_numpy(keep)
+        return extra
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """NT-Xent between the two views."""

@@ -1,4 +1,4 @@
-"""What a method contrasts: rows, columns, and which column is each row's positive; the trainer does the rest."""
+"""A method's contrast: rows, columns, and which column is each row's positive; the trainer computes the loss."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class Encoded(NamedTuple):
 
     def where(self, *labels: int) -> torch.Tensor:
         """int64: the texts with these labels, in order."""
-        found = torch.zeros_like(self.labels, dtype=torch.bool)
+        mask = torch.zeros_like(self.labels, dtype=torch.bool)
         for label in labels:
-            found |= self.labels == label
-        return found.nonzero()[:, 0]
+            mask |= self.labels == label
+        return mask.nonzero()[:, 0]
 
     def side(self, rows: torch.Tensor) -> Side:
         """These texts as rows or columns."""

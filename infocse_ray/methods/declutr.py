@@ -40,7 +40,7 @@ class Lengths(NamedTuple):
     longest: int
 
     def within(self, tokens: int, anchors: int) -> Lengths:
-        """What they become in a document of so many tokens."""
+        """The span lengths that fit into a document of so many tokens."""
         if (longest := max(1, tokens // (2 * anchors))) >= self.longest:
             return self
         return Lengths(min(self.shortest, max(1, longest // 2)), longest)

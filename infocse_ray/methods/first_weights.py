@@ -21,7 +21,7 @@ def linear(inputs: int, outputs: int) -> torch.nn.Linear:
 
 
 def without_biases(recurrent: torch.nn.GRU) -> torch.nn.GRU:
-    """The same module, its biases 0 at the start."""
+    """The same module, with its biases set to 0."""
     for name, parameter in recurrent.named_parameters():
         if name.startswith("bias"):
             torch.nn.init.zeros_(parameter)

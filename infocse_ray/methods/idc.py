@@ -143,8 +143,8 @@ class Idc(Plain):
         assert documents.clusters is not None
         rows = distinct(documents.sentences, documents.offsets, self.longest).rows
         count = count_together if self.positive == "cluster" else count_pairs
-        found = count(documents.clusters, documents.offsets, rows)
-        return Counted(found, np.zeros(len(found), dtype=bool))
+        examples = count(documents.clusters, documents.offsets, rows)
+        return Counted(examples, np.zeros(len(examples), dtype=bool))
 
     def open(self, document: Document) -> PairedDocument | ClusteredDocument:
         """Pairs, or sentences with the rest of their clusters."""

@@ -37,7 +37,7 @@ class LabelledDocument(NamedTuple):
         return len(self.document.counterparts.keys)
 
     def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """Its sentences (0 each), counterpart `number` (1), and its other counterparts (2 each), to be known by."""
+        """Its sentences (0 each), counterpart `number` (1), and its other counterparts (2 each), which serve as ids."""
         sentences = range(len(self.document.sentences))
         return [
             *(View(self.document.sentence(n, self.longest), _SENTENCE) for n in sentences),
@@ -93,7 +93,7 @@ class Labelled(Plain):
         return LabelledDocument(mine, self.sentence, self.counterpart)
 
     def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
-        """Of what is there to be known by, the first token, so that encoding it costs little."""
+        """Keep one token of the other counterparts: these texts serve only as ids."""
         lengths = np.where(labels == _OTHER, np.minimum(texts.lengths, 1), texts.lengths)
         return texts.shortened(lengths)
 

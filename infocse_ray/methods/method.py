@@ -1,4 +1,4 @@
-"""What a method of making positives has to say of itself; the trainer asks nothing else.
+"""The interface of a method of making positives; the trainer uses nothing else of it.
 
 1. From a document, so many examples a pass; an example is a few texts, its views (`count`, `open`).
 2. What changes the views: on tokens (`augment`), or as inputs of the encoder (`inputs`); which dropout.
@@ -102,7 +102,7 @@ class Method(Protocol):
 
     @property
     def none(self) -> str:
-        """What a document without examples has, for people."""
+        """Why a document has no examples, in words for the log."""
         ...
 
     def identity(self) -> tuple[Any, ...]:
@@ -154,7 +154,7 @@ class Method(Protocol):
         ...
 
     def contrast(self, encoded: Encoded, head: Any) -> Contrast:
-        """What is to be told apart from what."""
+        """Rows and columns of the contrastive loss, from encoded texts."""
         ...
 
 
@@ -230,7 +230,7 @@ def dropout_of(rate: float, method: str, spec: EncoderSpec) -> float:
     """
     if rate and not spec.can_drop:
         raise ValueError(
-            f"{method}.dropout = {rate}: a {spec.kind} encoder has no dropout layers, and this method lives from "
+            f"{method}.dropout = {rate}: a {spec.kind} encoder has no dropout layers, and this method relies on "
             "dropout; use another method"
         )
     return rate

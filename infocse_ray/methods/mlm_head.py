@@ -84,7 +84,7 @@ def trained_head(folder: Path, vocabulary: int) -> HeadWeights | None:
         None if it has none, or one of another form: what is returned gives the logits of the checkpoint's own model.
     """
     try:
-        model, found = AutoModelForMaskedLM.from_pretrained(
+        model, loading = AutoModelForMaskedLM.from_pretrained(
             folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
         )
     except RuntimeError:  # shapes that don't fit each other, of the head, as the encoder was loaded
@@ -94,7 +94,7 @@ def trained_head(folder: Path, vocabulary: int) -> HeadWeights | None:
     outside = [module for module in model.modules() if module not in inside and module is not decoder]
     dense = [module for module in outside if isinstance(module, nn.Linear)]
     norm = [module for module in outside if isinstance(module, nn.LayerNorm)]
-    missing = [name for name in found["missing_keys"] if not name.startswith(f"{model.base_model_prefix}.")]
+    missing = [name for name in loading["missing_keys"] if not name.startswith(f"{model.base_model_prefix}.")]
     if missing or len(dense) != 1 or len(norm) != 1 or decoder is None:
         return None
     words = model.get_input_embeddings().weight

@@ -22,7 +22,7 @@ from infocse_ray.settings import MethodName, Settings
 
 
 class Use(NamedTuple):
-    """What a method is for, besides what the settings say."""
+    """What a method is trained for, besides what the settings say."""
 
     initializes: bool = False
     """Whether it makes the encoder that the first annotation is made with."""
@@ -36,7 +36,7 @@ class MethodSpec(NamedTuple):
     title: str
     """With its source, for people."""
     pooling: Pooling
-    """What it publishes for a backbone that has no pooling of its own."""
+    """Its published pooling, for a backbone that has none of its own."""
     make: Callable[[Settings, EncoderSpec, Use], Method]
     """Makes it of the settings of a run; raises a ValueError if it asks for what the encoder doesn't have."""
 
@@ -80,7 +80,7 @@ def method_of(name: MethodName, settings: Settings, spec: EncoderSpec, use: Use 
 
 
 def pooling_of(name: MethodName) -> Pooling:
-    """What a method publishes for a backbone that has no pooling of its own."""
+    """A method's published pooling, for a backbone that has none of its own."""
     return METHODS[name].pooling if name in METHODS else Plain.pooling
 
 

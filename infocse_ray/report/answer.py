@@ -17,13 +17,13 @@ def of_whitening(study: Study, tables: dict[str, Any]) -> str:
     """What whitening alone does to the encoder as it is; nothing where that isn't known."""
     if WHITENED not in tables["variants"]:
         return ""
-    found = []
+    changes = []
     for name, corpus in tables["corpora"].items():
         [start] = [row["metrics"] for row in corpus["tables"][study.name] if row["key"] == START.key]
         plain, whitened = (start[variant][METRIC]["mean"] for variant in (PLAIN, WHITENED))
         if plain is not None and whitened is not None:
-            found.append(f"from {plain:.4f} to {whitened:.4f} ({name})")
-    return f"Whitening alone takes R@5 of the encoder as it is {_listed(found)}." if found else ""
+            changes.append(f"from {plain:.4f} to {whitened:.4f} ({name})")
+    return f"Whitening alone takes R@5 of the encoder as it is {_listed(changes)}." if changes else ""
 
 
 def of_rows(study: Study, tables: dict[str, Any]) -> str:
@@ -32,11 +32,11 @@ def of_rows(study: Study, tables: dict[str, Any]) -> str:
     labels = {row.key: row.label for row in study.rows}
     for over in dict.fromkeys(row.over for row in study.rows if row.over):
         leads = list(_leads(study, tables["corpora"], over))
-        known = [lead for lead in leads if "low" in lead.found]
+        known = [lead for lead in leads if "low" in lead.figures]
         if not known:
             continue
-        ahead = [lead for lead in known if lead.found["low"] > 0]
-        below = [lead for lead in known if lead.found["high"] < 0]
+        ahead = [lead for lead in known if lead.figures["low"] > 0]
+        below = [lead for lead in known if lead.figures["high"] < 0]
         won, tried = ({lead.corpus for lead in some} for some in (ahead, known))
         silent = _listed([name for name in tables["corpora"] if name in tried - won])
         what = in_sentence(labels[over], tables)
@@ -58,7 +58,7 @@ def in_sentence(label: str, tables: dict[str, Any]) -> str:
 class _Of(NamedTuple):
     row: str
     corpus: str
-    found: dict[str, Any]
+    figures: dict[str, Any]
     """As `Leads.over` returns it."""
 
 
@@ -66,17 +66,19 @@ def _leads(study: Study, corpora: dict[str, Any], over: str) -> Iterator[_Of]:
     """Every comparison with one row."""
     for number, row in enumerate(study.rows):
         for name, corpus in corpora.items():
-            found = corpus["tables"][study.name][number]["lead"]
-            if row.over == over and found is not None:
-                yield _Of(row.label, name, found)
+            lead = corpus["tables"][study.name][number]["lead"]
+            if row.over == over and lead is not None:
+                yield _Of(row.label, name, lead)
 
 
 def _by_row(leads: list[_Of], figures: bool) -> str:
     """SimCSE on bbc_news (+0.0120) and wikiqa (+0.0041); ICT on wikiqa (+0.0034)."""
-    found: dict[str, list[str]] = {}
+    corpora: dict[str, list[str]] = {}
     for lead in leads:
-        found.setdefault(lead.row, []).append(lead.corpus + (f" ({lead.found['difference']:+.4f})" if figures else ""))
-    return "; ".join(f"{row} on {_listed(names)}" for row, names in found.items())
+        corpora.setdefault(lead.row, []).append(
+            lead.corpus + (f" ({lead.figures['difference']:+.4f})" if figures else "")
+        )
+    return "; ".join(f"{row} on {_listed(names)}" for row, names in corpora.items())
 
 
 def _listed(names: list[str]) -> str:

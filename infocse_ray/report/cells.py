@@ -24,7 +24,7 @@ _NOT_NAMED: dict[str, Any] = {"name": True, "storage": True, "minutes": True, "c
 """Settings that a cell is not named by: the fingerprint of its files has the label files, and `minutes` isn't set."""
 
 _RECORD = 4
-"""Of what is kept of a cell; where that has changed, the run, finished as it is, is read again."""
+"""Version of a cell's record. If it differs, the record is made again from the finished run."""
 
 Place = tuple[str, str, int]
 """Corpus, method, seed."""
@@ -213,7 +213,9 @@ def _check_corpus(config: Tables, corpus: TableCorpus, find: Callable[[Corpus], 
     try:
         source = find(settings.corpus)
         if "counterpart" not in source.columns:
-            raise ValueError("corpus.counterpart: no such column; name the one with what test documents must find")
+            raise ValueError(
+                "corpus.counterpart: no such column; name the column of counterparts (headline, query, ...)"
+            )
         if "split" not in source.columns and not settings.corpus.test_fraction:
             raise ValueError("corpus.test_fraction = 0.0: there are no documents to test on; raise it")
     except ValueError as error:
@@ -226,5 +228,5 @@ def _stamp(path: str | None) -> Any:
     folder = None if path is None else Path(path).expanduser()
     if folder is None or not folder.is_dir():
         return None
-    found = sorted((f, f.stat()) for f in folder.rglob("*") if f.is_file())
-    return [(f.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns) for f, stat in found]
+    files = sorted((f, f.stat()) for f in folder.rglob("*") if f.is_file())
+    return [(f.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns) for f, stat in files]

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from infocse_ray.report.cells import Cell, CellPlan, Slot
 
 Records = dict[str, dict[str, Any]]
-"""What came of cells, by name."""
+"""Results of cells, by name."""
 
 
 class LearningRateChoice(NamedTuple):
-    """What came of a slot's learning rates."""
+    """The learning rate chosen for a slot, or why there is none."""
 
     rate: float | None
     """The one chosen, the first of equal ones; None: none yet, or none can be."""
@@ -32,14 +32,14 @@ def choice_of(slot: Slot, records: Records) -> LearningRateChoice:
         slot: that chooses.
         records: of its cells, as far as there are any.
     """
-    found = [records.get(cell.name) for cell in slot.cells]
-    scores = {cell.rate: _score(record) for cell, record in zip(slot.cells, found, strict=True)}
+    candidates = [records.get(cell.name) for cell in slot.cells]
+    scores = {cell.rate: _score(record) for cell, record in zip(slot.cells, candidates, strict=True)}
     tried = {f"{rate:g}": score for rate, score in scores.items()}
     known = {rate: score for rate, score in scores.items() if score is not None}
-    if any(record is None for record in found):
+    if any(record is None for record in candidates):
         return LearningRateChoice(None, tried, None)
     if not known:
-        reason = next(record["reason"] for record in found if record)
+        reason = next(record["reason"] for record in candidates if record)
         return LearningRateChoice(None, tried, f"all learning rates failed with seed {slot.place[2]}: {reason}")
     return LearningRateChoice(
         max(known, key=lambda rate: known[rate]), tried, None

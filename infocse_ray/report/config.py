@@ -17,10 +17,11 @@ Like = Literal["news", "web_document", "web_browsing"]
 class TableCorpus(Section):
     """A corpus of the tables."""
 
-    name: str = Field(description="Its name in the tables: letters, digits, dot, dash, underscore.")
-    like: Like | None = Field(default=None, description="Whose column of the paper's tables is shown as reference.")
+    name: str = Field(description="Name of the corpus in the tables: letters, digits, dot, dash, underscore.")
+    like: Like | None = Field(default=None, description="Column of the paper's tables to show as a reference.")
     settings: dict[str, Any] = Field(
-        default_factory=dict, description="Settings of its cells, as `infocse pretrain` takes them: a `corpus` section."
+        default_factory=dict,
+        description="Settings of the runs on this corpus, as `infocse pretrain` takes them: a `corpus` section.",
     )
 
     @field_validator("name")
@@ -36,55 +37,57 @@ class Tables(Section):
     storage: str = Field(
         default="runs",
         min_length=1,
-        description="Folder or URI that every node reaches; the tables are in <storage>/<name>, a cell's run in "
+        description="Folder or URI that every node reaches; the tables are in <storage>/<name>, each run in "
         "<storage>/<name>-<corpus>-<method>-<seed>.",
     )
     seeds: list[int] = Field(
-        default=[1, 2, 3], description="Each method is trained once a seed; tables have mean and standard deviation."
+        default=[1, 2, 3],
+        description="Seeds; each method is trained once per seed, and tables show mean and standard deviation.",
     )
     tokens: int = Field(
-        default=3_000_000, ge=1, description="Tokens that every trained row encodes in training, all its stages."
+        default=3_000_000, ge=1, description="Tokens that every trained row encodes in training, over all its stages."
     )
     learning_rates: list[Annotated[float, Field(gt=0.0, lt=1.0)]] = Field(
         default=[1e-5, 2e-5, 5e-5],
-        description="Values of train.learning_rate that each method is trained with on each corpus with the first of "
-        "`seeds`; that with the best validation score (validate.metric; never the test) is shown, and is that of the "
-        "other seeds. Variants of a row (of `clustering` and the like) and rows with labels take over the row's. A "
-        "method with a train.learning_rate in `methods` keeps it. A single value: no choice.",
+        description="Values of train.learning_rate to choose from. Each method is trained with each of them on "
+        "each corpus, with the first of `seeds`; the one with the best validation score (validate.metric; never the "
+        "test) is shown and used for the other seeds. Variants of a row (of `clustering` and the like) and rows "
+        "with labels take over the row's choice. A method with a train.learning_rate in `methods` keeps it. A "
+        "single value: no choice.",
     )
     validations: int = Field(default=6, ge=1, description="Validations in a training stage, evenly spaced in tokens.")
     iterations: int = Field(
         default=2,
         ge=1,
-        description="InfoCSE's iterations; `tokens` is split equally over the initialisation and them.",
+        description="InfoCSE's iterations; `tokens` is split equally over the initialisation and the iterations.",
     )
     label_sizes: list[LabelSize] = Field(
         default=[1000, 2000, 5000],
-        description="Numbers of labelled examples that rows are fine-tuned on, a table of `few_shot` each; `plusplus` "
-        "takes the first of them and all.",
+        description="Numbers of labelled examples to fine-tune on; each makes a table of `few_shot`. `plusplus` "
+        "uses the first of them and all.",
     )
     rounds: int = Field(default=2, ge=1, description="Most rounds of InfoCSE++.")
     encoder: str | None = Field(
-        default=None, description="The encoder all methods start from; the same as --settings.encoder.model."
+        default=None, description="Encoder that all methods start from; the same as --settings.encoder.model."
     )
     first_encoder: str | None = Field(
         default=None,
-        description="Encoder (such as an SBERT) that annotates for the first iteration in a row of the table "
+        description="Encoder (such as an SBERT) that annotates the first iteration of one row of the table "
         "`annotator`; without it that row is skipped.",
     )
     adapt: str | None = Field(
         default=None,
-        description="A configuration of pretrain, shipped (`adapt`) or a file, that makes a row of its own: its "
-        "pairs, loss and what is kept of a training, where `settings` don't say; corpus, encoder, budget and learning "
-        "rates are the tables'. Without it that row is skipped.",
+        description="A configuration of pretrain, shipped (`adapt`) or a file, that makes a row of its own. Its "
+        "pairs, loss and choice of the returned weights are used where `settings` don't say otherwise; corpus, "
+        "encoder, budget and learning rates are the tables'. Without it that row is skipped.",
     )
     settings: dict[str, Any] = Field(
         default_factory=dict,
-        description="Settings of every cell, as pretrain takes them; on the command line by dotted name, such as "
-        "--settings.train.batch_size 64.",
+        description="Settings of every run, as `infocse pretrain` takes them; on the command line by dotted name, "
+        "such as --settings.train.batch_size 64.",
     )
     corpora: list[TableCorpus] = Field(
-        description="Each with `name`, `settings` (with a `corpus` section) and, if wanted, `like`."
+        description="Corpora, each with `name`, `settings` (with a `corpus` section) and optionally `like`."
     )
     methods: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
@@ -107,10 +110,11 @@ class Tables(Section):
         "of few-shot tables with the number of labelled examples in place of `all`.",
     )
     only_corpora: list[str] | None = Field(
-        default=None, description="Run only the cells of these corpora; the tables still show all, and need all files."
+        default=None, description="Run only these corpora; the tables still show all, and need all files."
     )
     only: Literal["plan"] | None = Field(
-        default=None, description="`plan`: print the cells, their state and their budget, and run nothing."
+        default=None,
+        description="`plan`: print all runs (cells of the tables), their state and their budget, and run nothing.",
     )
 
     @field_validator("name")

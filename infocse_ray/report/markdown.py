@@ -43,8 +43,10 @@ def render(studies: list[Study], tables: dict[str, Any]) -> str:
             out.append(_table(study, name, tables, notes))
         out += ["\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []
         if study.versus:
-            found = [(n, one) for n, corpus in tables["corpora"].items() for one in corpus["comparisons"][study.name]]
-            out.append("\n".join(_comparison(name, one) for name, one in found))
+            comparisons = [
+                (n, one) for n, corpus in tables["corpora"].items() for one in corpus["comparisons"][study.name]
+            ]
+            out.append("\n".join(_comparison(name, one) for name, one in comparisons))
         out.append(f"![{study.title}]({study.name}.png)")
     out += _paper(studies, tables)
     return "\n\n".join(part for part in out if part) + "\n"
@@ -55,7 +57,8 @@ def _how(tables: dict[str, Any]) -> str:
     finished = sum(cell["state"] == "finished" for cell in cells)
     seeds, rates = config["seeds"], config["learning_rates"]
     text = (
-        f"{finished} of {len(cells)} cells are finished. Each test document must find its counterpart; scores are mean "
+        f"{finished} of {len(cells)} cells (runs) are finished. Each test document must find its counterpart, "
+        "the text that belongs to it, such as its headline; scores are mean "
         f"± sample standard deviation over the {_seeds(map(str, seeds))}, the best of a column is bold. A lead is in "
         "R@5, with the 95 % interval of a paired bootstrap over the test documents, "
         f"{'seeds averaged' if len(seeds) > 1 else 'of one seed: training’s own noise is not in it'}; one above 0 is "
@@ -100,7 +103,7 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
 
 
 def _annotating(study: Study, tables: dict[str, Any]) -> str:
-    """What annotation's forward passes come to, which no budget has."""
+    """The tokens of annotation's forward passes, which are in no budget."""
     known = [
         tokens
         for corpus in tables["corpora"].values()
@@ -123,8 +126,8 @@ def _table(study: Study, corpus: str, tables: dict[str, Any], notes: list[str]) 
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
     number, by_key = _numbered(notes), {row["key"]: row for row in rows}
     for row in rows:
-        found = _notes(row, by_key.get(row["over"]), corpus, len(tables["config"]["seeds"]))
-        marks = "".join(f" [{number(note)}]" for note in found)
+        row_notes = _notes(row, by_key.get(row["over"]), corpus, len(tables["config"]["seeds"]))
+        marks = "".join(f" [{number(note)}]" for note in row_notes)
         for label, shown in _shown_as(row, variants):
             cells = [_score(row, v, "recall@5", best) if v in shown else "" for v in variants]
             cells += [_lead(row), *(_score(row, shown[-1], metric, best) for metric in _SHOWN)]
@@ -193,15 +196,15 @@ def _mean(row: dict[str, Any], variant: str, metric: str) -> float | None:
 
 
 def _score(row: dict[str, Any], variant: str, metric: str, best: dict[tuple[str, str], float | None]) -> str:
-    found = row["metrics"][variant][metric]
-    if found["mean"] is None:
+    score = row["metrics"][variant][metric]
+    if score["mean"] is None:
         return "skipped" if row["skipped"] else "failed" if row["failures"] else "to do"
-    shown = f"{found['mean']:.4f}" + ("" if found["sd"] is None else f" ± {found['sd']:.4f}")
-    return f"**{shown}**" if found["mean"] == best.get((variant, metric)) else shown
+    shown = f"{score['mean']:.4f}" + ("" if score["sd"] is None else f" ± {score['sd']:.4f}")
+    return f"**{shown}**" if score["mean"] == best.get((variant, metric)) else shown
 
 
 def _notes(row: dict[str, Any], over: dict[str, Any] | None, corpus: str, seeds: int) -> list[str]:
-    """What is missing of a row, held against another, on a corpus, and why."""
+    """What is missing, and why, in the comparison of a row with another on a corpus."""
     where = f"{escape(row['label'])}, {escape(corpus)}"
     if row["skipped"]:
         return [f"{escape(row['label'])}: skipped: {escape(row['skipped'])}"]
@@ -224,23 +227,23 @@ def _seeds(seeds: Iterable[str]) -> str:
     return f"seed{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
-def _comparison(corpus: str, found: dict[str, Any]) -> str:
+def _comparison(corpus: str, comparison: dict[str, Any]) -> str:
     """A lead over a row other than the one a row is held against."""
-    ours = escape(found["of"])
-    if "missing" in found:
-        return f"- {escape(corpus)}: no comparison of {ours}: {escape(found['missing'])}."
-    lead = Lead(**{name: found[name] for name in Lead._fields})
+    ours = escape(comparison["of"])
+    if "missing" in comparison:
+        return f"- {escape(corpus)}: no comparison of {ours}: {escape(comparison['missing'])}."
+    lead = Lead(**{name: comparison[name] for name in Lead._fields})
     if lead.low > 0:
         verdict = f"{ours} leads"
     elif lead.high < 0:
         verdict = f"{ours} is behind"
     else:
         verdict = "there is no telling them apart"
-    strongest = ", the strongest row of another method," if found["strongest"] else ""
+    strongest = ", the strongest row of another method," if comparison["strongest"] else ""
     return (
-        f"- {escape(corpus)}: {ours} less {escape(found['over'])}{strongest} is {lead.difference:+.4f} in R@5 (95 % "
-        f"interval {lead.low:+.4f} to {lead.high:+.4f}; {lead.documents:,} test documents, {lead.questions:,} "
-        f"questions, {_seeds(map(str, found['seeds']))}): {verdict}."
+        f"- {escape(corpus)}: {ours} less {escape(comparison['over'])}{strongest} is {lead.difference:+.4f} in R@5 "
+        f"(95 % interval {lead.low:+.4f} to {lead.high:+.4f}; {lead.documents:,} test documents, {lead.questions:,} "
+        f"questions, {_seeds(map(str, comparison['seeds']))}): {verdict}."
     )
 
 
@@ -262,7 +265,7 @@ def _paper(studies: list[Study], tables: dict[str, Any]) -> list[str]:
         heads = [f"{COLUMNS[c]} (like {escape(', '.join(like[c]))})" for c in columns]
         lines = [f"| {study.title} | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]
         labels = {row.key: row.label for row in study.rows}
-        for key, found in paper[study.name].items():
-            lines.append(f"| {escape(labels[key])} | {' | '.join(f'{found[c][0]:.4f}' for c in columns)} |")
+        for key, values in paper[study.name].items():
+            lines.append(f"| {escape(labels[key])} | {' | '.join(f'{values[c][0]:.4f}' for c in columns)} |")
         out.append("\n".join(lines))
     return out

@@ -96,12 +96,12 @@ def _tests(cell: Cell, entry: dict[str, Any]) -> dict[str, Any]:
 
 def _rounds(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """The rounds of a run with labels as iterations: the fine-tuned encoder's scores, what went before it counted."""
-    found = []
+    rounds = []
     for one in metrics["rounds"]:
         tuned, before = one["fine_tuned"], one["iterations"]
         counts = [entry.get("train") or {} for entry in before] + [tuned["train"]]
         annotated = [tokens for e in before if (tokens := (e.get("annotations") or {}).get("tokens")) is not None]
-        found.append(
+        rounds.append(
             {name: tuned[name] for name in ("test", "plain", "whitening", "validation", "history") if name in tuned}
             | {
                 "iteration": one["round"],
@@ -111,7 +111,7 @@ def _rounds(metrics: dict[str, Any]) -> list[dict[str, Any]]:
                 "tested": f"round_{one['round']}/fine_tuned",
             }
         )
-    return found
+    return rounds
 
 
 def _scores(validation: dict[str, Any]) -> dict[str, float]:

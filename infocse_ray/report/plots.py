@@ -50,11 +50,11 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
             continue
         rows = tables["corpora"][corpora[number]]["tables"][study.name]
         for variant in variants:
-            found = [row["metrics"][variant][_METRIC] for row in rows]
+            scores = [row["metrics"][variant][_METRIC] for row in rows]
             axes.errorbar(
-                [np.nan if one["mean"] is None else one["mean"] for one in found],  # no score, no point
+                [np.nan if one["mean"] is None else one["mean"] for one in scores],  # no score, no point
                 places,
-                xerr=[one["sd"] or 0.0 for one in found],
+                xerr=[one["sd"] or 0.0 for one in scores],
                 fmt="o",
                 markerfacecolor=_COLOURS[variant] if variant == variants[-1] else "white",
                 color=_COLOURS[variant],

@@ -78,7 +78,7 @@ def reproduce(
     records = read_records(folder, plan)
     many = sum(slot.runs for slot in plan.asked)
     finished = sum(_finished(records, cell) for slot in plan.asked for cell in to_run(plan, slot, records))
-    say(f"{many} cells, {finished} of them finished; tables: {folder / 'tables.md'}")
+    say(f"{many} runs (cells of the tables), {finished} of them finished; tables: {folder / 'tables.md'}")
     writer = Writer(folder, config, plan)
     writer.write(records)
     number, failed = 0, 0
@@ -121,16 +121,16 @@ def _run(config: Tables, cell: Cell, run: Callable[[Settings], dict[str, Any]]) 
 
 
 def read_records(folder: Storage, plan: CellPlan) -> Records:
-    """What came of the plan's cells so far, by name; nothing of cells whose settings or files have changed."""
+    """Records of the plan's cells so far, by name, without cells whose settings or files have changed."""
     there = (folder / "cells").files()  # many learning rates have never run
-    found = {}
+    records = {}
     for cell in plan.cells:
         if (
             f"{cell.name}.json" in there
             and (record := read_record(_record_of(folder, cell), cell.identity)) is not None
         ):
-            found[cell.name] = record
-    return found
+            records[cell.name] = record
+    return records
 
 
 def _record_of(folder: Storage, cell: Cell) -> Storage:
@@ -188,7 +188,7 @@ def _state(plan: CellPlan, slot: Slot, cell: Cell, records: Records) -> str:
 
 
 def _waits(plan: CellPlan, slot: Slot) -> str:
-    """What a slot without a learning rate waits for."""
+    """The choice of a learning rate that a slot waits for."""
     assert slot.chosen_by is not None
     return f"with the learning rate chosen for {plan.at[slot.chosen_by].title}"
 

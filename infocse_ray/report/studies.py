@@ -193,7 +193,7 @@ def tuned_key(method: str, size: LabelSize, alternates: bool = False) -> str:
 
 def methods_with(sizes: Sequence[LabelSize]) -> dict[str, TableMethod]:
     """All methods by key, those that are fine-tuned on so many labelled examples among them."""
-    found = dict(METHODS)
+    rows = dict(METHODS)
     for size in dict.fromkeys((*sizes, "all")):
         for key in ("start", *_COMPARED):
             base = METHODS[key]
@@ -202,21 +202,21 @@ def methods_with(sizes: Sequence[LabelSize]) -> dict[str, TableMethod]:
                 name = tuned_key(key, size, alternates)
                 label = f"{base.label}{'++' if alternates else ', fine-tuned'} ({shown_size(size)})"
                 tuned = base._replace(key=name, label=label, settings=settings, base=key, labels=size)
-                found[name] = tuned._replace(alternates=alternates, rate_of=None if key == "start" else key)
-    return found
+                rows[name] = tuned._replace(alternates=alternates, rate_of=None if key == "start" else key)
+    return rows
 
 
 def studies_with(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[Study]:
     """The tables of these names; a few-shot table for each number of labelled examples."""
-    found: list[Study] = []
+    studies: list[Study] = []
     for name in names:
         if name == FEW_SHOT:
-            found += [_few_shot(size) for size in sizes]
+            studies += [_few_shot(size) for size in sizes]
         elif name == PLUS_PLUS:
-            found.append(_plus_plus(list(dict.fromkeys((sizes[0], "all")))))
+            studies.append(_plus_plus(list(dict.fromkeys((sizes[0], "all")))))
         else:
-            found.append(STUDIES[name])
-    return found
+            studies.append(STUDIES[name])
+    return studies
 
 
 def _tuned_start(size: LabelSize, note: str) -> TableRow:

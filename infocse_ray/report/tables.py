@@ -128,21 +128,21 @@ def _variants(plan: CellPlan) -> list[str]:
 
 def _hold_against(study: Study, rows: list[dict[str, Any]], leads: Leads, variant: str) -> None:
     """Add to each row its lead over the row that it is held against."""
-    found = {row["key"]: row for row in rows}
+    by_key = {row["key"]: row for row in rows}
     for row in rows:
         held = row["over"] and row["skipped"] is None
-        row["lead"] = leads.over(row, found[row["over"]], variant) if held else None
+        row["lead"] = leads.over(row, by_key[row["over"]], variant) if held else None
 
 
 def _compare(
     study: Study, rows: list[dict[str, Any]], pair: tuple[str, str], leads: Leads, variant: str
 ) -> dict[str, Any]:
     """A row's lead over another, or over the strongest of another family."""
-    found, (key, other) = {row["key"]: row for row in rows}, pair
-    ours, strongest = found[key], not other
+    by_key, (key, other) = {row["key"]: row for row in rows}, pair
+    ours, strongest = by_key[key], not other
     if ours["skipped"]:
         return {"of": ours["label"], "strongest": strongest, "missing": ours["skipped"]}
-    theirs = strongest_other(rows, ours, variant) if strongest else found[other]
+    theirs = strongest_other(rows, ours, variant) if strongest else by_key[other]
     if theirs is None:
         return {"of": ours["label"], "strongest": strongest, "missing": "no scores yet of another row"}
     note = ", the strongest other row," if strongest else ""
@@ -152,11 +152,11 @@ def _compare(
 def _cells(plan: CellPlan, slot: Slot, records: Records) -> dict[str, Any]:
     """What `tables.json` says of the cells of a slot, by name; or, before there is a learning rate, by place."""
     cells = to_run(plan, slot, records)
-    found = {}
+    entries = {}
     for cell in cells or [slot.cells[0]]:
         record = records.get(cell.name, {}) if cells else {}
         name = cell.name if cells else "-".join(map(str, slot.place))
-        found[name] = {
+        entries[name] = {
             "corpus": cell.corpus,
             "method": cell.method,
             "seed": cell.seed,
@@ -169,7 +169,7 @@ def _cells(plan: CellPlan, slot: Slot, records: Records) -> dict[str, Any]:
             "start_validation": record.get("start_validation"),
             "iterations": record.get("iterations"),
         }
-    return found
+    return entries
 
 
 def _statistics(values: dict[str, float]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _rows(plan: CellPlan) -> list[TableRow]:
 def _paper(corpora: list[TableCorpus], studies: list[Study]) -> dict[str, Any]:
     """By study, row and column of the paper: Recall@5, 10, 20."""
     columns = [column for column in COLUMNS if any(corpus.like == column for corpus in corpora)]
-    found = {
+    tables = {
         study.name: {
             row.key: {column: recalls for column in columns if (recalls := paper_recalls(row.key, column))}
             for row in study.rows
@@ -201,4 +201,4 @@ def _paper(corpora: list[TableCorpus], studies: list[Study]) -> dict[str, Any]:
         }
         for study in studies
     }
-    return {name: rows for name, rows in found.items() if rows and columns}
+    return {name: rows for name, rows in tables.items() if rows and columns}

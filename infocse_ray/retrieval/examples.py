@@ -38,7 +38,7 @@ class Texts(NamedTuple):
     split: str
     """Whose documents asked."""
     on: On
-    """What they had to find."""
+    """What kind of text they had to find."""
 
 
 class Example(NamedTuple):
@@ -46,20 +46,20 @@ class Example(NamedTuple):
 
     doc_id: str
     document: str
-    """What asks."""
+    """Text of the document that asks."""
     true: str
-    """What it must find."""
+    """Text that it must find."""
     ranks: tuple[int, int]
-    """Of that, before and after."""
-    found: tuple[str, str]
-    """What was found first."""
+    """Ranks of that text, before and after."""
+    tops: tuple[str, str]
+    """Texts ranked first, before and after."""
 
     def lines(self, names: tuple[str, str] = ("before", "now")) -> list[str]:
         """For people, without what a terminal would obey."""
         shown = [f"{plain(self.doc_id, _SHOWN_TEXT)}: {plain(self.document, _SHOWN_DOCUMENT)}"]
         shown.append(f"  must find: {plain(self.true, _SHOWN_TEXT)}")
-        for name, rank, found in zip(names, self.ranks, self.found, strict=True):
-            shown.append(f"  {name}, rank {rank:,}; found first: {plain(found, _SHOWN_TEXT)}")
+        for name, rank, top in zip(names, self.ranks, self.tops, strict=True):
+            shown.append(f"  {name}, rank {rank:,}; found first: {plain(top, _SHOWN_TEXT)}")
         return shown
 
 
@@ -100,9 +100,9 @@ def examples(
             true = dict(enumerate(sentences)).get(row["key"], "?")
         elif texts.on == "halves":
             asking = sentences[::2]
-        found = answers.get(row["top_key"], "?"), answers_after.get(row["top_key of theirs"], "?")
+        tops = answers.get(row["top_key"], "?"), answers_after.get(row["top_key of theirs"], "?")
         ranks = row["rank"], row["rank of theirs"]
-        made.append(Example(row["doc_id"], " ".join(asking), true, ranks, found))
+        made.append(Example(row["doc_id"], " ".join(asking), true, ranks, tops))
     return made
 
 
@@ -182,4 +182,4 @@ def _decoded(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
     ids: Iterable[np.ndarray] = np.split(tokens.values, tokens.offsets[1:-1])
     texts = [tokenizer.decode(row.tolist()) for row in ids] if len(tokens) else []
     pieces = isinstance(tokenizer.decoder, decoders.WordPiece)
-    return [_SPACED.sub(lambda found: found[1] or found[2] or "", text) for text in texts] if pieces else texts
+    return [_SPACED.sub(lambda match: match[1] or match[2] or "", text) for text in texts] if pieces else texts

@@ -56,7 +56,7 @@ class HeldOut(NamedTuple):
     candidates: np.ndarray
     """int64 [candidates], the questions whose sentence is this worker's to offer: each text once over all workers."""
     left_out: LeftOut
-    """What a question isn't ranked among."""
+    """Candidates that are left out for a question."""
 
     def embed(self, encoder: SentenceEncoder) -> torch.Tensor:
         """Vectors of this worker's sentences, float32 [sentences, d], on the encoder's device.

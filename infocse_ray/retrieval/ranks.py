@@ -28,12 +28,12 @@ def metrics_of(ranks: np.ndarray, candidates: int, documents: np.ndarray | None 
         candidates: how many each query was ranked among.
         documents: int64 [q], the same number for queries of the same document; None: each has its own.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     by_query = {f"recall@{k}": ranks <= k for k in CUTOFFS} | {"mrr": 1.0 / ranks}
     for name, scores in by_query.items():
         low, high = interval(scores, np.arange(len(ranks)) if documents is None else documents)
-        found |= {name: mean_of(scores), f"{name}_low": low, f"{name}_high": high}
-    return found | {"queries": len(ranks), "candidates": candidates}
+        metrics |= {name: mean_of(scores), f"{name}_low": low, f"{name}_high": high}
+    return metrics | {"queries": len(ranks), "candidates": candidates}
 
 
 def shown(scores: Mapping[str, float], metric: str) -> str:
@@ -65,8 +65,8 @@ class LeftOut(NamedTuple):
         """Rows and columns (int64 [found] each) of the pairs in a matrix of all queries by candidates of `keys`."""
         keys, order = keys.sort()
         place = torch.searchsorted(keys, self.keys).clamp(max=len(keys) - 1)
-        found = keys[place] == self.keys
-        return self.queries[found], order[place[found]]
+        present = keys[place] == self.keys
+        return self.queries[present], order[place[present]]
 
 
 def rank_among(

@@ -54,11 +54,11 @@ def sample_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
 
 def sampled(store: TokenStore, splits: list[str], limit: int, shard: int) -> Tokens:
     """The sentences of a shard's documents of these splits with a key below the limit."""
-    found = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
+    parts = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
     if 2**63 * shard // store.shards < limit:  # a shard is a range of keys
         for table in store.read(shard, splits, ["doc_id", "key", "sentences"]):
-            found.append(documents_of(table.filter(pa.array(table["key"].to_numpy() < limit))).sentences)
-    return concatenate(found)
+            parts.append(documents_of(table.filter(pa.array(table["key"].to_numpy() < limit))).sentences)
+    return concatenate(parts)
 
 
 def moments_of(encoder: SentenceEncoder, sentences: Tokens) -> Moments:
@@ -68,11 +68,11 @@ def moments_of(encoder: SentenceEncoder, sentences: Tokens) -> Moments:
         encoder: in evaluation mode, without whitening.
         sentences: any number.
     """
-    found = Moments.none(encoder.dimension)
+    moments = Moments.none(encoder.dimension)
     for begin in range(0, len(sentences), SENTENCES_AT_ONCE):
         rows = torch.arange(begin, min(begin + SENTENCES_AT_ONCE, len(sentences))).numpy()
-        found = found.merged(Moments.of(embed(encoder, sentences.take(rows)).vectors))
-    return found
+        moments = moments.merged(Moments.of(embed(encoder, sentences.take(rows)).vectors))
+    return moments
 
 
 def best_whitening(
@@ -120,7 +120,7 @@ class Refit(NamedTuple):
     plan: WhiteningPlan
     sample: Tokens
     held_out: HeldOut | None
-    """What a power is chosen by; None: it is given."""
+    """The held-out sentences that choose the power; None if it is given."""
 
     @classmethod
     def of(cls, plan: WhiteningPlan, store: TokenStore, dimension: int, device: torch.device) -> Refit:

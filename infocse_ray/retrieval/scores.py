@@ -14,7 +14,7 @@ from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 
 
 class Scores(NamedTuple):
-    """What a validation found."""
+    """The scores of a validation."""
 
     metrics: dict[str, float]
     """Of all workers' questions; the same on every worker."""
@@ -61,12 +61,16 @@ def score_among_all(
             yield from zip(each_worker(vectors, here), each_worker(keys[begin:end], here), strict=True)
 
     pairs = LeftOut(*(column.to(device) for column in left_out))
-    found = rank_among(
+    ranking = rank_among(
         queries, true, torch.from_numpy(true_keys).to(device), blocks(), pairs if len(pairs.keys) else None
     )
     # Documents are told by worker and number.
-    asked = torch.stack([found.ranks, torch.from_numpy(asker).to(device) * workers() + rank()], dim=1)
+    asked = torch.stack([ranking.ranks, torch.from_numpy(asker).to(device) * workers() + rank()], dim=1)
     everyone, documents = gather_rows(asked, row_counts(asked)).cpu().numpy().T
     if not len(everyone):
-        raise ValueError("corpus: the split has no document to validate on; name a counterpart column or add documents")
-    return Scores(metrics_of(everyone, sum(counts), documents), found.ranks.cpu().numpy(), found.top_keys.cpu().numpy())
+        raise ValueError(
+            "corpus: the split has no document to validate on; name a column of counterparts or add documents"
+        )
+    return Scores(
+        metrics_of(everyone, sum(counts), documents), ranking.ranks.cpu().numpy(), ranking.top_keys.cpu().numpy()
+    )

@@ -99,8 +99,8 @@ def sts_spearman(encoder: SentenceEncoder, pairs: StsPairs) -> float:
             torch.cosine_similarity(_vectors(encoder, first), _vectors(encoder, second)).double().cpu().numpy()
             for first, second in zip(_some(pairs.first), _some(pairs.second), strict=True)
         ]
-    found = np.concatenate(cosines)
-    return 0.0 if np.ptp(found) == 0.0 else float(spearmanr(found, pairs.scores)[0])  # pyright: ignore
+    predicted = np.concatenate(cosines)
+    return 0.0 if np.ptp(predicted) == 0.0 else float(spearmanr(predicted, pairs.scores)[0])  # pyright: ignore
 
 
 def _some(texts: list[str]) -> Iterator[list[str]]:
@@ -109,7 +109,7 @@ def _some(texts: list[str]) -> Iterator[list[str]]:
 
 def _vectors(encoder: SentenceEncoder, texts: list[str]) -> torch.Tensor:
     tokenizer = Tokenizer.from_str(tokenizer_json(encoder.tokenizer))
-    ids = [found.ids for found in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
     flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32)
     return embed(encoder, Tokens(flat, offsets_of(np.array([len(row) for row in ids])))).vectors
 
@@ -169,9 +169,9 @@ def _places(first: list[str]) -> dict[str, int]:
 
 def _number(score: Any, number: int) -> float:
     try:
-        found = float(score)
+        value = float(score)
     except (TypeError, ValueError):
-        found = math.nan
-    if not math.isfinite(found):
+        value = math.nan
+    if not math.isfinite(value):
         raise ValueError(f"row {number}: its score {str(score)[:40]!r} is no number")
-    return found
+    return value

@@ -56,7 +56,7 @@ class Questions(NamedTuple):
     """A worker's share of a validation or test set, tokenised, in memory."""
 
     documents: Groups
-    """What asks, once however many questions it asks."""
+    """The documents that ask, each once, however many questions it asks."""
     asker: np.ndarray
     """int64 [questions], the row in `documents` of who asks."""
     true: Groups
@@ -66,7 +66,7 @@ class Questions(NamedTuple):
     doc_ids: list[str]
     """[questions]."""
     candidates: Groups | None
-    """What is ranked, distinct; None when it is `true` itself."""
+    """The candidates, distinct; None if they are `true` itself."""
     candidate_keys: np.ndarray
     """int64 [candidates]."""
 
@@ -156,7 +156,7 @@ class _Asked(NamedTuple):
 _NO_GROUP = Groups(Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64)), np.zeros(1, np.int64))
 _NO_KEY = np.zeros(0, np.int64)
 _NO_QUESTION = _Asked(_NO_GROUP, _NO_KEY, _NO_GROUP, _NO_KEY, [])
-"""What a worker without documents has."""
+"""The part of a worker without documents."""
 
 
 def _tables(store: TokenStore, split: str, limit: int) -> Iterator[pa.Table]:

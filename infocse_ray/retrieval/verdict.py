@@ -1,4 +1,4 @@
-"""What a run did for its user: is the encoder that came out better than the one that went in, by how much, how sure."""
+"""The verdict of a run: is the new encoder better than the one it started from, by how much, and how sure is that?"""
 
 from __future__ import annotations
 

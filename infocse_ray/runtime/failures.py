@@ -63,8 +63,8 @@ def storage_failure(error: BaseException, where: object = "storage") -> NoSpace 
         error: any.
         where: what it is about, should the error not say.
     """
-    if found := caused_by(error, NoSpace) or caused_by(error, StorageUnavailable):
-        return found
+    if cause := caused_by(error, NoSpace) or caused_by(error, StorageUnavailable):
+        return cause
     of_libraries = (explanation(link, where) for link in _chain(error) if isinstance(link, OSError) or _of_ray(link))
     return next((failure for failure in of_libraries if failure is not None), None)
 
@@ -78,9 +78,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _inside(error: BaseException) -> list[BaseException]:
-    """What an error says that it wraps."""
-    found = [*getattr(error, "worker_failures", {}).values(), *(getattr(error, name, None) for name in _WRAPPED)]
-    return [inner for inner in found if isinstance(inner, BaseException)]
+    """The errors that an error wraps."""
+    wrapped = [*getattr(error, "worker_failures", {}).values(), *(getattr(error, name, None) for name in _WRAPPED)]
+    return [inner for inner in wrapped if isinstance(inner, BaseException)]
 
 
 def _of_ray(error: BaseException) -> bool:

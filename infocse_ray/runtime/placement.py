@@ -76,10 +76,10 @@ def possible_nodes() -> Nodes:
             workers += [kind.get("resources", {})] * (count if count is not None else kind.get("min_workers", 0))
     nodes = [types[head].get("resources", {})] if head in types else []
     nodes += workers[:most]
-    found = Nodes(_each(nodes, "CPU"), _each(nodes, "GPU"))
+    largest = Nodes(_each(nodes, "CPU"), _each(nodes, "GPU"))
     # On machines of one's own the configuration needn't say what each has.
-    said = sum(found.cpus) >= sum(there.cpus) and sum(found.gpus) >= sum(there.gpus)
-    return found if said else there._replace(grows=True)
+    said = sum(largest.cpus) >= sum(there.cpus) and sum(largest.gpus) >= sum(there.gpus)
+    return largest if said else there._replace(grows=True)
 
 
 def _each(resources: list[dict[str, float]], name: str) -> list[int]:

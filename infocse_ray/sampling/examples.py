@@ -110,10 +110,10 @@ def over_shards(source: Shards, work: Callable[..., pa.Table], **arguments: Any)
     # A task for each of many small shards would cost more than reading them; a large cluster has more to do at once.
     tasks = max(16, 4 * int(ray.cluster_resources().get("CPU", 1)))
     dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), tasks))
-    found = dataset.map_batches(
+    counts = dataset.map_batches(
         work, batch_size=None, batch_format="pyarrow", fn_kwargs={"source": source, **arguments}
     )
-    yield from found.iter_rows()
+    yield from counts.iter_rows()
 
 
 def _count(packs: pa.Table, source: Shards, method: Method) -> pa.Table:
@@ -122,13 +122,13 @@ def _count(packs: pa.Table, source: Shards, method: Method) -> pa.Table:
         counts: Counter[str] = Counter()
         with open_parquet(source.shard(shard)) as file:
             for group in source.groups(file):
-                found = method.count(source.read(file, group))
-                given = found.examples > 0
+                counted = method.count(source.read(file, group))
+                given = counted.examples > 0
                 counts.update(
-                    examples=int(found.examples.sum()),
+                    examples=int(counted.examples.sum()),
                     documents=int(given.sum()),
                     none=int((~given).sum()),
-                    short=int(found.short.sum()),
+                    short=int(counted.short.sum()),
                 )
         rows.append(json.dumps({"shards": [(shard, counts["examples"])], **counts}))
     return pa.table({"counts": pa.array(rows, pa.string())})

@@ -39,12 +39,12 @@ with warnings.catch_warnings():
             min_length=1,
             description="Folder or URI (s3://, gs://, ...) that every node reaches; the run is <storage>/<name>.",
         )
-        seed: int = Field(default=42, ge=0, lt=2**31, description="Everything random follows from it.")
+        seed: int = Field(default=42, ge=0, lt=2**31, description="Seed of every random choice.")
         minutes: float | None = Field(
             default=None,
             gt=0.0,
-            description="About how long `infocse pretrain` may take on this cluster: its speed is measured once, and "
-            "sets train.max_tokens of each training in place of train.max_steps. Default: as long as those say.",
+            description="About how long `infocse pretrain` may take on this cluster. Its speed is measured once, "
+            "and train.max_tokens of each training is set to fit; train.max_steps is then not used. Default: no limit.",
         )
         corpus: Corpus
         encoder: Encoder

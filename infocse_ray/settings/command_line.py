@@ -82,7 +82,7 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
         text = (_CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
     elif not file.is_file():
         shipped = ", ".join(shipped_configs())
-        raise ValueError(f"{setting} = {name!r}: no such file; those that are shipped go by their names: {shipped}")
+        raise ValueError(f"{setting} = {name!r}: no such file; the shipped ones are {shipped}")
     else:
         try:
             text = file.read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ _CONFIGS = files("infocse_ray") / "configs"
 
 
 def _yaml_reason(error: yaml.YAMLError) -> str:
-    """What is wrong with YAML, and where, in a line."""
+    """A YAML error and its position, in one line."""
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     reason = " ".join((getattr(error, "problem", None) or str(error)).split())
@@ -123,7 +123,7 @@ def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
         option, equals, text = argument.partition("=")
         name = renamed.get(option.removeprefix("--"), option.removeprefix("--"))
         if not option.startswith("--"):
-            raise ValueError(f"{argument!r} is no option: settings are given as --SETTING VALUE")
+            raise ValueError(f"{argument!r} is not an option: settings are given as --SETTING VALUE")
         if not equals:
             if arguments and not arguments[0].startswith("--"):
                 text = arguments.popleft()
@@ -142,7 +142,7 @@ def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
 
 
 def _value(option: str, text: str, kind: Any) -> Any:
-    """What an option's text stands for: YAML where that isn't text itself; numbers are made of text by the settings."""
+    """The value of an option: YAML, or text for settings that take text; the settings turn text into numbers."""
     if kind is not None and not text.startswith(("[", "{")):
         return None if text in ("null", "None") else text
     try:
@@ -196,14 +196,14 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         setting, reason = _explain(one, names)
         if reason not in reasons.setdefault(setting, []):
             reasons[setting].append(reason)
-    missing = [setting for setting, found in reasons.items() if found == [_REQUIRED]]
+    missing = [setting for setting, texts in reasons.items() if texts == [_REQUIRED]]
     fields = dict(settings_of(model))
     # Of a section that is missing, what it has to have.
     needed = [n for n in names if n in missing or (n.partition(".")[0] in missing and fields[n].is_required())]
     lines = [f"{', '.join(needed)} {'is' if len(needed) == 1 else 'are'} required"] if needed else []
-    for setting, found in reasons.items():
+    for setting, texts in reasons.items():
         if setting not in missing:
-            lines.append((f"{setting}: " if setting else "") + ", ".join(found))
+            lines.append((f"{setting}: " if setting else "") + ", ".join(texts))
     return "; ".join(lines)
 
 

@@ -15,7 +15,9 @@ class Prepare(Section):
 
     model: str = Field(description="Encoder whose tokenizer is used: a folder, a URI or a hub name.")
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
-    list_rejected: bool = Field(default=False, description="Print every row set aside: file, row, id, reason.")
+    list_rejected: bool = Field(
+        default=False, description="Print every row that was set aside: its file, row, id and the reason."
+    )
     corpus: Corpus
 
 
@@ -25,15 +27,27 @@ class LookAtPairs(Section):
     model: str = Field(description="Encoder that annotates: a folder, a URI or a hub name.")
     documents: int = Field(default=500, ge=2, description="About how many documents to look at, drawn by hash.")
     show: int = Field(default=12, ge=0, description="Trained pairs to print.")
-    seed: int = Field(default=42, ge=0, description="Of the pairs drawn.")
-    pooling: Literal["auto", "mean", "cls"] = Field(default="auto", description="As encoder.pooling of pretrain.")
-    max_length: int = Field(default=32, ge=4, description="As encoder.max_length of pretrain.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(default="auto", description="As in pretrain.")
-    similarity: Literal["dot", "cosine"] = Field(default="cosine", description="As train.similarity of pretrain.")
-    k: int = Field(default=1, ge=1, description="As annotate.k of pretrain.")
-    mutual: bool = Field(default=False, description="As annotate.mutual.")
+    seed: int = Field(default=42, ge=0, description="Seed for drawing the pairs.")
+    pooling: Literal["auto", "mean", "cls"] = Field(
+        default="auto", description="Same as encoder.pooling of `infocse pretrain`."
+    )
+    max_length: int = Field(default=32, ge=4, description="Same as encoder.max_length of `infocse pretrain`.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Same as encoder.precision of `infocse pretrain`."
+    )
+    similarity: Literal["dot", "cosine"] = Field(
+        default="cosine", description="Same as train.similarity of `infocse pretrain`."
+    )
+    k: int = Field(
+        default=1,
+        ge=1,
+        description="Same as annotate.k of `infocse pretrain`: to how many of its most similar sentences each "
+        "sentence is linked.",
+    )
+    mutual: bool = Field(default=False, description="Same as annotate.mutual of `infocse pretrain`.")
     min_edge_quantile: Fraction = Field(
-        default=0.0, description="As annotate.min_edge_quantile, taken over these documents."
+        default=0.0,
+        description="Same as annotate.min_edge_quantile of `infocse pretrain`, but over these documents only.",
     )
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
     corpus: Corpus
@@ -43,33 +57,47 @@ class Evaluate(Section):
     """Score an encoder."""
 
     model: str = Field(description="Encoder to score: a folder, a URI or a hub name.")
-    compare: str | None = Field(default=None, description="Another encoder, to put beside it.")
-    metric: Metric = Field(default="recall@5", description="What two encoders are compared by.")
+    compare: str | None = Field(default=None, description="Another encoder to compare it with.")
+    metric: Metric = Field(default="recall@5", description="Metric by which two encoders are compared.")
     split: Literal["all", "train", "valid", "test"] = Field(
-        default="all", description="Whose documents ask; candidates are always the counterparts of all splits."
+        default="all",
+        description="Split whose documents are the questions. The candidates are always the counterparts (the "
+        "texts that belong to documents, such as headlines) of all splits.",
     )
     on: Literal["auto", "counterpart", "sentence", "halves"] = Field(
         default="auto",
-        description="What a document must find, as validate.on of pretrain; `auto`: its counterpart if there are "
-        "any, else a sentence that it is without.",
+        description="What each document must find, as validate.on of `infocse pretrain`. `auto`: its counterpart "
+        "(corpus.counterpart) if there are any, else a sentence that was taken out of it.",
     )
-    seed: int = Field(default=42, ge=0, lt=2**31, description="Draws the sentences that documents must find.")
+    seed: int = Field(
+        default=42, ge=0, lt=2**31, description="Seed for drawing the sentences that documents must find."
+    )
     sts: str | None = Field(
         default=None,
-        description="File of sentence pairs to see general ability by, as validate.sts of pretrain.",
+        description="File of scored sentence pairs that measures general ability, as validate.sts of `infocse "
+        "pretrain`.",
     )
-    pooling: Literal["auto", "mean", "cls"] = Field(default="auto", description="As encoder.pooling of pretrain.")
-    max_length: int = Field(default=32, ge=4, description="As encoder.max_length of pretrain.")
-    document_prompt: str | None = Field(default=None, description="As encoder.document_prompt of pretrain.")
-    query_prompt: str | None = Field(default=None, description="As encoder.query_prompt of pretrain.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(default="auto", description="As in pretrain.")
+    pooling: Literal["auto", "mean", "cls"] = Field(
+        default="auto", description="Same as encoder.pooling of `infocse pretrain`."
+    )
+    max_length: int = Field(default=32, ge=4, description="Same as encoder.max_length of `infocse pretrain`.")
+    document_prompt: str | None = Field(
+        default=None, description="Same as encoder.document_prompt of `infocse pretrain`."
+    )
+    query_prompt: str | None = Field(default=None, description="Same as encoder.query_prompt of `infocse pretrain`.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Same as encoder.precision of `infocse pretrain`."
+    )
     similarity: Literal["dot", "cosine"] = Field(
         default="cosine",
-        description="`cosine` normalises vectors even if the encoder's folder doesn't say so; `dot` leaves them.",
+        description="`cosine` normalises vectors even if the encoder's folder doesn't say so; `dot` leaves them as "
+        "they are.",
     )
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
-    num_workers: Workers = Field(default="auto", description="Workers. `auto`: one a GPU, one on CPUs.")
-    use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
+    num_workers: Workers = Field(
+        default="auto", description="Number of workers. `auto`: one per GPU, or one if there are only CPUs."
+    )
+    use_gpu: OnGpu = Field(default="auto", description="`auto`: use GPUs if the cluster has any.")
     corpus: Corpus
 
     @property
@@ -89,9 +117,9 @@ class Clean(Section):
 
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
     runs: list[str] = Field(
-        default=[], description="Runs to remove, by name (a,b), with what only they refer to. Default: none."
+        default=[], description="Names of runs to remove (a,b), together with what only they refer to. Default: none."
     )
-    yes: bool = Field(default=False, description="Remove what is listed; without it nothing is changed.")
+    yes: bool = Field(default=False, description="Remove what is listed. Without it nothing is changed.")
 
     @field_validator("runs", mode="before")
     @classmethod

@@ -21,57 +21,61 @@ class Corpus(Section):
     )
     kind: Literal["auto", "mind", "msmarco", "browsing"] = Field(
         default="auto",
-        description="What the files are. `auto`: a row, or a text file, is a document. `mind`: MIND's news.tsv and the "
-        "bodies its crawler wrote. `msmarco`: MS MARCO's documents with their queries and qrels. `browsing`: sequences "
-        "of page titles, JSON Lines or TSV. All as they are released, also .gz.",
+        description="Format of the files. `auto`: each row, or each text file, is a document. `mind`: MIND's "
+        "news.tsv and the bodies that its crawler wrote. `msmarco`: MS MARCO's documents with their queries and "
+        "qrels. `browsing`: sequences of page titles, JSON Lines or TSV. All as they are released, or compressed "
+        "(.gz).",
     )
     id: str | None = Field(
         default=None,
         description="Column with the document's unique id. Default: `id` if there is one, else a hash of the "
-        "document's content; of `browsing` always that and its place, unless named.",
+        "document's content. `browsing` hashes its content and position unless a column is named.",
     )
     text: str | None = Field(
         default=None, description="Column with the document's text, to be split into sentences. Default: `text`."
     )
     sentences: str | None = Field(
         default=None,
-        description="Column with the document as a list of sentences; wins over `text`. Default: `sentences`; "
-        "of `browsing`, the titles, `history`.",
+        description="Column with the document as a list of sentences; takes precedence over `text`. Default: "
+        "`sentences`; for `browsing`, the titles in `history`.",
     )
     counterpart: str | None = Field(
         default=None,
-        description="Column with the text, or list of texts, that belongs to the document (headline, query, ...), used "
-        "to validate, test and fine-tune, never to train without labels. Default: `counterpart` if there is one; "
-        "of `browsing`, `target`.",
+        description="Column with the counterpart: the text, or list of texts, that belongs to the document "
+        "(headline, query, ...). Counterparts are used to validate, test and fine-tune, never to train without "
+        "labels. Default: `counterpart` if there is one; for `browsing`, `target`.",
     )
     labels: str | list[str] | None = Field(
         default=None,
-        description="Parquet, JSON or CSV files that have the counterparts, named as `source` names files: a row is "
-        "a document's id, a counterpart (or a list) and, if wanted, its split, in the columns that `id`, `counterpart` "
-        "and `split` name; several rows of one id are as many counterparts. Counterparts in the documents' files are "
-        "then not read. Of kind auto alone: the others bring theirs. Default: the documents' own.",
+        description="Parquet, JSON or CSV files with the counterparts, given like `source`. A row has a document's "
+        "id, a counterpart (or a list) and optionally its split, in the columns that `id`, `counterpart` and "
+        "`split` name; several rows with one id give the document several counterparts. Counterparts in the "
+        "documents' own files are then not read. Only for kind `auto`: the other kinds bring their own. Default: "
+        "the documents' own files.",
     )
     split: str | None = Field(
         default=None,
-        description="Column that says train, valid (or dev, validation) or test. Default: `split` if there is "
-        "one, else a stable hash of the id draws the splits.",
+        description="Column that says train, valid (or dev, validation) or test. Default: `split` if there is one, "
+        "else the splits are drawn by a stable hash of the id.",
     )
     unlabelled: Literal["all", "train"] = Field(
         default="all",
-        description="Which documents' sentences are trained on. `all`: every document (the splits split the "
-        "labels, as in the paper), except the validation documents when validation has no labels. `train`: "
-        "only documents of the train split.",
+        description="Documents whose sentences are used for training. `all`: every document (the splits divide the "
+        "labels, as in the paper), except the validation documents when validation has no labels. `train`: only "
+        "documents of the train split.",
     )
     valid_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for validation.")
     test_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for the test.")
-    language: str = Field(default="en", description="ISO 639-1 language of the sentence splitter's rules.")
+    language: str = Field(
+        default="en", description="ISO 639-1 code of the language whose rules split text into sentences."
+    )
     encoding: str = Field(
         default="utf-8",
-        description="What text and label files are in, as Python names it (cp1252, latin-1, gb18030, utf-16, ...); "
-        "Parquet is always UTF-8. Not guessed: text of another encoding is an error or set aside.",
+        description="Encoding of text and label files, as Python names it (cp1252, latin-1, gb18030, utf-16, ...). "
+        "Parquet is always UTF-8. The encoding is not guessed: text in another one is an error or set aside.",
     )
     text_files: Literal["document", "line"] = Field(
-        default="document", description="A text file is one `document`, or one document a `line`."
+        default="document", description="`document`: a text file is one document. `line`: each of its lines is one."
     )
     min_sentences: int = Field(default=2, ge=2, description="Documents with fewer sentences are set aside.")
     max_sentence_chars: int = Field(
@@ -82,21 +86,21 @@ class Corpus(Section):
     )
     lanes: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = Field(
         default=64,
-        description="Independent streams the training pairs come from, each of files of its own; the most training "
-        "workers a run of this corpus can have. Part of the batch plan: change it and the batches change. `auto`: one "
-        "for each MiB of the source's files, from 4 to 64, so that a small corpus has few files.",
+        description="Number of lanes: independent streams that training pairs are drawn from, each with files of "
+        "its own. A run of this corpus can have at most so many training workers. Another number gives other "
+        "batches. `auto`: one per MiB of the source's files, from 4 to 64, so that a small corpus has few files.",
     )
 
     @field_validator("encoding")
     @classmethod
     def _known_encoding(cls, value: str) -> str:
         try:
-            found = codecs.lookup(value)
+            codec = codecs.lookup(value)
         except LookupError:
-            found = None
-        if found is None or not found._is_text_encoding:  # pyright: ignore[reportAttributeAccessIssue]
+            codec = None
+        if codec is None or not codec._is_text_encoding:  # pyright: ignore[reportAttributeAccessIssue]
             raise ValueError("there is no such encoding; give one that Python knows, such as utf-8, cp1252 or gb18030")
-        return "utf-8" if found.name in ("utf-8", "utf-8-sig", "ascii") else found.name
+        return "utf-8" if codec.name in ("utf-8", "utf-8-sig", "ascii") else codec.name
 
     @field_validator("source", "labels", mode="before")
     @classmethod
@@ -148,6 +152,6 @@ class Labels(Section):
 
     train_size: Annotated[int, Field(ge=2)] | Literal["all"] = Field(
         default="all",
-        description="How many of the train split's labelled examples (a document and one of its counterparts), drawn "
-        "by the seed: smaller numbers are inside larger ones. `all`: every one.",
+        description="How many of the train split's labelled examples (a document and one of its counterparts) to "
+        "use, drawn by the seed; smaller draws are subsets of larger ones. `all`: every one.",
     )

@@ -19,18 +19,22 @@ class Encoder(Section):
     )
     pooling: Literal["auto", "mean", "cls"] = Field(
         default="auto",
-        description="`auto`: what the sentence-transformers folder says; if it says nothing, what train.method "
-        "publishes (cls: simcse, ict, conpono; mean: the others).",
+        description="How token vectors become a sentence vector. `auto`: as the sentence-transformers folder says, "
+        "else as published with train.method (cls: simcse, ict, conpono; mean: the others).",
     )
     max_length: int = Field(
-        default=32, ge=4, description="Tokens a sentence, special tokens included; the rest is cut."
+        default=32, ge=4, description="Most tokens of a sentence, special tokens included; the rest is cut."
     )
     document_prompt: str | None = Field(
         default=None,
-        description="Put before every sentence of a document, such as `passage: `, and exported with the encoder. "
-        "Default: what its folder says (config_sentence_transformers.json); an empty one: nothing.",
+        description="Text put before every sentence of a document, such as `passage: `, and exported with the "
+        "encoder. Default: the one in the encoder's folder (config_sentence_transformers.json). Empty: none.",
     )
-    query_prompt: str | None = Field(default=None, description="The same before every counterpart, such as `query: `.")
+    query_prompt: str | None = Field(
+        default=None,
+        description="Text put before every counterpart (the headline, query, ... of a document), such as `query: "
+        "`. Default: as for document_prompt.",
+    )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto",
         description="`auto`: bf16 on devices that multiply bf16 in hardware (GPUs, CPUs with AVX512-BF16 or AMX), fp32 "
@@ -38,16 +42,17 @@ class Encoder(Section):
     )
     whiten: Literal["auto", "off"] | Bounded[float, Field(ge=0.0, le=2.0)] = Field(
         default="auto",
-        description="Whitening: a linear map after pooling, fitted on the corpus whenever the encoder has changed, and "
-        "part of the exported encoder. A power from 0 (centred alone) to 2 (1: BERT-whitening); `auto`: the power of "
-        "0, 0.25, ... 1.25 with which validation documents best find a sentence taken out of them, where vectors are "
-        "compared by cosine (whitened ones are), and none where by inner product, as in the paper; `off`: none is "
-        "fitted, and one that the encoder came with stays as it is.",
+        description="Whitening: a linear map after pooling, fitted on the corpus whenever the encoder has changed, "
+        "and exported with the encoder. A number from 0 (centring only) to 2 is its power; 1 is BERT-whitening. "
+        "`auto` tries the powers 0, 0.25, ... 1.25 and takes the one with which validation documents best find a "
+        "sentence taken out of them; if vectors are compared by inner product, as in the paper, it fits none "
+        "(whitened vectors are compared by cosine). `off` fits none, and one that the encoder came with stays as it "
+        "is.",
     )
     dimensions: int | None = Field(
         default=None,
         ge=1,
-        description="Dimensions of the exported vectors: the first principal ones of whitening. Default: all.",
+        description="Dimensions of the exported vectors: the first principal components of whitening. Default: all.",
     )
 
     @field_validator("whiten", mode="before")
@@ -74,33 +79,40 @@ class Annotate(Section):
 
     clustering: Literal["partition", "kmeans"] = Field(
         default="partition",
-        description="`partition`: IDC, the connected components of a document's most similar sentences. `kmeans`: "
-        "sentences of a document that are nearest to the same of `kmeans_clusters` centroids of the whole corpus "
-        "form a cluster; k then means nothing.",
+        description="How a document's sentences are clustered. `partition`: intra-document clustering (IDC), the "
+        "connected components of the graph of most similar sentences. `kmeans`: sentences of a document that are "
+        "nearest to the same one of `kmeans_clusters` centroids of the whole corpus form a cluster; k is then not "
+        "used.",
     )
-    k: int = Field(default=1, ge=1, description="Top-K edges a sentence keeps (Eq. 3).")
+    k: int = Field(
+        default=1,
+        ge=1,
+        description="To how many of its most similar sentences each sentence keeps an edge (top-K, Eq. 3).",
+    )
     mutual: bool = Field(
-        default=False, description="Keep an edge if it is among the top-K of both its ends, not of either (Eq. 3)."
+        default=False,
+        description="Keep an edge only if it is among the top-K of both its ends. false: of either end (Eq. 3).",
     )
     min_edge_quantile: Fraction = Field(
         default=0.0,
-        description="Share of the edges to drop, the least similar of the whole corpus: 0.75 keeps the most similar "
-        "quarter, to 1/2,048 of a weight, so that a document whose sentences don't belong together gives no pairs. 0: "
-        "none, as in the paper.",
+        description="Share of the edges to drop, the least similar of the whole corpus, so that a document whose "
+        "sentences don't belong together gives no pairs. 0.75 keeps the most similar quarter; edge weights are "
+        "resolved to 1/2,048. 0: drop none, as in the paper.",
     )
-    kmeans_clusters: int = Field(default=10, ge=1, description="Centroids of `kmeans`.")
+    kmeans_clusters: int = Field(default=10, ge=1, description="Number of centroids of `kmeans`.")
     kmeans_sample: int = Field(
         default=50_000, ge=1, description="About how many sentences, drawn by hash, the centroids are fitted on."
     )
     first_encoder: str | None = Field(
         default=None,
-        description="Another encoder that annotates the first iteration, as encoder.model names one; its tokenizer may "
-        "be another, its pooling is what its folder says. Default: the encoder that is trained.",
+        description="Another encoder that annotates the first iteration, given like encoder.model; it uses its own "
+        "tokenizer, and the pooling its folder says. Default: the encoder that is trained.",
     )
     num_workers: Workers = Field(
-        default="auto", description="Embedding actors. `auto`: one a GPU, or one a CPU core where there is none."
+        default="auto",
+        description="Number of embedding actors. `auto`: one per GPU, or one per CPU core if there are no GPUs.",
     )
-    use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
+    use_gpu: OnGpu = Field(default="auto", description="`auto`: use GPUs if the cluster has any.")
 
     @model_validator(mode="after")
     def _of_one_method(self) -> Annotate:

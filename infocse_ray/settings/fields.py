@@ -40,7 +40,7 @@ def is_section(kind: Any) -> TypeGuard[type[BaseModel]]:
 
 
 def words_of_type(field: FieldInfo) -> str:
-    """What a setting takes, such as `auto | number, at least 1`."""
+    """The values that a setting accepts, in words, such as `auto | number, at least 1`."""
     return _words(field.annotation, field.metadata)
 
 

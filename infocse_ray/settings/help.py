@@ -20,7 +20,7 @@ _OPTIONS = (
 
 
 def short_help(model: type[BaseModel], prog: str, description: str, essentials: Sequence[str]) -> str:
-    """What it does, the settings one needs, and how to see the others."""
+    """Short help: what the command does, the settings one needs, and how to see the others."""
     fields = dict(settings_of(model))
     lines = [f"usage: {prog} [--config NAME] [--SETTING VALUE ...]", "", description.strip(), "", "Settings one needs:"]
     for name in essentials:
@@ -32,7 +32,7 @@ def short_help(model: type[BaseModel], prog: str, description: str, essentials: 
 
 
 def full_help(model: type[BaseModel], prog: str, description: str) -> str:
-    """What it does, and every setting with its type, its default and what it is for."""
+    """Full help: what the command does, and every setting with its type, default and description."""
     lines = [f"usage: {prog} [--config NAME] [--SETTING VALUE ...]", "", description.strip(), "", "Options:"]
     for name, said in _OPTIONS:
         lines += _entry(name, said, _WIDTH)
@@ -58,7 +58,7 @@ def _entries(model: type[BaseModel], prefix: str) -> Iterator[str]:
 def _entry(name: str, said: str, width: int) -> list[str]:
     option = f"  --{name} "
     said = " ".join(said.split())
-    lines = textwrap.wrap(said, width, initial_indent=" " * 28, subsequent_indent=" " * 28)
+    lines = textwrap.wrap(said, width, initial_indent=" " * 28, subsequent_indent=" " * 28, break_on_hyphens=False)
     if len(option) <= 28 and lines:
         lines[0] = option.ljust(28) + lines[0].lstrip()
         return lines

@@ -29,13 +29,13 @@ class ConSERTSettings(Section):
     """consert: a sentence and itself, cut off and shuffled at the embedding layer (Yan et al. 2021)."""
 
     first: Literal["feature_cutoff", "token_cutoff", "shuffle", "dropout", "none"] = Field(
-        default="feature_cutoff", description="What changes the first view."
+        default="feature_cutoff", description="Augmentation of the first view."
     )
     second: Literal["feature_cutoff", "token_cutoff", "shuffle", "dropout", "none"] = Field(
-        default="shuffle", description="What changes the second view."
+        default="shuffle", description="Augmentation of the second view."
     )
     cutoff: Fraction = Field(
-        default=0.2, description="Share of dimensions, tokens or (dropout) elements that a view sets to 0."
+        default=0.2, description="Share of dimensions, tokens or (dropout) elements that an augmentation sets to 0."
     )
     temperature: Temperature = Field(default=0.1, description="Cosines are divided by it.")
 
@@ -43,8 +43,8 @@ class ConSERTSettings(Section):
 class MirrorBERTSettings(Section):
     """mirror_bert: a sentence and itself with a span masked, under other dropout (Liu et al. 2021)."""
 
-    span: int = Field(default=5, ge=0, description="Characters masked.")
-    shortest: int = Field(default=30, ge=1, description="Sentences of fewer characters are not masked.")
+    span: int = Field(default=5, ge=0, description="Number of characters masked.")
+    shortest: int = Field(default=30, ge=1, description="Sentences with fewer characters are not masked.")
     temperature: Temperature = Field(default=0.04, description="Cosines are divided by it.")
     dropout: Fraction = Field(default=0.1, description="The encoder's dropout in training.")
 
@@ -54,13 +54,13 @@ class ICTSettings(Section):
 
     block: Literal["text", "sentences"] = Field(
         default="text",
-        description="`text`: the block is encoded as one text, as published. `sentences`: it is the mean of its "
-        "sentences' vectors, which is what a document's vector is when it is searched for.",
+        description="How the block around the sentence is encoded. `text`: as one text, as published. `sentences`: "
+        "as the mean of its sentences' vectors, which is also a document's vector in retrieval.",
     )
-    query_tokens: int = Field(default=64, ge=1, description="Tokens the sentence is cut to.")
-    block_tokens: int = Field(default=288, ge=2, description="Tokens of a block at most.")
+    query_tokens: int = Field(default=64, ge=1, description="Most tokens of the sentence; the rest is cut.")
+    block_tokens: int = Field(default=288, ge=2, description="Most tokens of a block.")
     keep_query: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
-        default=0.1, description="How often the sentence stays in its block."
+        default=0.1, description="Probability that the sentence stays in its block."
     )
     projection: int = Field(
         default=128,
@@ -78,19 +78,19 @@ class ICTSettings(Section):
 class CPCSettings(Section):
     """cpc: the sentences before and those to come (Contrastive Predictive Coding, van den Oord et al. 2018)."""
 
-    context: int = Field(default=3, ge=1, description="Sentences a prediction is made from.")
-    ahead: int = Field(default=3, ge=1, description="Sentences predicted after them.")
+    context: int = Field(default=3, ge=1, description="Number of sentences that a prediction is made from.")
+    ahead: int = Field(default=3, ge=1, description="Number of sentences after them that are predicted.")
     temperature: Shared = None
 
 
 class DeCLUTRSettings(Section):
     """declutr: spans of a document near each other, and masked-language modelling (Giorgi et al. 2021)."""
 
-    anchors: int = Field(default=2, ge=1, description="Anchor spans of a document.")
-    positives: int = Field(default=2, ge=1, description="Spans near an anchor, whose mean is its positive.")
+    anchors: int = Field(default=2, ge=1, description="Anchor spans per document.")
+    positives: int = Field(default=2, ge=1, description="Spans near each anchor; their mean is its positive.")
     min_tokens: int = Field(default=32, ge=1, description="Tokens of the shortest span.")
     max_tokens: int = Field(default=512, ge=1, description="Tokens of the longest span.")
-    mask: Fraction = Field(default=0.15, description="Share of an anchor's tokens that are to be guessed.")
+    mask: Fraction = Field(default=0.15, description="Share of an anchor's tokens that are masked and predicted.")
     temperature: Temperature = Field(default=0.05, description="Cosines are divided by it.")
 
     @model_validator(mode="after")
@@ -108,14 +108,17 @@ class CONPONOSettings(Section):
     context: int | None = Field(
         default=None,
         ge=1,
-        description="Sentences of the passage, encoded as one text. Default: 4, as published, where train.method is "
-        "conpono; 1 where loop.initialization is, for InfoCSE's has each sentence predict others. A number holds for "
-        "both.",
+        description="Sentences of the passage, encoded as one text. Default: 4, as published, for train.method = "
+        "conpono; 1 for loop.initialization = conpono, where each sentence predicts others. A number sets both.",
     )
-    offsets: int = Field(default=4, ge=1, description="How far before and after it a sentence may be.")
-    targets: int = Field(default=4, ge=1, description="Such sentences an example has, drawn from those there are.")
-    form: Literal["softmax", "margin"] = Field(default="softmax", description="The loss.")
-    margin: float = Field(default=1.0, gt=0.0, description="How far a positive must be ahead, in the margin form.")
+    offsets: int = Field(default=4, ge=1, description="How many sentences before and after the passage are in reach.")
+    targets: int = Field(
+        default=4, ge=1, description="How many of the sentences in reach are drawn as targets of an example."
+    )
+    form: Literal["softmax", "margin"] = Field(default="softmax", description="Form of the loss.")
+    margin: float = Field(
+        default=1.0, gt=0.0, description="Margin by which a positive must be ahead, in the margin form."
+    )
     temperature: Shared = None
 
 

@@ -1,4 +1,4 @@
-"""What all sections of the settings have in common, and types that several use."""
+"""Base class of the sections of the settings, and types that several of them use."""
 
 from __future__ import annotations
 

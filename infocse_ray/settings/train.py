@@ -17,56 +17,59 @@ class Train(Section):
 
     method: MethodName = Field(
         default="idc",
-        description="Where positives come from. `idc`: InfoCSE, pairs of one cluster. The others are the methods "
-        "the paper compares it with, each with a section of its own; they train once, without annotation. "
-        "`none`: no training, the encoder as it is.",
+        description="How positives are made. `idc`: InfoCSE, pairs of sentences from one cluster. The others are "
+        "the methods that the paper compares it with; each has a section of settings and trains once, without "
+        "annotation. `none`: no training, the encoder as it is.",
     )
     positive: Literal["sentence", "cluster", "self_and_partner"] = Field(
         default="sentence",
-        description="Of idc: what an anchor is pulled to. `sentence`: the other sentence of the pair, as in the "
-        "paper. `cluster`: the mean of the vectors of the rest of its cluster (of 16 of them, drawn anew each time, "
-        "where there are more). `self_and_partner`: the mean of the other sentence's vector and of the anchor's own "
-        "under other dropout.",
+        description="What an anchor is pulled towards, for method idc. `sentence`: the other sentence of the pair, "
+        "as in the paper. `cluster`: the mean of the vectors of the rest of its cluster (of 16 of them, drawn anew "
+        "each time, if there are more). `self_and_partner`: the mean of the other sentence's vector and of the "
+        "anchor's own vector under other dropout.",
     )
     batch_size: int = Field(
-        default=128, ge=2, description="Pairs (or a method's other examples) in a global batch, over all workers."
+        default=128, ge=2, description="Pairs (or other examples of a method) in a global batch, over all workers."
     )
     learning_rate: float = Field(
-        default=2e-5, gt=0.0, description="Adam's learning rate, constant once `warmup_steps` are over."
+        default=2e-5, gt=0.0, description="Adam's learning rate, constant after `warmup_steps`."
     )
     head_learning_rate: float = Field(
         default=1e-3,
         gt=0.0,
-        description="That of what simcse, ict, cpc, declutr and conpono put on the encoder in training only, which "
-        "starts untrained. (declutr's head learns at `learning_rate` where the encoder's checkpoint has it, trained.)",
+        description="Learning rate of the layers that simcse, ict, cpc, declutr and conpono add to the encoder for "
+        "training, which start untrained. (declutr's head uses `learning_rate` if the encoder's checkpoint has it "
+        "already trained.)",
     )
     warmup_steps: int = Field(
         default=0,
         ge=0,
-        description="Steps over which the learning rates rise in a straight line, at the start of the initialisation "
-        "and of each iteration; fine-tuning has no warm-up. 0: none, as in the paper.",
+        description="Steps over which the learning rates rise linearly, at the start of the initialisation and of "
+        "each iteration; fine-tuning has no warm-up. 0: none, as in the paper.",
     )
     weight_decay: float = Field(
         default=0.0,
         ge=0.0,
-        description="Decoupled weight decay (AdamW), of matrices: not of biases and layer norms. 0: none, as in the "
-        "paper.",
+        description="Decoupled weight decay (AdamW) of weight matrices, not of biases and layer norms. 0: none, as "
+        "in the paper.",
     )
     max_gradient_norm: float | None = Field(
         default=None,
         gt=0.0,
-        description="Gradients of the global batch, encoder's and head's together, are scaled down to this norm where "
-        "theirs is larger. Default: never.",
+        description="Gradients of the global batch, of encoder and head together, are clipped to this norm. "
+        "Default: never.",
     )
-    max_steps: int = Field(default=2000, ge=1, description="Most optimiser steps in one iteration.")
+    max_steps: int = Field(default=2000, ge=1, description="Most optimiser steps of an iteration.")
     max_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="An iteration's training ends with the step that has encoded so many tokens in all, padding not "
-        "counted. Default: no limit.",
+        description="Tokens after which an iteration's training ends, padding not counted; the step that reaches "
+        "them is the last. Default: no limit.",
     )
     temperature: float = Field(
-        default=0.05, gt=0.0, description="Similarities are divided by it; methods with one of their own use theirs."
+        default=0.05,
+        gt=0.0,
+        description="Similarities are divided by it; methods with a temperature of their own use that.",
     )
     similarity: Literal["dot", "cosine"] = Field(
         default="cosine",
@@ -75,31 +78,33 @@ class Train(Section):
     )
     whitened: bool = Field(
         default=False,
-        description="Where there is whitening (encoder.whiten), the loss compares whitened vectors, by the map of the "
-        "last validation; false: the vectors before it, and whitening follows the training.",
+        description="Compute the loss on whitened vectors (encoder.whiten), with the map of the last validation. "
+        "false: on the vectors before whitening, which then follows the training.",
     )
     never_worse: bool = Field(
         default=True,
-        description="A training that never beats what it started from on validation returns that. false: its best "
-        "encoder comes back, however good that is.",
+        description="If training never beats its starting point on validation, return the starting point. false: "
+        "return the best encoder of the training, however good it is.",
     )
     interpolation: list[float] = Field(
         default=[0.25, 0.5, 0.75],
-        description="After a training, weights this far from its start's to its best are validated too, and the best "
-        "of all come back (as WiSE-FT and LM-Cocktail do). []: none.",
+        description="After training, weights this far from the starting point to the best step are validated too, "
+        "and the best of all are returned (as in WiSE-FT and LM-Cocktail). []: none.",
     )
     chunk_tokens: Annotated[int, Field(ge=64)] | Literal["auto"] = Field(
         default=8192,
-        description="Tokens (padding included) encoded at a time with gradients kept; a larger batch is cut "
-        "into such chunks and its gradients cached, exactly. Bounds memory; changes dropout's noise, nothing else. "
-        "`auto`: 65,536 on GPUs, 8,192 on CPUs, halved, and the step repeated, whenever a GPU runs out of memory.",
+        description="Tokens (padding included) encoded at a time with gradients. A larger batch is cut into such "
+        "chunks and its gradients are cached, exactly: this limits memory and changes nothing but dropout's noise. "
+        "`auto`: 65,536 on GPUs, 8,192 on CPUs; it is halved, and the step repeated, whenever a GPU runs out of "
+        "memory.",
     )
     num_workers: Workers | list[int] = Field(
         default="auto",
-        description="Training workers. `auto`: one a GPU, one on CPUs. Two numbers, [1, 4]: as many as there is room "
-        "for, going on with fewer when a node is lost and with more when one comes; batches stay the same.",
+        description="Number of training workers. `auto`: one per GPU, or one if there are only CPUs. Two numbers, "
+        "[1, 4]: as many as there is room for; training goes on with fewer when a node is lost and with more when "
+        "one comes, and the batches stay the same.",
     )
-    use_gpu: OnGpu = Field(default="auto", description="`auto`: when the cluster has GPUs.")
+    use_gpu: OnGpu = Field(default="auto", description="`auto`: use GPUs if the cluster has any.")
     adam_beta1: float = Field(default=0.9, ge=0.0, lt=1.0, description="Adam's beta 1.")
     adam_beta2: float = Field(default=0.999, ge=0.0, lt=1.0, description="Adam's beta 2.")
     adam_epsilon: float = Field(default=1e-8, gt=0.0, description="Adam's epsilon.")
@@ -117,36 +122,35 @@ class Train(Section):
 
 
 class Validate(Section):
-    """validate: when training looks at the validation documents, and at what."""
+    """validate: when training is validated, and on what."""
 
     every: int = Field(default=100, ge=1, description="Steps between validations.")
     every_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens encoded between validations, instead of steps: methods that differ in tokens a step are "
-        "then looked at equally often. Default: by steps.",
+        description="Tokens encoded between validations, in place of steps, so that methods with different numbers "
+        "of tokens per step are validated equally often. Default: by steps.",
     )
     patience: int = Field(default=500, ge=1, description="Steps without a better score after which training stops.")
-    metric: Metric = Field(default="recall@5", description="The score that chooses checkpoints and stops iterations.")
+    metric: Metric = Field(default="recall@5", description="Metric that chooses checkpoints and stops iterations.")
     on: Literal["auto", "counterpart", "sentence", "halves"] = Field(
         default="auto",
-        description="`counterpart`: a validation document must find its counterpart. Without labels, `sentence`: a "
-        "validation document without one of its sentences must find that sentence (up to four of a document, drawn by "
-        "the seed, each alone); `halves`: one half of it (alternating sentences) must find the other. `auto`: "
-        "counterpart if validation documents have one, else sentence. What trains on labels is always validated on "
-        "counterparts.",
+        description="What each validation document must find. `counterpart`: its counterpart (corpus.counterpart). "
+        "Without labels, `sentence`: a sentence taken out of it (up to four of a document, drawn by the seed, one "
+        "at a time); `halves`: the other half of it (alternating sentences). `auto`: counterpart if validation "
+        "documents have one, else sentence. Training on labels is always validated on counterparts.",
     )
     max_documents: int = Field(
         default=10_000,
         ge=100,
-        description="About how many validation documents ask at most (of `counterpart`: questions, a document asks "
-        "for each of its counterparts): the first by hash of the id.",
+        description="About how many validation documents are used at most, the first by hash of the id. For "
+        "`counterpart` this counts questions: a document asks for each of its counterparts.",
     )
     sts: str | None = Field(
         default=None,
-        description="File of sentence pairs with a score of their similarity, to see what adapting costs of general "
-        "ability (Spearman's rank correlation, before and after): Parquet or JSON Lines with columns sentence1, "
-        "sentence2, score, or tab separated, the STS benchmark's files too. Default: not looked at.",
+        description="File of sentence pairs with similarity scores, to measure what adapting costs in general "
+        "ability (Spearman's rank correlation, before and after). Parquet or JSON Lines with columns sentence1, "
+        "sentence2, score, or tab-separated; the STS benchmark's files work too. Default: not measured.",
     )
 
 
@@ -154,15 +158,15 @@ class Loop(Section):
     """loop: the outer iterations (Alg. 1)."""
 
     max_iterations: int = Field(
-        default=3, ge=1, description="Most iterations; the loop ends sooner when one brings no growth."
+        default=3, ge=1, description="Most iterations; the loop ends sooner when one brings no improvement."
     )
     early_stop: bool = Field(
-        default=True, description="End the loop when an iteration brings no growth; false: do all max_iterations."
+        default=True, description="End the loop when an iteration brings no improvement; false: do all max_iterations."
     )
     initialization: Baseline = Field(
         default="none",
-        description="What the encoder is trained with before the first annotation (Alg. 1, line 2), as iteration 0. "
-        "`none`: it is taken as it stands; the paper has conpono, for BERT.",
+        description="Method that trains the encoder before the first annotation (Alg. 1, line 2), as iteration 0. "
+        "`none`: the encoder is taken as it is. The paper uses conpono, for BERT.",
     )
     initialization_steps: int | None = Field(
         default=None, ge=1, description="Most steps of that training. Default: train.max_steps."
@@ -195,5 +199,5 @@ class PlusPlus(Section):
     max_rounds: int = Field(
         default=3,
         ge=1,
-        description="Most rounds; the last is that whose fine-tuned validation score is no better than before.",
+        description="Most rounds; they end with the first whose fine-tuned validation score is no better than before.",
     )

@@ -29,7 +29,7 @@ from infocse_ray.storage.folder import Storage
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """What a lease's file says of the driver that has it."""
+    """The driver that holds a lease, as the lease's file names it."""
 
     token: str
     host: str
@@ -178,15 +178,18 @@ class Lease:
 
     def _refusal(self, holder: Holder | None, expiry: float) -> str:
         return (
-            f"{self.what}: another driver is at work on it ({holder or 'unknown'}), whose lease expires {expiry:.0f} s "
-            "after it ends; wait for it, stop it, or work under another name"
+            f"{self.what}: another driver is at work on it ({holder or 'unknown'}); its lease (lock) expires "
+            f"{expiry:.0f} s after it ends; wait for it, stop it, or work under another name"
         )
 
     def _waiting(self, holder: Holder | None, expiry: float, watching: bool) -> str:
         who = f"another driver has it ({holder or 'unknown'})"
         if watching:
-            return f"{self.what}: {who}; watching for at most {expiry:.0f} s whether that one lives"
-        return f"{self.what}: {who}; waiting till that is done, or its lease expires ({expiry:.0f} s without a sign)"
+            return f"{self.what}: {who}; checking for at most {expiry:.0f} s whether it is alive"
+        return (
+            f"{self.what}: {who}; waiting until it is done or its lease (lock) expires ({expiry:.0f} s without a sign "
+            "of life)"
+        )
 
     def check(self) -> None:
         """Go on only if this driver has the lease.
@@ -201,10 +204,10 @@ class Lease:
             lost = self._too_long(error)
         if lost:
             self._lost = lost
-            raise LeaseLost(f"{self.what}: {lost}; this driver stops, and commits nothing more")
+            raise LeaseLost(f"{self.what}: {lost}; this driver stops and commits nothing more")
 
     def give_up(self) -> None:
-        """Let others have it, if this process has it. Raises nothing: where that fails, the lease expires."""
+        """Release the lease if this process holds it. Raises nothing: a lease that can't be released expires."""
         if os.getpid() != self._me.pid or not self._thread.is_alive():
             return
         self._stop.set()

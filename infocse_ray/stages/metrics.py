@@ -42,7 +42,7 @@ METRICS = {
     "padding_share": (Gauge, "Share of the encoded tokens that are padding."),
     "loss": (Gauge, "Training loss of the last step."),
     "gradient_norm": (Gauge, "Norm of the last step's gradient."),
-    "spread": (Gauge, "1 - |mean normalised vector|^2 of the last step: 0 when all vectors are one."),
+    "spread": (Gauge, "1 - |mean of the normalised vectors|^2 in the last step: 0 when all vectors are the same."),
     "tokens_per_second": (Gauge, "Tokens of the last step by its seconds."),
     "recall_at_5": (Gauge, "Recall@5 of the last validation or test."),
     "recall_at_10": (Gauge, "Recall@10 of the last validation or test."),
@@ -143,17 +143,17 @@ def show_stage(run: Storage, name: str, stage: Stage) -> None:
 
 def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a stage's summary, by the name of their curve."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, value in summary.items():
         shown = "bad_rows" if name == "rejected" else name
         if isinstance(value, Mapping) and name in _BY_SPLIT_OR_REASON:
-            found[shown] = float(sum(value.values()))
-            found |= {f"{shown}/{key}": float(count) for key, count in value.items()}
+            values[shown] = float(sum(value.values()))
+            values |= {f"{shown}/{key}": float(count) for key, count in value.items()}
         elif name == "metrics":
-            found |= {key: float(score) for key, score in value.items()}
+            values |= {key: float(score) for key, score in value.items()}
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[shown] = float(value)
-    return found | _padding(summary)
+            values[shown] = float(value)
+    return values | _padding(summary)
 
 
 def events_folder(run: Storage, name: str) -> Storage:

@@ -24,6 +24,6 @@ def read_record(file: Storage, identity: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     if record is None:
-        say(f"{file} is damaged (its content isn't what was written); what it was of is looked at again")
+        say(f"{file} is damaged (its content isn't what was written); it is read again from its source")
         return None
     return record if record["identity"] == identity else None

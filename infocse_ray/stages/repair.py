@@ -1,4 +1,4 @@
-"""Going on after damage: what was found damaged while a later stage read it is made again, in the same process."""
+"""Repair: what turns out damaged when a later stage reads it is made again, in the same process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def repairing(work: Callable[Parameters, Result]) -> Callable[Parameters, Result
                     raise
                 if attempt == _ATTEMPTS:
                     raise damage from error
-                say("a damaged file was found; what is whole is kept, and this goes on from there")
+                say("a damaged file was found; it is made again from what is intact")
                 look_again()
         raise AssertionError("unreachable")
 

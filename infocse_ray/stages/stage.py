@@ -59,18 +59,18 @@ def read_stage(folder: Storage) -> Stage:
     return _stage(folder, _read_commit(folder))
 
 
-def _stage(folder: Storage, found: dict[str, Any]) -> Stage:
-    return Stage(found["kind"], found["fingerprint"], folder, found["summary"])
+def _stage(folder: Storage, commit: dict[str, Any]) -> Stage:
+    return Stage(commit["kind"], commit["fingerprint"], folder, commit["summary"])
 
 
 def _read_commit(folder: Storage) -> dict[str, Any]:
     content = (folder / _COMMIT).read_bytes()
-    if (found := verified(content)) is not None:
-        return found
+    if (commit := verified(content)) is not None:
+        return commit
     with contextlib.suppress(ValueError):
         # Versions before this one wrote neither a checksum nor the files.
-        if not {"checksum", "files"} & (found := json.loads(content)).keys() and "summary" in found:
-            return found
+        if not {"checksum", "files"} & (commit := json.loads(content)).keys() and "summary" in commit:
+            return commit
     raise DamagedFile(f"{folder / _COMMIT} is damaged (its content isn't what was written)")
 
 
@@ -78,9 +78,9 @@ def find_stage(root: Storage, folder: Storage, fingerprint: str) -> Stage | None
     """The stage if it is finished and whole, in its own folder or, by the index of `root`, in another run's."""
     for place in _places(root, folder, fingerprint):
         with contextlib.suppress(FileNotFoundError, DamagedFile):
-            found = _read_commit(place)
-            if found["fingerprint"] == fingerprint and not _damage(place, found):
-                return _stage(place, found)
+            commit = _read_commit(place)
+            if commit["fingerprint"] == fingerprint and not _damage(place, commit):
+                return _stage(place, commit)
     return None
 
 
@@ -115,18 +115,18 @@ def _owner(folder: Storage, *names: str) -> str | None:
 
 
 def _read_started(folder: Storage) -> dict[str, Any]:
-    if (found := verified((folder / _STARTED).read_bytes())) is None:
+    if (started := verified((folder / _STARTED).read_bytes())) is None:
         raise DamagedFile(f"{folder / _STARTED} is damaged (its content isn't what was written)")
-    return found
+    return started
 
 
-def _damage(folder: Storage, found: dict[str, Any]) -> dict[str, str]:
+def _damage(folder: Storage, commit: dict[str, Any]) -> dict[str, str]:
     """What is wrong with which files of the finished stage in `folder`, by one listing of it a process."""
-    if (key := (str(folder), found["fingerprint"])) in _seen_whole:
+    if (key := (str(folder), commit["fingerprint"])) in _seen_whole:
         return {}
     there = folder.files()
     wrong = {name.removesuffix(MARK): "its content isn't what was written" for name in there if name.endswith(MARK)}
-    for name, size in found.get("files", {}).items():
+    for name, size in commit.get("files", {}).items():
         if name not in there:
             wrong.setdefault(name, "it is missing")
         elif there[name].size != size:
@@ -178,11 +178,11 @@ def _damaged_place(places: list[Storage], kind: str, fingerprint: str, piecewise
 
 def _drop_marked(folder: Storage) -> list[str]:
     """Delete the files with a mark, then their marks."""
-    found = [name.removesuffix(MARK) for name in folder.files() if name.endswith(MARK)]
-    for name in found:
+    marked = [name.removesuffix(MARK) for name in folder.files() if name.endswith(MARK)]
+    for name in marked:
         (folder / name).delete()
         mark_of(folder / name).delete()
-    return found
+    return marked
 
 
 def claim(folder: Storage, kind: str, fingerprint: str) -> Storage:

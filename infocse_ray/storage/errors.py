@@ -69,10 +69,10 @@ def explanation(
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(text) or filled:
         need = "" if needed is None else f": {needed:,} bytes to write" + ("" if free is None else f", {free:,} free")
         return NoSpace(f"{place}: no space left{need}; make room, then the same command goes on")
-    if found := _TRANSIENT.search(text):
+    if match := _TRANSIENT.search(text):
         tried = "" if seconds is None else f" for {seconds:.0f} s"
         return StorageUnavailable(
-            f"{place}: the object store failed{tried}, retries and all ({redacted(found[0])}); once it answers, the "
+            f"{place}: the object store failed{tried}, retries and all ({redacted(match[0])}); once it answers, the "
             "same command goes on; retry_limit_seconds in its URI says how long to wait for it"
         )
     return None

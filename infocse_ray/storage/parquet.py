@@ -149,10 +149,10 @@ def _opened(fetched: _Fetched) -> pq.ParquetFile:
         metadata = pq.read_metadata(pa.BufferReader(b"".join((b"PAR1", content))))
         return _Verified(fetched, metadata, [(0, b""), *_GROUP.iter_unpack(index)])
     try:
-        found = pq.ParquetFile(fetched.source, page_checksum_verification=True)
+        file = pq.ParquetFile(fetched.source, page_checksum_verification=True)
     except (pa.ArrowInvalid, OSError) as error:
         raise damaged(fetched.file, (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")) from error
     # Files of versions before this one have no index, and CRCs of their pages at most.
-    if (found.metadata.metadata or {}).get(_SEALED) == _BY_GROUP:
+    if (file.metadata.metadata or {}).get(_SEALED) == _BY_GROUP:
         raise damaged(fetched.file, OTHER)
-    return found
+    return file

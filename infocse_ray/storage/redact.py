@@ -36,11 +36,11 @@ _learnt: set[str] = set()
 
 def learn(uri: str) -> None:
     """Remember the secrets in `uri`."""
-    found = [value for _, value in _PARAMETER.findall(uri)]
+    secrets = [value for _, value in _PARAMETER.findall(uri)]
     for user, password in _PASSWORD.findall(uri):
         # A user's name may be the name of a folder as well; an access key's id is none.
-        found += [password, user] if _KEY_ID.fullmatch(user) else [password]
-    _learnt.update(form for secret in found for form in (secret, unquote(secret)) if len(form) >= _SHORTEST)
+        secrets += [password, user] if _KEY_ID.fullmatch(user) else [password]
+    _learnt.update(form for secret in secrets for form in (secret, unquote(secret)) if len(form) >= _SHORTEST)
 
 
 def redacted(text: str) -> str:

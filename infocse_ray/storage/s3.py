@@ -67,15 +67,15 @@ def retries_within(seconds: float) -> int:
 
 
 def _without_limit(uri: str) -> tuple[str, float]:
-    if (found := _LIMIT.search(uri)) is None:
+    if (match := _LIMIT.search(uri)) is None:
         return uri, RETRY_LIMIT_SECONDS
     try:
-        limit = float(found[2])
+        limit = float(match[2])
     except ValueError:
         limit = math.nan
     if not 0 < limit < math.inf:
-        raise ValueError(f"retry_limit_seconds = {found[2]!r}: give a number of seconds, such as 100")
-    return (uri[: found.start()] + found[1] + uri[found.end() :]).rstrip("?&"), limit
+        raise ValueError(f"retry_limit_seconds = {match[2]!r}: give a number of seconds, such as 100")
+    return (uri[: match.start()] + match[1] + uri[match.end() :]).rstrip("?&"), limit
 
 
 def _options(reduced: tuple[Any, ...]) -> dict[str, Any]:

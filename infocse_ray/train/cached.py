@@ -166,7 +166,7 @@ def _token_loss(
     autocast: Callable[[], Any],
     loss_of_tokens: Callable[[torch.Tensor, Chunk], torch.Tensor] | None,
 ) -> torch.Tensor:
-    """What a chunk's masked tokens add to the loss, a scalar; 0 without any."""
+    """The masked-language-modelling loss of a chunk, a scalar; 0 without masked tokens."""
     if loss_of_tokens is None or not len(states):
         return states.new_zeros(())
     with autocast():
@@ -178,7 +178,7 @@ def _call(work: Callable[[], Any]) -> Any:
 
 
 def _no_rows(device: torch.device) -> Chunk:
-    """What a worker without a row of the batch encodes, to take part in every exchange."""
+    """A chunk for a worker without rows of the batch, so that it takes part in every collective operation."""
     ids = torch.zeros(1, 4, dtype=torch.int64, device=device)
     return Chunk(ids[0, :0], {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
 

@@ -49,7 +49,7 @@ def save_checkpoint(
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint in a folder of this machine; None if it is whole."""
+    """Why a checkpoint in a local folder can't be used; None if it is intact."""
     number, there = 0, 1
     while number < there:
         try:

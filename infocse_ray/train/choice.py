@@ -1,4 +1,4 @@
-"""Which weights a training gives back: its start's, its best step's, or weights between them, by validation.
+"""Choice of the weights that a training returns: of its start, its best step, or between them, by validation.
 
 Robust fine-tuning of zero-shot models, Wortsman et al. 2022 (WiSE-FT); LM-Cocktail, Xiao et al. 2023.
 """
@@ -39,7 +39,7 @@ class WeightsChoice:
 
     @property
     def kind(self) -> Literal["start", "trained", "interpolated"]:
-        """What was chosen."""
+        """Which kind of weights is chosen."""
         return self.chosen["kind"]
 
     def offer(self, entry: dict[str, Any]) -> bool:

@@ -54,7 +54,7 @@ whose best model must still be there."""
 
 
 class Training(NamedTuple):
-    """What a worker needs to train."""
+    """Everything a worker needs for training."""
 
     settings: Settings
     store: TokenStore
@@ -236,8 +236,9 @@ class TrainingWorker:
         if report.spread < COLLAPSE and not self.progress["warned"]:
             self.progress["warned"] = True
             self._reporter.tell(
-                f"warning: step {step}: the sentence vectors are collapsing (spread {report.spread:.3f}); lower "
-                "train.learning_rate or train.temperature, or set train.similarity to cosine"
+                f"warning: step {step}: the sentence vectors are collapsing (embedding spread {report.spread:.3f}, "
+                "0 if all are the same); lower train.learning_rate or train.temperature, or set train.similarity to "
+                "cosine"
             )
 
     def _scores(self, name: str, known: dict[str, Any], said: str = "", changed: bool = True) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Reporter:
         self._shown = at
         seconds = at - self._begun
         note = (
-            f"loss {report.loss:.4f}, gradient {report.gradient_norm:.3g}, spread {report.spread:.2f}, "
+            f"loss {report.loss:.4f}, gradient {report.gradient_norm:.3g}, embedding spread {report.spread:.2f}, "
             f"{self._steps * self._batch_size / seconds:,.0f} examples/s, {self._tokens / seconds:,.0f} tokens/s, "
             f"padding {100 * (1 - report.tokens / max(report.padded, 1)):.1f} %"
         )

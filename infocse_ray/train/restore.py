@@ -27,7 +27,7 @@ def drop_unreadable(checkpoints: Storage) -> None:
         try:
             record.read_json()
         except ValueError:
-            say(f"{record} is damaged (it is no JSON); training begins at its first step")
+            say(f"{record} is damaged (not JSON); training restarts at its first step")
             checkpoints.delete()
 
 
@@ -37,8 +37,8 @@ def kept(offered: Checkpoint) -> list[Checkpoint]:
     filesystem = offered.filesystem or pafs.LocalFileSystem()
     earlier: list[str] = []
     if rank() == 0:  # one worker looks: a listing is not the same everywhere at once
-        found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-        names = [info.base_name for info in found if info.type == pafs.FileType.Directory]
+        entries = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        names = [info.base_name for info in entries if info.type == pafs.FileType.Directory]
         earlier = sorted((n for n in names if n.startswith("checkpoint_") and n < name), reverse=True)
     return [offered, *(Checkpoint(f"{folder}/{one}", filesystem) for one in all_gather_list(earlier))]
 

@@ -18,7 +18,7 @@ class Budget(NamedTuple):
 
 
 class Due(NamedTuple):
-    """What is due after a step."""
+    """The actions that are due after a step."""
 
     validate: bool
     checkpoint: bool
@@ -42,7 +42,7 @@ class Schedule:
         self._checkpoint_every = settings.train.checkpoint_every
 
     def after(self, step: int, tokens_before: int, tokens: int, stop: bool = False) -> Due:
-        """What is due after a step.
+        """The actions that are due after a step.
 
         Args:
             step: from 1.

@@ -143,7 +143,7 @@ class TrainState:
         The texts of a chunk have one prompt.
         """
         encoder, device = self.encoder, self.encoder.device
-        found = []
+        chunks = []
         for role, texts in self._by_role(batch).items():
             longest = self.longest(role)
             for rows in length_buckets(encoder.lengths(batch.texts.take(texts), longest, role), self.memory.tokens):
@@ -154,8 +154,8 @@ class TrainState:
                     inputs["pooled"] = pooled
                 inputs |= self.method.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
                 on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
-                found.append(Chunk(torch.from_numpy(rows).to(device), on_device))
-        return found
+                chunks.append(Chunk(torch.from_numpy(rows).to(device), on_device))
+        return chunks
 
     def longest(self, role: Role = "document") -> int:
         """Tokens of the longest text, special tokens and prompt included."""
@@ -163,10 +163,10 @@ class TrainState:
 
     def tokens(self, batch: Batch) -> np.ndarray:
         """int64 [n]: tokens of each text of a batch as encoded."""
-        found = np.zeros(len(batch.texts), np.int64)
+        lengths = np.zeros(len(batch.texts), np.int64)
         for role, texts in self._by_role(batch).items():
-            found[texts] = self.encoder.lengths(batch.texts.take(texts), self.longest(role), role)
-        return found
+            lengths[texts] = self.encoder.lengths(batch.texts.take(texts), self.longest(role), role)
+        return lengths
 
     def _by_role(self, batch: Batch) -> dict[Role, np.ndarray]:
         """Which texts (int64) have which prompt."""

@@ -108,20 +108,20 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
                 title,
                 board,
             )
-    found = read_checked(result)
-    if "error" in found:
+    outcome = read_checked(result)
+    if "error" in outcome:
         result.delete()
-        raise TrainingStopped(found["error"])
+        raise TrainingStopped(outcome["error"])
     # Of no use once the result is there; two, each with Adam's moments, are six times an encoder's size.
     (training.folder / _CHECKPOINTS).delete()
     return {
-        "steps": found["step"],
-        "tokens": found["tokens"],
-        "best": found["stopping"]["best"],
-        "best_step": found["stopping"]["best_step"],
-        "history": found["history"],
-        "chosen": found["chosen"],
-        "between": found["between"],
+        "steps": outcome["step"],
+        "tokens": outcome["tokens"],
+        "best": outcome["stopping"]["best"],
+        "best_step": outcome["stopping"]["best_step"],
+        "history": outcome["history"],
+        "chosen": outcome["chosen"],
+        "between": outcome["between"],
         "workers": placement.workers,
-        "resumed_at": found["resumed_at"],
+        "resumed_at": outcome["resumed_at"],
     }

@@ -1,4 +1,4 @@
-"""What a sweep is told: the settings to try, from which of Ray Tune's spaces, and when a trial is stopped early."""
+"""Settings of a sweep: what to try, from which of Ray Tune's search spaces, and when to stop a trial early."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ class Asha(Section):
     grace_iterations: int | None = Field(
         default=None,
         ge=1,
-        description="After so many iterations, and again after reduction_factor times as many, a trial goes on only if "
-        "its validation score is among the best 1 / reduction_factor of all that came so far. Default: none is "
-        "stopped.",
+        description="Iterations after which, and again after reduction_factor times as many, a trial goes on only "
+        "if its validation score is among the best 1 / reduction_factor of all so far. Default: no trial is stopped.",
     )
     reduction_factor: float = Field(default=2.0, gt=1.0, description="See grace_iterations.")
 
@@ -53,33 +52,34 @@ class Sweep(Section):
     )
     settings: dict[str, Any] = Field(
         default_factory=dict,
-        description="Settings of every trial, as pretrain.py takes them; on the command line by dotted name, such as "
-        "--settings.train.max_steps 500.",
+        description="Settings of every trial, as `infocse pretrain` takes them; on the command line by dotted "
+        "name, such as --settings.train.max_steps 500.",
     )
     parameters: dict[str, Any] = Field(
-        description="Settings of pretrain.py by dotted name, and Ray Tune's search space of each. `grid: [1, 2, 3]`: "
-        "each of these with each of the other grids' values. Anew for each sample: `choice: [a, b]`, one of these; "
-        "`uniform: [low, high]` or `loguniform: [low, high]`, between these; for whole numbers `randint: [low, high]` "
-        "or `lograndint: [low, high]`, without `high` itself; with q before the name and a third number, its multiples."
+        description="Settings of `infocse pretrain` by dotted name, each with a search space of Ray Tune. `grid: "
+        "[1, 2, 3]`: every value, with every value of the other grids. Drawn anew for each sample: `choice: [a, "
+        "b]`, one of these; `uniform: [low, high]` or `loguniform: [low, high]`, a number between these; for whole "
+        "numbers `randint: [low, high]` or `lograndint: [low, high]`, `high` excluded. With q before the name and a "
+        "third number: multiples of that."
     )
     samples: int = Field(
         default=1,
         ge=1,
-        description="How often all spaces but grids are drawn from; the whole grid is tried with each draw.",
+        description="How many samples are drawn from all spaces but grids; the whole grid is tried with each sample.",
     )
     seed: int = Field(
         default=42,
         ge=0,
         lt=2**31,
-        description="What is drawn follows from it, sample by sample: more samples keep those that are there.",
+        description="Seed of what is drawn, sample by sample: with more samples the earlier ones stay the same.",
     )
     asha: Asha = Field(default_factory=Asha)
     max_concurrent: int | None = Field(
         default=None,
         ge=1,
-        description="Most trials at a time. Default: as many as the cluster has GPUs (or CPU cores) for, at "
-        "annotate.num_workers and train.num_workers each; one, where these are `auto` and a trial takes them all. "
-        "Given, `auto` is a trial's share.",
+        description="Most trials at a time. If given, `auto` numbers of workers are a trial's share of the "
+        "cluster. Default: as many as there are GPUs (or CPU cores) for, at annotate.num_workers and "
+        "train.num_workers each; one, if these are `auto` and a trial takes the whole cluster.",
     )
     only: Literal["plan"] | None = Field(
         default=None, description="`plan`: print the trials and their state, and run nothing."

@@ -1,4 +1,4 @@
-"""What came of each trial: `sweep.json`, by which the same command goes on, and what people read and run of it."""
+"""The results of trials: `sweep.json`, from which the same command resumes, and the table, plot and best settings."""
 
 from __future__ import annotations
 

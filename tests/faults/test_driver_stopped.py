@@ -33,7 +33,7 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
     assert 30 < step < 120
     assert f"step {step}: asked to stop; this step is the last, and a checkpoint follows" in output
     assert f"step {step}: stopped, at a checkpoint" in output
-    assert f"pretrain.py: stopped by {name}; what is finished is kept, and the same command goes on" in output
+    assert f"pretrain.py: stopped by {name}; what is finished is kept; the same command resumes" in output
 
     resumed = finish(start(corpus, name, tiny_encoder))
     assert f"step {step}: training goes on from its checkpoint" in resumed

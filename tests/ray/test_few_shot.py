@@ -103,7 +103,7 @@ def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, m
         ({"labels": {"train_size": 5000}}, r"labels.train_size = 5000: the labelled examples are \d+ train, \d+ valid"),
         ({"finetune": {"batch_size": 64}}, r"finetune.batch_size = 64: there are 40 labelled examples"),
         ({"corpus": {"valid_fraction": 0.0}}, r"corpus.counterpart: fine-tuning needs labels to validate on"),
-        ({"corpus": {"labels": None}}, r"corpus.counterpart: fine-tuning needs labels and no such column is there"),
+        ({"corpus": {"labels": None}}, r"corpus.counterpart: fine-tuning needs labels, and there is no such column"),
     ],
 )
 def test_too_few_labels_are_refused_before_anything_is_trained(

@@ -74,7 +74,7 @@ class Script:
 
     def outcome(self, run: Any, result: str, looks: dict[str, str]) -> Any:
         self.done.append(f"test: {' '.join(looks.values())}")
-        return SimpleNamespace(found={}, tests=lambda name: {"test": {"of": looks[name]}})
+        return SimpleNamespace(results={}, tests=lambda name: {"test": {"of": looks[name]}})
 
     def finish(self, encoder: str, card: Any, report: dict[str, Any]) -> dict[str, Any]:
         self.exported = encoder

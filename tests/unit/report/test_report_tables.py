@@ -91,7 +91,7 @@ def test_numbers_by_hand(tmp_path: Path):
     assert "(from CONPONO) | **0.6250 ± 0.1768** |  | **0.7500 ± 0.0000** | **1.0000 ± 0.0000** |" in text
     assert "600 tokens in training: a baseline in one stage, InfoCSE 200 tokens in its initialisation" in text
     assert "not in it: 14 tokens a run." in text
-    assert "4 of 20 cells are finished" in text
+    assert "4 of 20 cells (runs) are finished" in text
     assert "hitened" not in text
 
 

@@ -70,7 +70,7 @@ def test_a_signal_ends_a_job_with_its_status_and_says_how_to_go_on(
     assert ended.value.code == status
     [line] = capsys.readouterr().err.splitlines()
     assert line == (
-        f"x.py: stopped by {signal.Signals(number).name}; what is finished is kept, and the same command goes on"
+        f"x.py: stopped by {signal.Signals(number).name}; what is finished is kept; the same command resumes"
     )
 
 

@@ -232,7 +232,7 @@ def test_a_stage_that_another_driver_is_making_is_waited_for_and_taken(start, tm
     said = capsys.readouterr().out
     assert f"pid {first.pid}" in said
     assert said.count("\n") == 1
-    assert "waiting till that is done" in said
+    assert "waiting until it is done" in said
 
 
 def test_a_stage_whose_maker_is_killed_is_made_by_the_driver_that_waited(start, tmp_path):
