@@ -64,6 +64,7 @@ def evaluate(
     precision: Precision,
     placement: Placement,
     seed: int,
+    whose: str | None = None,
 ) -> list[Stage]:
     """Score encoders: starting workers takes longer than most questions, so ask all that there is to ask at once.
 
@@ -75,6 +76,7 @@ def evaluate(
         precision: of embedding.
         placement: of the workers.
         seed: of the draw of sentences, where `on` is `sentence`; otherwise it changes nothing.
+        whose: documents ask, for the progress bar; None: those of the splits.
 
     Returns:
         A finished stage for each of `asked`: its summary has the `metrics`, its `ranks/` a Parquet file a worker
@@ -100,7 +102,7 @@ def evaluate(
             (place / "ranks").delete()  # another number of workers would leave some of another's parts
         todo = list(missing.values())
         if todo:
-            title = f"evaluating on {' and '.join(dict.fromkeys(one.split for one, _ in todo))}"
+            title = f"evaluating on {whose or ' and '.join(dict.fromkeys(one.split for one, _ in todo))}"
             with Board(title, unit="scores", total=len(todo)) as board:
                 argument = _Evaluation(store, precision, seed, todo, board.handle)
                 name = f"workers-{fingerprint([place.name for _, place in todo])}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 import torch
@@ -72,12 +71,11 @@ def evaluate_encoders(settings: Evaluate) -> list[Scored]:
     on = _asked(settings, store)
     say(f"{sum(store.summary['documents'][s] for s in SPLITS):,} documents; {show_rejected(store)}")
     scored = _score(settings, root, encoders, stores, on, where, pairs)
-    if settings.compare is None:
-        say(json.dumps(scored[0].metrics, indent=1))
-    else:
-        _report(settings, scored, on)
+    _show_scores(settings, scored, on)
+    if settings.compare is not None:
+        _compare(settings, scored, on)
     for one in scored:
-        say(f"every question's rank is in {one.stage.folder / 'ranks'}")
+        say(f"figures: {one.stage.folder / 'metrics.json'}; every question's rank: {one.stage.folder / 'ranks'}")
     return scored
 
 
@@ -120,11 +118,12 @@ def _score(
     pairs: StsPairs | None,
 ) -> list[Scored]:
     """Ask every encoder, those of one tokenizer together."""
+    whose = "all documents" if settings.split == "all" else settings.split
     scored: dict[str, Scored] = {}
     for tokenizer, store in stores.items():
         of_it = {name: e for name, e in encoders.items() if e.corpus_tokenizer() == tokenizer}
         asked = [Asked(_save(root, encoder, settings.max_length), settings.place, on) for encoder in of_it.values()]
-        stages = evaluate(root, root / "evaluations", store, asked, settings.precision, where, settings.seed)
+        stages = evaluate(root, root / "evaluations", store, asked, settings.precision, where, settings.seed, whose)
         for (name, encoder), stage in zip(of_it.items(), stages, strict=True):
             spearman = None if pairs is None else _spearman(settings, encoder, pairs)
             scored[name] = Scored(redacted(getattr(settings, name)), stage, store, tokenizer, spearman)
@@ -148,24 +147,28 @@ def _spearman(settings: Evaluate, encoder: SentenceEncoder, pairs: StsPairs) -> 
     return sts_spearman(for_inference(encoder, settings.precision, device), pairs)
 
 
-def _report(settings: Evaluate, scored: list[Scored], on: On) -> None:
-    """Two encoders side by side: a table, a line that says which is better, and examples."""
-    ours, theirs = scored
+def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
+    """A table with a row for each encoder."""
+    ours = scored[0]
     columns = {"recall@5": "R@5", "recall@10": "R@10", "recall@20": "R@20", "mrr": "MRR"}
     spearman = ours.spearman is not None
-    questions = ours.metrics
-    say(
-        f"\nFinding ({on}) among {int(questions['candidates']):,} candidates, {int(questions['queries']):,} questions "
-        "(95 % intervals):\n"
-    )
+    questions, candidates = (int(ours.metrics[name]) for name in ("queries", "candidates"))
+    whose = "all documents" if settings.split == "all" else f"split {settings.split}"
+    say(f"\n{questions:,} questions of {whose} ({on}) among {candidates:,} candidates, with 95 % intervals:\n")
     head = ["encoder", *columns.values(), *(["Spearman"] if spearman else [])]
     say(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for one in scored:
         cells = [one.name, *(shown(one.metrics, name) for name in columns)]
         say(f"| {' | '.join(cells + ([f'{one.spearman:.4f}'] if spearman else []))} |")
+    say("")
+
+
+def _compare(settings: Evaluate, scored: list[Scored], on: On) -> None:
+    """A line that says which of two encoders is better, and examples."""
+    ours, theirs = scored
     shared = ours.store.fingerprint == theirs.store.fingerprint
     lead = compare(ours.stage.folder, theirs.stage.folder, settings.metric, common=not shared)
-    say(f"\n{versus(lead, settings.metric, ours.name, theirs.name)}")
+    say(f"{versus(lead, settings.metric, ours.name, theirs.name)}")
     texts, other = (Texts(one.store, one.tokenizer, settings.place, on) for one in (theirs, ours))
     differing = examples(theirs.stage.folder, ours.stage.folder, texts, None if shared else other)
     if differing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,7 +14,9 @@ import pytest
 from infocse_ray.commands.job import run_job
 from infocse_ray.loop import iteration_stages
 from infocse_ray.loop.infocse import pretrain
+from infocse_ray.loop.prepared import prepare_corpus
 from infocse_ray.settings import Settings
+from infocse_ray.settings.commands import Prepare
 from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -59,12 +60,11 @@ def test_preparing_goes_on_after_room_is_made(
     disk: Path, tmp_path: Path, tiny_encoder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     corpus = write_jsonl(tmp_path / "c.jsonl", make_documents(600))
-    job = runpy.run_path(str(ROOT / "jobs" / "prepare.py"))
     options = {"storage": disk / "runs", "model": tiny_encoder, "corpus.source": corpus, "corpus.lanes": 2}
     argv = [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
     def prepare() -> None:
-        run_job(job["Prepare"], argv, "prepare.py", "", job["main"])
+        run_job(Prepare, argv, "prepare.py", "", prepare_corpus)
 
     fill(disk, but=4 * os.sysconf("SC_PAGE_SIZE"))  # enough for notes, not for a shard
     said = said_on_failing(prepare, capfd)

@@ -1,29 +1,26 @@
-"""The job that shows pairs, on a corpus of its own."""
-
-import runpy
-from pathlib import Path
+"""The command that shows pairs, on a corpus of its own."""
 
 import pytest
 
+from infocse_ray.annotate.shown import show_pairs
+from infocse_ray.settings import Corpus
+from infocse_ray.settings.commands import LookAtPairs
 from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
-
-JOB = Path(__file__).parents[2] / "jobs" / "pairs.py"
 
 
 def test_shows_the_kinds_of_pairs_and_their_text(tiny_encoder, tmp_path, capsys):
     documents = make_documents(60)
     corpus = write_jsonl(tmp_path / "c.jsonl", documents)
-    job = runpy.run_path(str(JOB))
-    settings = job["LookAtPairs"](
+    settings = LookAtPairs(
         model=str(tiny_encoder),
         documents=20,
         show=3,
         storage=str(tmp_path / "runs"),
-        corpus={"source": str(corpus), "lanes": 4},
+        corpus=Corpus(source=str(corpus), lanes=4),
     )
-    job["main"](settings)
+    show_pairs(settings)
     out = capsys.readouterr().out
     seen, _, shown = out.partition("| pairs |")
     documents_seen = int(seen.split(" documents, ")[0].split()[-1])

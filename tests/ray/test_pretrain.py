@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,17 @@ from infocse_ray.loop import evaluate as evaluate_module
 from infocse_ray.loop import iteration_stages
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
+from infocse_ray.loop.prepared import prepare_corpus
+from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.methods.registry import method_of
 from infocse_ray.retrieval.questions import read_ranks
+from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.runtime.cluster import Placement, placement
 from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples, Shards
 from infocse_ray.settings import Annotate, Corpus, Settings
+from infocse_ray.settings.commands import Evaluate, Prepare
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
@@ -351,16 +354,11 @@ def test_actors_use_the_cores_they_were_given(ray_cluster: None) -> None:
     assert ray.get(threads.remote()) == (2, 2)
 
 
-def job(name: str) -> dict[str, Any]:
-    return runpy.run_path(str(Path(__file__).parents[2] / "jobs" / f"{name}.py"))
-
-
 @pytest.mark.usefixtures("training_here")
 def test_evaluate_scores_any_encoder_on_all_documents(
     finished: tuple[Path, dict], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, _ = finished
-    evaluate = job("evaluate")
     content = {
         "model": str(folder / "runs" / "run" / "model"),
         "max_length": 16,
@@ -368,9 +366,11 @@ def test_evaluate_scores_any_encoder_on_all_documents(
         "storage": str(folder / "runs"),
         "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4},
     }
-    evaluate["main"](evaluate["Evaluate"].model_validate(content))
-    printed = capsys.readouterr().out
-    metrics = json.loads(printed[printed.index("{") : printed.index("}") + 1])
+    [scored] = evaluate_encoders(Evaluate.model_validate(content))
+    metrics = scored.metrics
+    said = capsys.readouterr().out
+    assert "150 questions of all documents (counterpart) among 150 candidates" in said
+    assert f"| {content['model']} | {shown(metrics, 'recall@5')} |" in said
     assert metrics["queries"] == 150
     (stage,) = (read_stage(Storage.open(str(f))) for f in (folder / "runs" / "evaluations").glob("*") if f.is_dir())
     rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
@@ -380,12 +380,11 @@ def test_evaluate_scores_any_encoder_on_all_documents(
     assert metrics["recall@5"] <= metrics["recall@10"] <= metrics["recall@20"]
     unlabelled = write_jsonl(folder / "unlabelled.jsonl", [{"sentences": d["sentences"]} for d in make_documents(20)])
     content["corpus"] = {"source": str(unlabelled), "lanes": 4}
-    evaluate["main"](evaluate["Evaluate"].model_validate(content))
-    printed = capsys.readouterr().out
-    found = json.loads(printed[printed.index("{") : printed.index("}") + 1])
+    [unasked] = evaluate_encoders(Evaluate.model_validate(content))
+    found = unasked.metrics
     assert 70 < found["candidates"] <= found["queries"] <= 80, "without counterparts, up to four sentences of each"
     with pytest.raises(ValueError, match=r"on = counterpart: no document of split all has a counterpart"):
-        evaluate["main"](evaluate["Evaluate"].model_validate(content | {"on": "counterpart"}))
+        evaluate_encoders(Evaluate.model_validate(content | {"on": "counterpart"}))
 
 
 @pytest.mark.usefixtures("training_here")
@@ -395,7 +394,6 @@ def test_evaluate_puts_two_encoders_side_by_side(
     folder, _ = finished
     pairs = [f"{a['sentences'][0]}\t{a['sentences'][1]}\t{n % 5}" for n, a in enumerate(make_documents(12))]
     (folder / "pairs.tsv").write_text("\n".join(pairs))
-    evaluate = job("evaluate")
     model = str(folder / "runs" / "run" / "model")
     content = {
         "model": model,
@@ -406,9 +404,9 @@ def test_evaluate_puts_two_encoders_side_by_side(
         "storage": str(folder / "runs"),
         "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4},
     }
-    evaluate["main"](evaluate["Evaluate"].model_validate(content))
+    evaluate_encoders(Evaluate.model_validate(content))
     said = capsys.readouterr().out
-    assert "Finding (counterpart) among 150 candidates, 150 questions" in said
+    assert "150 questions of all documents (counterpart) among 150 candidates" in said
     assert "| encoder | R@5 | R@10 | R@20 | MRR | Spearman |" in said
     rows = {
         name: line for line in said.splitlines() for name in (model, str(tiny_encoder)) if line.startswith(f"| {name}")
@@ -425,14 +423,13 @@ def test_prepare_reports_the_store_and_what_was_set_aside(
 ) -> None:
     rows = [*make_documents(10), {"id": "lonely", "sentences": ["Only one."]}]
     write_jsonl(tmp_path / "corpus.jsonl", rows)
-    prepare = job("prepare")
     content = {
         "model": str(tiny_encoder),
         "storage": str(tmp_path / "runs"),
         "list_rejected": True,
         "corpus": {"source": str(tmp_path / "corpus.jsonl"), "lanes": 2},
     }
-    prepare["main"](prepare["Prepare"].model_validate(content))
+    prepare_corpus(Prepare.model_validate(content))
     printed = capsys.readouterr().out
     assert "1 rows set aside (1 fewer than 2 sentences)" in printed
     assert "lonely\tfewer than 2 sentences" in printed
