@@ -40,7 +40,7 @@ class ConSERT(TwoViews):
         changes = {section.first, section.second}
         where = f"consert.first = {section.first}, consert.second = {section.second}"
         if changes == {"none"}:
-            raise ValueError(f"{where}: both views are the unchanged sentence; choose an augmentation for one")
+            raise ValueError(f"{where}: both views are the sentence unchanged; choose an augmentation for one")
         if not spec.can_cut and changes - {"shuffle", "none"}:
             raise ValueError(
                 f"{where}: a {spec.kind} encoder has no embedding layer that can be cut off; set them to shuffle "
