@@ -28,7 +28,6 @@ from tensorboardX.record_writer import register_writer_factory
 
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
-from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
 
 METRICS = {
@@ -137,7 +136,7 @@ def show_stage(run: Storage, name: str, stage: Stage) -> None:
     events = events_folder(run, owner)
     if stage.kind == "train" and not max(events.files(), default="").endswith(_suffix(stage.folder)):
         with _writer(_next_file(events, stage.folder), purge_step=0) as writer:
-            for entry in read_checked(stage.folder / "result.json")["history"]:
+            for entry in summary["history"]:
                 _add(writer, "validation", _scores(entry), entry["step"])
 
 

@@ -20,7 +20,6 @@ from infocse_ray.loop.manifest import Manifest
 from infocse_ray.stages import metrics
 from infocse_ray.stages.metrics import TrainingMetrics, events_folder, show_stage, summary_values
 from infocse_ray.stages.stage import Stage
-from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.step import StepReport
 
@@ -185,9 +184,8 @@ def show(run: Storage, tmp_path: Path) -> None:
     for t in (1, 2):
         annotated = {"pairs": 10 * t, "tokens": 75, "padded_tokens": 100, "cluster_sizes": {"2": 3}}
         manifest.add(f"iteration_{t}/annotations", stage(tmp_path / f"a{t}", "annotate", **annotated))
-        trained = stage(tmp_path / f"t{t}", "train", steps=20, best=0.5, history=[1], resumed_at=[])
         history = [{"step": step} | scores(step) for step in (0, 10, 20)]
-        (trained.folder / "result.json").write_json(checked({"history": history}))
+        trained = stage(tmp_path / f"t{t}", "train", steps=20, best=0.5, history=history, resumed_at=[])
         manifest.add(f"iteration_{t}/train", trained)
     manifest.add("round_1/zero_shot/test", stage(tmp_path / "e", "evaluate", metrics={"recall@5": 0.7, "queries": 9}))
 
@@ -211,12 +209,10 @@ def test_stages_are_shown_over_their_iterations(tmp_path):
 
 def test_what_a_run_trained_itself_keeps_its_steps_and_what_another_did_replaces_them(run, tmp_path):
     history = [{"step": step} | scores(step) for step in (0, 10)]
-    for name in ("own", "other"):
-        (Storage(str(tmp_path), name) / "result.json").write_json(checked({"history": history}))
     train(run, 0, 27, "own").close()
-    show_stage(run, "iteration_1/train", stage(tmp_path / "own", "train"))
+    show_stage(run, "iteration_1/train", stage(tmp_path / "own", "train", history=history))
     assert len(read_all(run)["iteration_1"]["train/loss"]) == 27
-    show_stage(run, "iteration_1/train", stage(tmp_path / "other", "train"))
+    show_stage(run, "iteration_1/train", stage(tmp_path / "other", "train", history=history))
     found = read_all(run)["iteration_1"]
     assert found.pop("validation/mrr") == [(0, 0.2), (10, 0.2)]
     assert found["train/loss"] == []
