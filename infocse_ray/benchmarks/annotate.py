@@ -16,7 +16,7 @@ from infocse_ray.annotate.annotations import COLUMNS
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
-from infocse_ray.benchmarks.material import LANES, MAX_LENGTH, encoder_in, load_baseline, make_store, read_documents
+from infocse_ray.benchmarks.corpora import LANES, MAX_LENGTH, encoder_in, load_baseline, make_store, read_documents
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process, local_ray, now
 from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.schema import SPLITS

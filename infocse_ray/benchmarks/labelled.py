@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.benchmarks.material import MAX_LENGTH
+from infocse_ray.benchmarks.corpora import MAX_LENGTH
 from infocse_ray.benchmarks.measure import local_ray
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import find_source

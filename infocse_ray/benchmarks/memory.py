@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from infocse_ray.annotate.stage import annotate
-from infocse_ray.benchmarks.material import encoder_in, make_store
+from infocse_ray.benchmarks.corpora import encoder_in, make_store
 from infocse_ray.benchmarks.measure import in_fresh_process, local_ray
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.corpus import prepare as prepare_module

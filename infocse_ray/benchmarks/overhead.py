@@ -17,7 +17,7 @@ from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.benchmarks.annotate import annotate_once, pace
-from infocse_ray.benchmarks.material import LANES, MAX_LENGTH, encoder_in, make_store, read_documents
+from infocse_ray.benchmarks.corpora import LANES, MAX_LENGTH, encoder_in, make_store, read_documents
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process, local_ray
 from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.schema import SPLITS
@@ -42,7 +42,7 @@ CORES = 1
 """Of every worker, and of the plain process."""
 
 
-class Corpora(NamedTuple):
+class Prepared(NamedTuple):
     """What is measured on."""
 
     work: str
@@ -54,7 +54,7 @@ class Corpora(NamedTuple):
     """Training steps, those of the warm-up included."""
 
 
-def prepare_once(work: str, model: str, documents: list[list[str]], batch_size: int, steps: int) -> Corpora:
+def prepare_once(work: str, model: str, documents: list[list[str]], batch_size: int, steps: int) -> Prepared:
     """The corpus, its annotations and its counted pairs, in a Ray of their own."""
     settings = Settings.model_validate(
         {
@@ -74,72 +74,72 @@ def prepare_once(work: str, model: str, documents: list[list[str]], batch_size: 
         method = method_of("idc", settings, EncoderSpec.of(encoder_in(model).load()))
         assert method is not None
         examples = Examples(source, "benchmark", count_examples(source, method, "counting"))
-    return Corpora(work, model, store, examples, settings, WARM_UP_STEPS + steps)
+    return Prepared(work, model, store, examples, settings, WARM_UP_STEPS + steps)
 
 
-def annotate_plainly(material: Corpora) -> dict[str, float]:
+def annotate_plainly(prepared: Prepared) -> dict[str, float]:
     """What an annotate actor does, in this process."""
     torch.set_num_threads(CORES)
-    documents = TrainingDocuments(material.store, list(SPLITS))
-    with tempfile.TemporaryDirectory(dir=material.work) as out:
+    documents = TrainingDocuments(prepared.store, list(SPLITS))
+    with tempfile.TemporaryDirectory(dir=prepared.work) as out:
         begun = time.time()
-        annotator = Annotator(encoder_in(material.model), "auto", default_device())
+        annotator = Annotator(encoder_in(prepared.model), "auto", default_device())
         work = AnnotateShards(documents, Storage.open(out), functools.partial(cluster, k=1))
         for shards in documents.groups():
             work(annotator, shards)
-        first, steady, _ = pace(material.store, out, 1)
+        first, steady, _ = pace(prepared.store, out, 1)
     return {"steady": steady, "start": first - begun}
 
 
-def annotate_on_ray(material: Corpora, workers: int) -> dict[str, float]:
+def annotate_on_ray(prepared: Prepared, workers: int) -> dict[str, float]:
     """The annotate stage with so many actors."""
-    return annotate_once(material.work, material.model, material.store, _where(workers))
+    return annotate_once(prepared.work, prepared.model, prepared.store, _where(workers))
 
 
-def train_plainly(material: Corpora) -> dict[str, float]:
+def train_plainly(prepared: Prepared) -> dict[str, float]:
     """What a training worker does at each step, in this process."""
     torch.set_num_threads(CORES)
     begun = time.time()
-    settings = material.settings
-    encoder = encoder_in(material.model).load().to(default_device())
+    settings = prepared.settings
+    encoder = encoder_in(prepared.model).load().to(default_device())
     method = method_of("idc", settings, EncoderSpec.of(encoder))
     assert method is not None
     state = TrainState(encoder, method, settings, 0)
-    batches = Prefetcher(ExampleStream(material.examples, method, settings.train.batch_size, 0, 0, 1))
+    batches = Prefetcher(ExampleStream(prepared.examples, method, settings.train.batch_size, 0, 0, 1))
     ended = []
-    for step in range(1, material.steps + 1):
+    for step in range(1, prepared.steps + 1):
         batch = batches.next_batch()
         state.tokens_of_all(batch, stop=False)
         batches.deal_next(keep_state=False)
         train_step(state, batch, 0, step)
         ended.append(time.time())
     batches.close()
-    return _paced(material, begun, ended)
+    return _paced(prepared, begun, ended)
 
 
-def train_on_ray(material: Corpora, workers: int) -> dict[str, float]:
+def train_on_ray(prepared: Prepared, workers: int) -> dict[str, float]:
     """The train stage with so many workers, timed by when each step was shown to TensorBoard."""
     from tensorboard.backend.event_processing.event_accumulator import (  # pyright: ignore[reportMissingImports]
         EventAccumulator,
     )
 
-    settings = material.settings
-    method = method_of("idc", settings, EncoderSpec.of(encoder_in(material.model).load()))
+    settings = prepared.settings
+    method = method_of("idc", settings, EncoderSpec.of(encoder_in(prepared.model).load()))
     assert method is not None
-    with local_ray(), tempfile.TemporaryDirectory(dir=material.work) as out:
+    with local_ray(), tempfile.TemporaryDirectory(dir=prepared.work) as out:
         folder = Storage.open(out)
-        budget = Budget(material.steps, None, 10**9)
-        encoder = encoder_in(material.model)
-        training = Training(settings, material.store, material.examples, method, budget, encoder, 0, folder, "halves")
+        budget = Budget(prepared.steps, None, 10**9)
+        encoder = encoder_in(prepared.model)
+        training = Training(settings, prepared.store, prepared.examples, method, budget, encoder, 0, folder, "halves")
         begun = time.time()
         train(training._replace(events=folder / "events"), _where(workers), "training")
         shown = EventAccumulator(f"{out}/events").Reload().Scalars("train/loss")
-    return _paced(material, begun, [point.wall_time for point in shown])
+    return _paced(prepared, begun, [point.wall_time for point in shown])
 
 
-def _paced(material: Corpora, begun: float, ended: list[float]) -> dict[str, float]:
-    assert len(ended) == material.steps
-    pairs = material.settings.train.batch_size * (len(ended) - WARM_UP_STEPS)
+def _paced(prepared: Prepared, begun: float, ended: list[float]) -> dict[str, float]:
+    assert len(ended) == prepared.steps
+    pairs = prepared.settings.train.batch_size * (len(ended) - WARM_UP_STEPS)
     return {"steady": pairs / (ended[-1] - ended[WARM_UP_STEPS - 1]), "start": ended[0] - begun}
 
 
@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> None:
     most = torch.cuda.device_count() or torch.get_num_threads()
     counts = [workers for workers in (1, 2) if workers <= most]
     with tempfile.TemporaryDirectory() as work:
-        material = in_fresh_process(
+        prepared = in_fresh_process(
             prepare_once, work, arguments.model, documents, arguments.batch_size, arguments.steps
         )
         for what, plainly, on_ray in (
@@ -161,8 +161,8 @@ def run(arguments: argparse.Namespace) -> None:
             ("train, pairs/s", train_plainly, train_on_ray),
         ):
             works: dict[str, tuple[Callable[..., dict[str, float]], tuple[Any, ...]]] = {
-                "a plain process": (plainly, (material,)),
-                **{f"Ray, {n} worker{'s' * (n > 1)}": (on_ray, (material, n)) for n in counts},
+                "a plain process": (plainly, (prepared,)),
+                **{f"Ray, {n} worker{'s' * (n > 1)}": (on_ray, (prepared, n)) for n in counts},
             }
             timings: dict[str, list[dict[str, float]]] = {name: [] for name in works}
             for _ in range(arguments.repeats):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from transformers import AutoTokenizer
 
-from infocse_ray.benchmarks.material import MAX_LENGTH, corpus_of
+from infocse_ray.benchmarks.corpora import MAX_LENGTH, corpus_of
 from infocse_ray.benchmarks.measure import in_fresh_process
 from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.prepare import tokenise_packs, write_shard

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.benchmarks.material import MAX_LENGTH, encoder_in, load_baseline, pairs_of, read_documents
+from infocse_ray.benchmarks.corpora import MAX_LENGTH, encoder_in, load_baseline, pairs_of, read_documents
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process, memory_mib, now
 from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.tokens import Tokens, offsets_of

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from infocse_ray.benchmarks.corpora import encoder_in
 from infocse_ray.benchmarks.labelled import Truth, prepare_labelled
-from infocse_ray.benchmarks.material import encoder_in
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process, now
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.corpus.store import TokenStore
