@@ -82,7 +82,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
         "corpus": {"source": str(write_jsonl(tmp_path / "corpus.jsonl", rows)), "lanes": 4, "valid_fraction": 0.2},
         "encoder": {"model": str(tiny_encoder), "max_length": 40, "precision": "fp32"},
         "annotate": {"first_encoder": str(spelling_encoder)},
-        "train": {"batch_size": 8},
+        "train": {"batch_size": 8, "similarity": "dot"},
         "loop": {"max_iterations": 2, "initialization": "none"},
     }
     main = EncoderFolder(Storage.open(str(tiny_encoder)), "x", 40).load()
@@ -161,4 +161,6 @@ def test_passes_on_ray_give_what_they_give_in_this_process(
     assert ours.keys() == theirs.keys() == shards | left
     assert all(ours[name] == theirs[name] for name in shards)
     if "edges_kept" in summary:
-        assert summary["edges_kept"] == pytest.approx(0.25 * (summary["edges_kept"] + summary["edges_dropped"]), abs=1)
+        assert summary["edges_kept"] == pytest.approx(
+            0.25 * (summary["edges_kept"] + summary["edges_dropped"]), rel=0.02
+        )  # a bin wide

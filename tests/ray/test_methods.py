@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_infocse_starts_from_what_it_is_initialised_with(
     folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = {"max_iterations": 1, "initialization_tokens": 1000}
+    loop = {"max_iterations": 1, "initialization": "conpono", "initialization_tokens": 1000}
     train = {"never_worse": False}  # what is trained is looked at, however little that is worth
     metrics = pretrain(settings_for(folder, tiny_encoder, "infocse", loop=loop, train=train))
     first, second = metrics["iterations"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import ray
 import yaml
+from ray import tune
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -23,8 +24,9 @@ from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
 from infocse_ray.settings.nested import nested
+from infocse_ray.tuning import run
 from infocse_ray.tuning.config import Sweep
-from infocse_ray.tuning.run import sweep
+from infocse_ray.tuning.run import run_trial, sweep
 from infocse_ray.tuning.trials import plan_trials
 from tests.conftest import make_documents, write_jsonl
 
@@ -189,21 +191,31 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, tiny_encoder: Path)
     assert stages(tmp_path)["train"] == 3
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
-def test_tune_stops_the_trial_that_lags_behind(tmp_path: Path, tiny_encoder: Path) -> None:
-    config = config_for(tmp_path, tiny_encoder)
-    # One learning rate that helps and one that changes nothing, on enough documents to tell.
-    write_jsonl(tmp_path / "corpus.jsonl", make_documents(300))
-    settings = nested(config["settings"])
-    settings["loop"] |= {"max_iterations": 2, "early_stop": False}
-    settings["train"] |= {"max_steps": 30, "batch_size": 32, "temperature": 0.05}
-    settings["validate"] |= {"every": 10}
-    config |= {"settings": settings, "parameters": {"train.learning_rate": {"grid": [1e-3, 1e-7]}}, "max_concurrent": 1}
-    config |= {"asha": {"grace_iterations": 1}}
-    assert sweep(Sweep.model_validate(config)) == 0
+def test_tune_stops_the_trial_that_lags_behind(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def learned(settings: Settings, after_iteration: Any, at_once: int) -> dict[str, Any]:
+        """Stands for `pretrain`: the first learning rate helps, the other changes nothing."""
+        scores = [0.1, 0.3, 0.5] if settings.train.learning_rate == 1e-3 else [0.1, 0.1, 0.1]
+        iterations = [{"iteration": t, "validation": {"recall@5": score}} for t, score in enumerate(scores)]
+        after_iteration(iterations[:2])
+        return {"iterations": iterations, "best_iteration": 2}
+
+    def trainable(config: dict[str, Any], trials: dict[int, tuple[str, Settings]], at_once: int, log: Any) -> None:
+        run_trial(trials[config["trial"]][1], tune.report, at_once, learned)
+
+    monkeypatch.setattr(run, "_trainable", trainable)
+    content = config_for(tmp_path, tiny_encoder)
+    settings = nested(content["settings"])
+    settings["loop"] |= {"max_iterations": 2}
+    content |= {"settings": settings, "parameters": {"train.learning_rate": {"grid": [1e-3, 1e-7]}}}
+    config = Sweep.model_validate(content | {"max_concurrent": 1, "asha": {"grace_iterations": 1}})
+    assert sweep(config) == 0
     good, bad = results(tmp_path)["trials"]
     assert (good["state"], bad["state"]) == ("finished", "stopped"), (good, bad)
     assert [len(row["iterations"]) for row in (good, bad)] == [3, 2]
     assert bad["reason"] == "stopped early after iteration 1"
-    assert not (tmp_path / "runs" / bad["name"] / "model").exists()
+    capsys.readouterr()
+    assert sweep(config) == 0
+    assert "2 trials, 2 of them done" in capsys.readouterr().out

@@ -114,12 +114,6 @@ class OneByOne:
             if scheduler is not None and scheduler.on_trial_result(None, tuned, result) == "STOP":
                 raise SystemExit(0)
 
-        try:
-            with contextlib.suppress(SystemExit):
-                run_trial(trial.settings, tell, pretrain=self.runs)
-        except Exception as error:
-            reason = error
-            tuned.get_pickled_error = lambda: reason
-            notes.on_trial_error(0, [], tuned)
-        else:
-            notes.on_trial_complete(0, [], tuned)
+        with contextlib.suppress(SystemExit):
+            run_trial(trial.settings, tell, pretrain=self.runs)
+        notes.on_trial_complete(0, [], tuned)
