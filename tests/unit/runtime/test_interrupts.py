@@ -217,7 +217,7 @@ atexit.register(threading.Event().wait)  # as Ray's own end, which waits for the
 def fit():
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait()
-run_job(Settings, [], "x.py", "", lambda _: stopping.patiently(fit))
+run_job(Settings, [], "x.py", "", lambda _: stopping.run_interruptible(fit))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 143, done.stderr

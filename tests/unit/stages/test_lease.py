@@ -139,7 +139,7 @@ def test_a_driver_of_another_machine_is_dead_after_the_expiry_without_a_change(f
         assert time.monotonic() - file_time >= 0.5
         lease.check()
     said = capsys.readouterr().out
-    assert "watching for at most" in said
+    assert "checking for at most" in said
     assert "the driver that had it is gone (host node-7, pid 41" in said
 
 
