@@ -4,7 +4,8 @@
    gradient caching (a batch of more tokens than `train.chunk_tokens`) it goes forwards twice, and costs FOUR.
 2. A pair, or another method's example, is two sentences of average length.
 3. Every stage starts its workers, and that takes as long as it took where the speed was measured.
-Stages that stop early, or that other runs have done, make a run shorter: it takes at most about so long.
+Stages that stop early, or that other runs have done, make a run shorter; a machine
+that does other work beside makes it longer.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Estimate(NamedTuple):
         return sum(self)
 
     def line(self) -> str:
-        """For people: `at most about 12 min: annotating 2 min, training 8 min, validating 2 min`."""
+        """For people: `some 12 min: annotating 2 min, training 8 min, validating 2 min`."""
         parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in self._asdict().items())
-        return f"at most about {duration(self.seconds)}: {parts}"
+        return f"some {duration(self.seconds)}: {parts}"
 
 
 class Work(NamedTuple):

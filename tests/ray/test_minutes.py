@@ -38,7 +38,7 @@ def test_a_run_measures_its_cluster_once_and_trains_by_that(
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(60))
     metrics = pretrain(settings_for(tmp_path, tiny_encoder, "a"))
     said = capsys.readouterr().out.splitlines()
-    [line] = [line for line in said if line.startswith("at most about ")]
+    [line] = [line for line in said if line.startswith("some ")]
     assert "annotating" in line
     root = Storage.open(str(tmp_path / "runs"))
     settled = read_stage(root / read_manifest(root / "a")["stages"]["minutes"]["folder"]).summary

@@ -37,7 +37,7 @@ def test_an_estimate_adds_up():
     assert one.training == 2 * (400 + 5)
     assert one.validating == pytest.approx(2 * (5 + 2.5) * 2 + 10 + 10)
     assert one.seconds == sum(one)
-    assert Estimate(120, 480, 110).line() == "at most about 12 min: annotating 2 min, training 8 min, validating 110 s"
+    assert Estimate(120, 480, 110).line() == "some 12 min: annotating 2 min, training 8 min, validating 110 s"
 
 
 def test_tokens_are_those_whose_estimate_is_the_time_there_is():
@@ -102,7 +102,7 @@ def test_a_run_says_before_it_works_how_long_it_takes(capsys):
     assert sized(run, time.monotonic()) is run, "without minutes nothing is changed"
     [line] = capsys.readouterr().out.splitlines()
     assert line == work_of(run).estimate(SPEED, 2000 * 2560).line()
-    assert line.startswith("at most about ")
+    assert line.startswith("some ")
 
 
 def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys):
@@ -120,7 +120,7 @@ def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys)
     assert tokens == first.settings.train.max_steps == first.iteration_stages.settings.train.max_tokens
     said = capsys.readouterr().out
     assert f"minutes = 60: {tokens:,} tokens" in said
-    assert "at most about 60 min: " in said
+    assert "some 60 min: " in said
     again = sized(run_of(root, minutes=60), time.monotonic() - 500)
     assert again.settings == first.settings
     assert len(measured) == 1, "a run that goes on doesn't measure again"
