@@ -185,8 +185,10 @@ def evaluate(
         ValueError: a setting doesn't fit, or no document has anything to find.
     """
     _prepare_process()
-    given = {"model": model, "storage": storage, "corpus": _corpus(documents, storage, corpus or {}), **settings}
-    scored = evaluate_encoders(Evaluate.model_validate(given))[0]
+    given = {"model": model, "storage": storage, "corpus": {"source": "documents", **(corpus or {})}, **settings}
+    checked = Evaluate.model_validate(given)  # before the documents are written
+    read = _corpus(documents, storage, corpus or {})
+    scored = evaluate_encoders(checked.model_copy(update={"corpus": read}))[0]
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri)
 
 

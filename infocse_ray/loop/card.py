@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from infocse_ray import __version__
-from infocse_ray.loop.identity import initialization_of
 from infocse_ray.methods.registry import title_of
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
@@ -20,7 +19,7 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
         metrics: of the run; `whitening` among them, if the encoder has one, is its `power` and the `dimension` of the
             vectors.
     """
-    first = initialization_of(settings)
+    first = settings.loop.initialization
     began = "started from" if first == "none" else f"was initialised to with {title_of(first)}"
     trained, whitened = settings.train.method != "none", metrics.get("whitening") is not None
     method = " and ".join([title_of(settings.train.method)] * (trained or not whitened) + ["whitening"] * whitened)

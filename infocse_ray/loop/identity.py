@@ -10,7 +10,7 @@ from infocse_ray.methods.method import Method
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
-from infocse_ray.settings import MethodName, Settings, fingerprint
+from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.settings.section import HOW_NOT_WHAT
 from infocse_ray.train.schedule import Budget
 
@@ -28,11 +28,6 @@ _WHITENING_FORMAT = 1
 
 FEW_SHOT = ("labels", "finetune", "plusplus")
 """Sections that a run without labels doesn't read."""
-
-
-def initialization_of(settings: Settings) -> MethodName:
-    """What the encoder is trained with before the first annotation."""
-    return settings.loop.initialization
 
 
 def run_identity(
@@ -65,7 +60,7 @@ def run_identity(
     for name in ("model", "document_prompt", "query_prompt"):  # the encoder's fingerprint has what they lead to
         del content["encoder"][name]
     content["train"] = _training(settings, HOW_NOT_WHAT)
-    used = {settings.train.method, initialization_of(settings)}
+    used = {settings.train.method, settings.loop.initialization}
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)

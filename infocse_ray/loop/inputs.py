@@ -9,7 +9,7 @@ from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.first_encoder import load_first_encoder
-from infocse_ray.loop.identity import initialization_of, run_identity
+from infocse_ray.loop.identity import run_identity
 from infocse_ray.loop.whitening import trained_dimension, whitening_plan
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.registry import Use, method_of, pooling_of
@@ -83,7 +83,7 @@ def check(settings: Settings) -> Inputs:
         encoder.corpus_tokenizer(),
         encoder.fingerprint(),
         load_first_encoder(settings) if method is not None and method.annotated else None,
-        method_of(initialization_of(settings), settings, spec, Use(True, folder)),
+        method_of(settings.loop.initialization, settings, spec, Use(True, folder)),
         method,
         read_sts(settings.validate.sts) if settings.validate.sts is not None else None,
     )

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.loop.identity import initialization_of
 from infocse_ray.loop.iteration_stages import IterationStages, iteration_report
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.method import Method
@@ -58,7 +57,7 @@ def iterate(
     encoders = [encoder]
     iterations: list[dict[str, Any]] = [{"iteration": before}]
     if run.inputs.initialization is not None and not before:
-        say(f"iteration 0: {initialization_of(settings)}")
+        say(f"iteration 0: {settings.loop.initialization}")
         budget = Budget(
             loop.initialization_steps or train.max_steps,
             loop.initialization_tokens or train.max_tokens,

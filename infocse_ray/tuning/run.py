@@ -24,7 +24,6 @@ from ray.tune.schedulers import ASHAScheduler
 
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
-from infocse_ray.loop.identity import initialization_of
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.inputs import Inputs, check
 from infocse_ray.report.plots import require_matplotlib
@@ -172,7 +171,7 @@ def _check_all(root: Storage, todo: list[Trial], at_once: int) -> None:
             stores[key] = prepare(root, settings.corpus, trial.source, trial.tokenizer)
         try:
             on = validation_of(settings, stores[key])
-            trains = {settings.train.method, initialization_of(settings)} != {"none"}
+            trains = {settings.train.method, settings.loop.initialization} != {"none"}
             with contextlib.redirect_stdout(io.StringIO()):  # the trials warn, each when it starts
                 check_sizes(settings, stores[key], training_splits(settings, on), on, workers, trains)
         except ValueError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import infocse_ray
-from infocse_ray import adapt, cluster_sentences
+from infocse_ray import adapt, cluster_sentences, evaluate
 
 TEXT = "The ship and the tide. A judge of the court. The tide and the ship."
 
@@ -54,4 +54,6 @@ def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
 def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, tiny_encoder: Path):
     with pytest.raises(ValueError, match=r"train\.batch_sise"):
         adapt(str(tiny_encoder), [TEXT], name="x", storage=str(tmp_path), train={"batch_sise": 3})
-    assert not (tmp_path / "x").exists()
+    with pytest.raises(ValueError, match="splits"):
+        evaluate(str(tiny_encoder), [TEXT], storage=str(tmp_path), splits="test")
+    assert list(tmp_path.iterdir()) == []

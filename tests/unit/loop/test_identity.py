@@ -11,7 +11,6 @@ from infocse_ray.loop.identity import (
     annotate_identity,
     examples_identity,
     few_shot_identity,
-    initialization_of,
     labels_identity,
     run_identity,
     train_identity,
@@ -171,7 +170,7 @@ def identities(settings: Settings) -> dict[str, str]:
         ("", main.method, Budget(main.max_steps, main.max_tokens, patience)),
         (
             "first_",
-            initialization_of(settings),
+            settings.loop.initialization,
             Budget(
                 first.initialization_steps or main.max_steps,
                 first.initialization_tokens or main.max_tokens,
