@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 
 from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
 from infocse_ray.corpus.labels import LabelTable
+from infocse_ray.corpus.lengths import length_histogram
 from infocse_ray.corpus.read import NOT_UTF8, Piece, count_lines
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
@@ -46,6 +47,7 @@ from infocse_ray.storage.parquet import open_parquet, write_parquet
 from infocse_ray.storage.redact import redacted
 
 _FORMAT = 2
+_LENGTHS = ("sentences_a_document", "tokens_a_sentence")
 _LABEL_LINES = "label lines"
 _LINES = "lines"
 """Folder of empty files that say by their names how many lines the pieces of cut files have; gone at the end."""
@@ -118,6 +120,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
         "longest": 0,
     }
     documents, labelled, rejected = Counter(), Counter(), Counter()
+    lengths = {name: Counter() for name in _LENGTHS}
     with Board("preparing", unit="rows") as board:
         labels = _labels(corpus, source)
         pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
@@ -155,6 +158,8 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 documents.update(json.loads(row["documents"]))
                 labelled.update(json.loads(row["labelled"]))
                 rejected.update(json.loads(row["rejected"]))
+                for name, counts in json.loads(row["lengths"]).items():
+                    lengths[name].update(counts)
         except RayError as error:
             if (unreadable := caused_by(error, UnreadableFile)) is not None:
                 raise unreadable from error
@@ -166,6 +171,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
         "documents": {split: documents[split] for split in SPLITS},
         "labelled": {split: labelled[split] for split in SPLITS},
         "rejected": dict(sorted(rejected.items())),
+        "lengths": {name: dict(sorted(counts.items(), key=lambda one: int(one[0]))) for name, counts in lengths.items()},
     }
 
 
@@ -273,16 +279,18 @@ def write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
         rejected = bad.select(rejected_schema().names).cast(rejected_schema())
         write_parquet(folder / "rejected" / shard_name(shard), rejected, [len(rejected)])
     written = documents_of(table)
-    sentences = written.sentences
+    sentences, sizes = written.sentences, np.diff(written.offsets)
+    lengths = (length_histogram(sizes), length_histogram(sentences.lengths))
     return pa.table(
         {
             "shard": pa.array([shard], pa.int32()),
             "sentences": pa.array([len(sentences)], pa.int64()),
             "tokens": pa.array([len(sentences.values)], pa.int64()),
-            "longest": pa.array([np.diff(written.offsets).max(initial=0)], pa.int64()),
+            "longest": pa.array([sizes.max(initial=0)], pa.int64()),
             "documents": [json.dumps(counts)],
             "labelled": [json.dumps(labelled)],
             "rejected": [json.dumps(Counter(bad["reason"].to_pylist()))],
+            "lengths": [json.dumps(dict(zip(_LENGTHS, lengths, strict=True)))],
         }
     )
 

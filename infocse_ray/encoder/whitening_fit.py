@@ -55,13 +55,27 @@ def fit_whitening(moments: Moments, power: float, dimensions: int | None = None)
             f"encoder.whiten: the {moments.count:,} sentences it is fitted on all have the same vector; set "
             "encoder.whiten to off, or look into the corpus for what repeats"
         )
-    share = shrinkage(values, moments.count)
-    values = (1.0 - share) * values + share * values.mean()
+    values = _shrunk(values, moments.count)
     matrix = (vectors * values ** (-power / 2.0))[:, :dimensions]
     # Lengths don't matter, for the map's output is normalised: near 1 they lose nothing in float32.
     matrix = matrix / np.abs(matrix).max()
     mean = torch.from_numpy(moments.mean().astype(np.float32))
     return Whitening(mean, torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float32)), power)
+
+
+def spectrum(moments: Moments) -> np.ndarray:
+    """The variances that a map of these moments levels: float64 [d], eigenvalues of the shrunk covariance, descending.
+
+    Args:
+        moments: of at least one vector.
+    """
+    values = np.linalg.eigvalsh(moments.covariance())
+    return _shrunk(np.maximum(values[::-1], 0.0), moments.count)
+
+
+def _shrunk(values: np.ndarray, count: int) -> np.ndarray:
+    share = shrinkage(values, count)
+    return (1.0 - share) * values + share * values.mean()
 
 
 def shrinkage(values: np.ndarray, count: int) -> float:

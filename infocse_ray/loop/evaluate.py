@@ -15,6 +15,7 @@ from infocse_ray.distributed.collectives import rank, workers
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, for_inference
 from infocse_ray.retrieval.held_out import HeldOut
+from infocse_ray.retrieval.questions import TOP_KEYS
 from infocse_ray.retrieval.scores import Scores
 from infocse_ray.retrieval.validation import On, Questions, questions_for, score
 from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
@@ -80,8 +81,8 @@ def evaluate(
 
     Returns:
         A finished stage for each of `asked`: its summary has the `metrics`, its `ranks/` a Parquet file a worker
-        with a row for each question: `doc_id`, `key` (`Questions.question_keys`), `rank` and `top_key`, the key of the
-        candidate found first.
+        with a row for each question: `doc_id`, `key` (`Questions.question_keys`), `rank`, and the keys of the
+        candidates found first, second and third: `top_key`, `second_key`, `third_key`, 0 where there is none.
     """
     places: list[tuple[Asked, Storage, str]] = []
     for one in asked:
@@ -130,7 +131,8 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
         questions = questions_for(evaluation.store, *asked, device=device, seed=evaluation.seed)
         for (encoder, *_), place in scored:
             begun = time.monotonic()
-            scores = score(for_inference(encoder.load(), evaluation.precision, device), questions)
+            ready = for_inference(encoder.load(), evaluation.precision, device)
+            scores = score(ready, questions, top=len(TOP_KEYS))
             _write(place, questions, scores, begun)
             done += 1
             if rank() == 0:
@@ -144,7 +146,7 @@ def _write(place: Storage, questions: Questions | HeldOut, scores: Scores, begun
             "doc_id": pa.array(questions.doc_ids, pa.string()),
             "key": questions.question_keys,
             "rank": scores.ranks,
-            "top_key": scores.top_keys,
+            **dict(zip(TOP_KEYS, scores.top_keys.T, strict=True)),
         }
     )
     write_parquet(place / "ranks" / f"part-{rank():05d}.parquet", table, [len(table)])

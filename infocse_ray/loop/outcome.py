@@ -12,13 +12,17 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.general_ability import sts_of
 from infocse_ray.loop.run import Look, Run
 from infocse_ray.retrieval.doubts import doubts
-from infocse_ray.retrieval.examples import Texts, examples
+from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.verdict import Verdict, difference, verdict
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+
+_SAID, _KEPT = 3, 12
+"""Questions that changed most: in the log, and in `moved.json`."""
 
 _START, _WHITENED, _RESULT = "start", "whitened", "result"
 _NAMES = {_START: "the encoder as it came", _WHITENED: "the encoder as it came, whitened"}
@@ -78,16 +82,29 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
     judged = results["verdict"]["judged_on"]
     split, on = ("test", "counterpart") if judged == "test" else ("valid", run.judged_on)
     texts = Texts(run.store, run.inputs.tokenizer, split, on)
-    changed = examples(stages[f"{_START}/{split}"].folder, stages[f"{_RESULT}/{split}"].folder, texts)
-    if any(one.ranks[0] != one.ranks[1] for one in changed):
-        say("what changed most, since the encoder as it came:")
-        for one in changed:
-            say("\n".join(f"  {line}" for line in one.lines()))
+    _show_moves(run, stages[f"{_START}/{split}"].folder, stages[f"{_RESULT}/{split}"].folder, texts)
     if run.inputs.sts is not None:
         results["sts"] = sts_of(run, encoders)
         shown_sts = ", ".join(f"{name} {value:.4f}" for name, value in results["sts"].items())
         say(f"general ability (Spearman's rank correlation on {run.settings.validate.sts}): {shown_sts}")
     return Outcome(results, stages)
+
+
+def _show_moves(run: Run, before: Storage, after: Storage, texts: Texts) -> None:
+    """Say which questions changed most, and keep more of them, with their texts, in `moved.json`."""
+    changed = examples(before, after, texts, count=_KEPT)
+    if changed:
+        say("what changed most, since the encoder as it came:")
+        for one in changed[:_SAID]:
+            say("\n".join(f"  {line}" for line in one.lines()))
+    content = {
+        "before": _NAMES[_START],
+        "split": texts.split,
+        "on": texts.on,
+        "questions": moves(before, after)._asdict(),
+        "moved": [one.content() for one in changed],
+    }
+    (run.folder / "moved.json").write_json(content)
 
 
 def _began(run: Run) -> dict[str, EncoderFolder]:

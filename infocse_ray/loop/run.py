@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import platform
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from infocse_ray.loop.stale import stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.runtime.cluster import connect, placement
-from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.progress import say, warnings_kept
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, run_stage
@@ -61,6 +61,8 @@ class Run(NamedTuple):
     identity: str
     speed: Speed | None = None
     """Of embedding, as whitening found it; None: it isn't known."""
+    warnings: Sequence[str] = ()
+    """What was warned of so far."""
 
     @property
     def trains(self) -> bool:
@@ -114,7 +116,7 @@ class Run(NamedTuple):
         Args:
             encoder: the run's result.
             card: makes it of the content of `metrics.json`.
-            results: what the run came to; the name, corpus, settings and versions are added.
+            results: what the run came to; the name, corpus, warnings, settings and versions are added.
 
         Returns:
             The content of `metrics.json`.
@@ -128,6 +130,7 @@ class Run(NamedTuple):
                 **{key: summary[key] for key in ("sentences", "tokens", "rejected", "seconds")},
             },
             **results,
+            "warnings": list(self.warnings),
             "settings": self.settings.model_dump(mode="json"),
             "versions": versions(),
         }
@@ -185,10 +188,11 @@ def open_run(
     """
     root = Storage.for_runs(settings.storage)
     folder = root / settings.name
-    with Lease(folder / "driver.lease", f"name = {settings.name!r}") as lease:
+    with Lease(folder / "driver.lease", f"name = {settings.name!r}") as lease, warnings_kept() as warnings:
         lease.take()
         manifest = Manifest(folder, lease)
-        yield _opened(job, settings, inputs, identity, check, at_once, root, manifest, fine_tunes)
+        run = _opened(job, settings, inputs, identity, check, at_once, root, manifest, fine_tunes)
+        yield run._replace(warnings=warnings)
 
 
 def _opened(

@@ -35,6 +35,7 @@ from infocse_ray.retrieval.refit import (
     sample_limit,
     sampled,
 )
+from infocse_ray.retrieval.whitening_curves import whitening_curves
 from infocse_ray.runtime.cluster import Placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings import Settings, fingerprint
@@ -117,7 +118,10 @@ def _tokens(encoder: SentenceEncoder, sentences: Tokens) -> int:
 
 
 def _fit(plan: WhiteningPlan, store: TokenStore, folder: Storage) -> None:
-    """Fit the map on the pieces and write it: `mean.npy`, `matrix.npy`, and `whitening.json` with the rest."""
+    """Fit the map on the pieces and write it: `mean.npy`, `matrix.npy`, and `whitening.json` with the rest.
+
+    Its `curves` are for people (see `whitening_curves`).
+    """
     parts = folder / "parts"
     names = sorted(parts.files())
     moments = None
@@ -134,7 +138,8 @@ def _fit(plan: WhiteningPlan, store: TokenStore, folder: Storage) -> None:
     whitening, scores = best_whitening(moments, plan, vectors, held_out)
     save_array(folder / "mean.npy", whitening.mean.numpy())
     save_array(folder / "matrix.npy", whitening.matrix.numpy())
-    record = {"power": whitening.power, "scores": scores, "sentences": moments.count}
+    curves = whitening_curves(moments, whitening.power, plan.dimensions, vectors, held_out)
+    record = {"power": whitening.power, "scores": scores, "sentences": moments.count, "curves": curves}
     (folder / "whitening.json").write_json(checked(record))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +17,16 @@ from tokenizers import Tokenizer, decoders
 from infocse_ray.corpus.schema import SPLITS, stable_hash
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups
 from infocse_ray.corpus.tokens import Tokens, flat
-from infocse_ray.retrieval.questions import paired_ranks
+from infocse_ray.retrieval.questions import TOP_KEYS, paired_ranks
 from infocse_ray.retrieval.validation import On
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 
 _SHOWN_DOCUMENT, _SHOWN_TEXT = 160, 110
-"""Characters of a document, and of what is found."""
+"""Characters of a document, and of what is found, in the log."""
+
+_KEPT_DOCUMENT, _KEPT_TEXT = 600, 300
+"""Characters of them that are kept for a page."""
 
 _SPACED = re.compile(r"(?<=\w) ?([-_.]) (?=\w)|(?<=\w) (['’]) (?=(?:s|t|d|m|re|ll|ve)\b)|(?<=[(\[]) | (?=[)\]])")
 """Spaces that word pieces, put together, have too many of."""
@@ -51,15 +54,26 @@ class Example(NamedTuple):
     """Text that it must find."""
     ranks: tuple[int, int]
     """Ranks of that text, before and after."""
-    tops: tuple[str, str]
-    """Texts ranked first, before and after."""
+    tops: tuple[list[str], list[str]]
+    """Texts ranked first, second and third, before and after; fewer where an earlier version kept fewer."""
+
+    def content(self) -> dict[str, Any]:
+        """For programs: texts in one line, of a document its beginning, without what a terminal would obey."""
+        return {
+            "doc_id": plain(self.doc_id, _KEPT_TEXT),
+            "document": plain(self.document, _KEPT_DOCUMENT),
+            "true": plain(self.true, _KEPT_TEXT),
+            "ranks": list(self.ranks),
+            "tops": [[{"text": plain(t, _KEPT_TEXT), "true": t == self.true} for t in top] for top in self.tops],
+        }
 
     def lines(self, names: tuple[str, str] = ("before", "now")) -> list[str]:
         """For people, without what a terminal would obey."""
         shown = [f"{plain(self.doc_id, _SHOWN_TEXT)}: {plain(self.document, _SHOWN_DOCUMENT)}"]
         shown.append(f"  must find: {plain(self.true, _SHOWN_TEXT)}")
         for name, rank, top in zip(names, self.ranks, self.tops, strict=True):
-            shown.append(f"  {name}, rank {rank:,}; found first: {plain(top, _SHOWN_TEXT)}")
+            first = top[0] if top else "?"
+            shown.append(f"  {name}, rank {rank:,}; found first: {plain(first, _SHOWN_TEXT)}")
         return shown
 
 
@@ -86,9 +100,10 @@ def examples(
         ValueError: a stage has no ranks, or they asked other questions.
     """
     chosen = _most_changed(paired_ranks(before, after, texts_after is not None), count)
+    theirs = tuple(f"{name} of theirs" for name in TOP_KEYS)
     known = [
-        _look_up(where, [row["doc_id"] for row in chosen], {row[top] for row in chosen} | _answers(where, chosen))
-        for where, top in ((texts, "top_key"), (texts_after or texts, "top_key of theirs"))
+        _look_up(where, [row["doc_id"] for row in chosen], _found_first(chosen, tops) | _answers(where, chosen))
+        for where, tops in ((texts, TOP_KEYS), (texts_after or texts, theirs))
     ]
     (documents, answers), (_, answers_after) = known
     made = []
@@ -100,10 +115,34 @@ def examples(
             true = dict(enumerate(sentences)).get(row["key"], "?")
         elif texts.on == "halves":
             asking = sentences[::2]
-        tops = answers.get(row["top_key"], "?"), answers_after.get(row["top_key of theirs"], "?")
+        tops = [answers.get(row[top], "?") for top in TOP_KEYS if row[top]]
+        tops_after = [answers_after.get(row[top], "?") for top in theirs if row[top]]
         ranks = row["rank"], row["rank of theirs"]
-        made.append(Example(row["doc_id"], " ".join(asking), true, ranks, tops))
+        made.append(Example(row["doc_id"], " ".join(asking), true, ranks, (tops, tops_after)))
     return made
+
+
+def _found_first(rows: list[dict], tops: Iterable[str]) -> set[int]:
+    return {row[top] for row in rows for top in tops if row[top]}
+
+
+class Moves(NamedTuple):
+    """How many questions changed their rank between two encoders."""
+
+    up: int
+    down: int
+    same: int
+
+
+def moves(before: Storage, after: Storage) -> Moves:
+    """Count questions that rank better, worse and the same; the arguments are those of `examples`.
+
+    Raises:
+        ValueError: a stage has no ranks, or they asked other questions.
+    """
+    table = paired_ranks(before, after)
+    gain = table["rank"].to_numpy() - table["rank of theirs"].to_numpy()
+    return Moves(int((gain > 0).sum()), int((gain < 0).sum()), int((gain == 0).sum()))
 
 
 def _most_changed(table: pa.Table, count: int) -> list[dict]:

@@ -152,7 +152,7 @@ def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = T
         return _score(queries, true, held_out)
 
 
-def score_by_pieces(encoder: SentenceEncoder, held_out: HeldOut) -> Scores:
+def score_by_pieces(encoder: SentenceEncoder, held_out: HeldOut, top: int = 1) -> Scores:
     """As `score_held_out` of `HeldOut.embed`, keeping of the vectors those of questions and their answers only.
 
     Raises:
@@ -168,7 +168,7 @@ def score_by_pieces(encoder: SentenceEncoder, held_out: HeldOut) -> Scores:
             asking, asked = _asked(embed(encoder, some).vectors, held_out, first, last, encoder.normalize)
             queries.append(asking)
             true.append(asked)
-        return _score(torch.cat(queries), torch.cat(true), held_out)
+        return _score(torch.cat(queries), torch.cat(true), held_out, top)
 
 
 def _advised(sentences: int) -> AbstractContextManager[None]:
@@ -251,7 +251,7 @@ def _asked(
     return (torch.nn.functional.normalize(queries, dim=-1) if normalize else queries), true
 
 
-def _score(queries: torch.Tensor, true: torch.Tensor, held_out: HeldOut) -> Scores:
+def _score(queries: torch.Tensor, true: torch.Tensor, held_out: HeldOut, top: int = 1) -> Scores:
     offered = torch.from_numpy(held_out.candidates).to(true.device)
     return score_among_all(
         queries,
@@ -261,4 +261,5 @@ def _score(queries: torch.Tensor, true: torch.Tensor, held_out: HeldOut) -> Scor
         lambda begin, end: true[offered[begin:end]],
         held_out.true_keys[held_out.candidates],
         held_out.left_out,
+        top,
     )

@@ -15,6 +15,9 @@ from infocse_ray.settings import Metric
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 
+TOP_KEYS = ("top_key", "second_key", "third_key")
+"""Columns of the ranks: what was found first, second and third."""
+
 
 def read_ranks(stage: Storage, top: bool = False) -> pa.Table:
     """The ranks of an evaluate stage's folder, ordered by question.
@@ -24,17 +27,22 @@ def read_ranks(stage: Storage, top: bool = False) -> pa.Table:
         top: whether to read what was found first, too.
 
     Returns:
-        Columns `doc_id` (string), `key` (int64, if the stage has it), `rank` (int64, from 1), `top_key` (int64, if
-        wanted).
+        Columns `doc_id` (string), `key` (int64, if the stage has it), `rank` (int64, from 1) and, if wanted, TOP_KEYS
+        (int64, 0 where there is none or an earlier version kept none).
 
     Raises:
         ValueError: no ranks are there (any more).
     """
     parts = []
-    columns = ["doc_id", "key", "rank", *(["top_key"] if top else [])]
+    tops = TOP_KEYS if top else ()
+    columns = ["doc_id", "key", "rank", *tops]
     for name in sorted((stage / "ranks").files()):
         with open_parquet(stage / "ranks" / name) as file:
-            parts.append(file.read(columns=[c for c in columns if c in file.schema_arrow.names]))
+            part = file.read(columns=[c for c in columns if c in file.schema_arrow.names])
+            for name in tops:
+                if name not in part.column_names:
+                    part = part.append_column(name, pa.array(np.zeros(len(part), np.int64)))
+            parts.append(part)
     if not sum(len(part) for part in parts):
         raise ValueError(f"{stage / 'ranks'} has no ranks")
     table = pa.concat_tables(parts)
@@ -92,7 +100,7 @@ def paired_ranks(ours: Storage, theirs: Storage, common: bool = False) -> pa.Tab
         common: leave out questions that only one has; else having others is an error.
 
     Returns:
-        The columns of `read_ranks`, `top_key` among them, and of theirs `rank of theirs` and `top_key of theirs`.
+        The columns of `read_ranks`, TOP_KEYS among them, and of theirs `rank of theirs`, `top_key of theirs` and so on.
 
     Raises:
         ValueError: a stage has no ranks, or they asked other questions.

@@ -50,7 +50,8 @@ class Ranking(NamedTuple):
     ranks: torch.Tensor
     """int64 [q], from 1."""
     top_keys: torch.Tensor
-    """int64 [q], the key of the candidate that scored highest, left out those that a query is not ranked among."""
+    """int64 [q, top], the keys of the candidates that scored highest, the highest first, left out those that a query is
+    not ranked among; 0 where there are no more."""
 
 
 class LeftOut(NamedTuple):
@@ -75,6 +76,7 @@ def rank_among(
     true_keys: torch.Tensor,
     blocks: Iterable[tuple[torch.Tensor, torch.Tensor]],
     left_out: LeftOut | None = None,
+    top: int = 1,
 ) -> Ranking:
     """Rank each query's true counterpart among the candidates of all blocks.
 
@@ -84,6 +86,7 @@ def rank_among(
         true_keys: int64 [q], its key.
         blocks: candidates (float [c, d]) and their keys (int64 [c]); a key occurs once over all blocks.
         left_out: what a query is not ranked among; never its true counterpart.
+        top: how many of what scored highest to tell.
     """
     true_scores = torch.einsum("qd,qd->q", queries, true)
     # Equal vectors may score a rounding error apart in a block product and in a row product: still a tie. The
@@ -91,7 +94,8 @@ def rank_among(
     terms = torch.linalg.vector_norm(queries, dim=1) * torch.linalg.vector_norm(true, dim=1)
     bar = (true_scores - 16 * torch.finfo(queries.dtype).eps * terms)[:, None]
     ranks = torch.ones_like(true_keys)
-    top_scores, top_keys = torch.full_like(true_scores, -torch.inf), torch.zeros_like(true_keys)
+    top_scores = true_scores.new_full((len(queries), top), -torch.inf)
+    top_keys = true_keys.new_zeros((len(queries), top))
     step = max(1, _BLOCK_ELEMENTS // max(1, len(queries)))
     for candidates, keys in blocks:
         for start in range(0, len(candidates), step):
@@ -104,7 +108,9 @@ def rank_among(
                 counted[places] = False
                 scores[places] = -torch.inf
             ranks += counted.sum(1)
-            best, place = scores.max(1)
-            top_keys = torch.where(best > top_scores, block_keys[place], top_keys)
-            top_scores = torch.maximum(best, top_scores)
+            best, place = scores.topk(min(top, scores.shape[1]), dim=1)
+            best, keys_there = torch.cat([top_scores, best], 1), torch.cat([top_keys, block_keys[place]], 1)
+            # Stable: what is left out scores no more than there being nothing, which stands before it.
+            top_scores, order = (part[:, :top] for part in best.sort(dim=1, descending=True, stable=True))
+            top_keys = keys_there.gather(1, order)
     return Ranking(ranks, top_keys)

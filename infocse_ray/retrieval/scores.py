@@ -21,7 +21,7 @@ class Scores(NamedTuple):
     ranks: np.ndarray
     """int64 [questions], of this worker's."""
     top_keys: np.ndarray
-    """int64 [questions], the key of what each of them found first."""
+    """int64 [questions, top], the keys of what each of them found first, 0 where there was no more."""
 
 
 def score_among_all(
@@ -32,6 +32,7 @@ def score_among_all(
     candidates: Callable[[int, int], torch.Tensor],
     candidate_keys: np.ndarray,
     left_out: LeftOut,
+    top: int = 1,
 ) -> Scores:
     """Rank this worker's questions; candidates go round a block at a time, then are gone.
 
@@ -43,6 +44,7 @@ def score_among_all(
         candidates: the vectors (float32 [end - begin, d]) of this worker's candidates begin:end.
         candidate_keys: int64 [candidates]; a key is on one worker only.
         left_out: what a question is not ranked among.
+        top: how many of what a question found first to tell.
 
     Every worker of the process group must call.
 
@@ -62,7 +64,7 @@ def score_among_all(
 
     pairs = LeftOut(*(column.to(device) for column in left_out))
     ranking = rank_among(
-        queries, true, torch.from_numpy(true_keys).to(device), blocks(), pairs if len(pairs.keys) else None
+        queries, true, torch.from_numpy(true_keys).to(device), blocks(), pairs if len(pairs.keys) else None, top
     )
     # Documents are told by worker and number.
     asked = torch.stack([ranking.ranks, torch.from_numpy(asker).to(device) * workers() + rank()], dim=1)

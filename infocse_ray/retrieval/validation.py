@@ -243,19 +243,20 @@ def _not_on_an_earlier_worker(keys: np.ndarray, device: torch.device) -> np.ndar
     return first
 
 
-def score(encoder: SentenceEncoder, questions: Questions | HeldOut) -> Scores:
+def score(encoder: SentenceEncoder, questions: Questions | HeldOut, top: int = 1) -> Scores:
     """Rank every question's true counterpart among all candidates and make metrics of the ranks.
 
     Args:
         encoder: in evaluation mode, in the precision to use.
         questions: this worker's share; every worker of the process group must call.
+        top: how many of what a question found first to tell.
 
     Raises:
         ValueError: no worker has a question.
         OutOfMemory: this worker's questions don't fit into memory.
     """
     if isinstance(questions, HeldOut):
-        return score_by_pieces(encoder, questions)
+        return score_by_pieces(encoder, questions, top)
     many = f"{len(questions.doc_ids):,} questions of a worker"
     with torch.inference_mode(), advised(many, f"lower validate.max_documents, give it more workers, or {MORE}"):
         queries = questions.documents.vectors(encoder)[torch.from_numpy(questions.asker).to(encoder.device)]
@@ -267,4 +268,4 @@ def score(encoder: SentenceEncoder, questions: Questions | HeldOut) -> Scores:
             return questions.candidates.vectors(encoder, begin, end)
 
         keys, others = questions.candidate_keys, questions.others()
-        return score_among_all(queries, true, questions.true_keys, questions.asker, candidates, keys, others)
+        return score_among_all(queries, true, questions.true_keys, questions.asker, candidates, keys, others, top)

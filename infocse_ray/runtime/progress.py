@@ -6,9 +6,11 @@ Workers report to a small actor (`Board`); a thread of the driver shows what it 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -17,12 +19,30 @@ from tqdm import tqdm
 from infocse_ray.storage.redact import redacted
 
 _LINE_SECONDS = 15.0
+_WARNING = "warning: "
+_kept: list[list[str]] = []
 
 
 def say(message: str) -> None:
     """Print a line of the run's log, without credentials, above a progress bar if one is shown."""
-    tqdm.write(redacted(message), file=sys.stdout)
+    text = redacted(message)
+    if (warning := text.strip()).startswith(_WARNING):
+        for kept in _kept:
+            if (plain := warning.removeprefix(_WARNING)) not in kept:
+                kept.append(plain)
+    tqdm.write(text, file=sys.stdout)
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def warnings_kept() -> Iterator[list[str]]:
+    """The warnings that this process says meanwhile, whichever thread says them, each once, without `warning: `."""
+    kept: list[str] = []
+    _kept.append(kept)
+    try:
+        yield kept
+    finally:
+        _kept[:] = [one for one in _kept if one is not kept]
 
 
 def duration(seconds: float) -> str:

@@ -28,9 +28,9 @@ class Worker:
         self.read.append((*asked, seed))
         return SimpleNamespace(doc_ids=["a"], question_keys=np.array([7]), asked=asked)
 
-    def score(self, encoder: str, questions: Any) -> Any:
+    def score(self, encoder: str, questions: Any, top: int) -> Any:
         metrics = {"of": encoder, "asked": list(questions.asked)}
-        return SimpleNamespace(metrics=metrics, ranks=np.array([len(encoder)]), top_keys=np.array([9]))
+        return SimpleNamespace(metrics=metrics, ranks=np.array([len(encoder)]), top_keys=np.array([[9, 5, 0]]))
 
     def work(self, todo: list[tuple[Asked, Storage]]) -> None:
         board = SimpleNamespace(set=SimpleNamespace(remote=lambda done, _: self.shown.append(done)))
@@ -58,7 +58,9 @@ def test_no_ranks_stay_of_workers_that_a_smaller_group_has_not(tmp_path: Path, w
         (place / "ranks" / f"part-{rank:05d}.parquet").write_bytes(b"of the group before")
     worker.work([(Asked(encoder("one"), "test", "halves"), place)])
     assert list((place / "ranks").files()) == ["part-00000.parquet"]
-    assert read_ranks(place, top=True).to_pylist() == [{"doc_id": "a", "key": 7, "rank": 3, "top_key": 9}]
+    assert read_ranks(place, top=True).to_pylist() == [
+        {"doc_id": "a", "key": 7, "rank": 3, "top_key": 9, "second_key": 5, "third_key": 0}
+    ]
 
 
 def test_questions_are_read_once_for_all_encoders(tmp_path: Path, worker: Worker):

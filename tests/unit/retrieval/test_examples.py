@@ -69,8 +69,8 @@ def test_counterparts_that_climbed_or_fell_most(root):
     after = ranks(root, "after", {("d0", x): (1, x), ("d1", y): (200, x), ("d2", z): (40, y)})
     found = examples(before, after, Texts(store, tokenizer(), "test", "counterpart"), count=2)
     assert found == [
-        Example("d2", "g h h i i g", "z", (1, 40), ("z", "y")),
-        Example("d0", "a b b c c a", "x", (9, 1), ("w", "x")),
+        Example("d2", "g h h i i g", "z", (1, 40), (["z"], ["y"])),
+        Example("d0", "a b b c c a", "x", (9, 1), (["w"], ["x"])),
     ]
     assert found[1].lines() == [
         "d0: a b b c c a",
@@ -89,7 +89,7 @@ def test_sentences_under_tokenizers_of_their_own(root):
     texts = Texts(store, tokenizer(), "test", "sentence")
     [found] = examples(before, after, texts, Texts(store_after, tokenizer(other), "test", "sentence"))
     # One of a document, and only what both were asked.
-    assert found == Example("d0", "a b c a", "b c", (8, 1), ("d e", "b c"))
+    assert found == Example("d0", "a b c a", "b c", (8, 1), (["d e"], ["b c"]))
 
 
 def test_halves(root):
@@ -97,12 +97,12 @@ def test_halves(root):
     d0, d1 = stable_hash("d0"), stable_hash("d1")
     before, after = ranks(root, "before", {("d0", d0): (2, d1)}), ranks(root, "after", {("d0", d0): (1, d0)})
     found = examples(before, after, Texts(store, tokenizer(), "test", "halves"))
-    assert found == [Example("d0", "a b c a", "b c", (2, 1), ("e f", "b c"))]
+    assert found == [Example("d0", "a b c a", "b c", (2, 1), (["e f"], ["b c"]))]
 
 
 def test_texts_obey_no_terminal():
     evil = "red \x1b[31mtext\x07\r\n\u202eback\u2028wards"
-    lines = Example(evil, evil, evil, (1, 2), (evil, evil)).lines()
+    lines = Example(evil, evil, evil, (1, 2), ([evil], [evil])).lines()
     assert all(line.isprintable() for line in lines)
     assert plain("a\tb\nc", 99) == "a b c"
     assert plain("word " * 50, 20) == "word word word w ..."

@@ -49,7 +49,7 @@ def test_ranks_equal_sorting(data):
     assert found.ranks.tolist() == sorted_ranks(queries, candidates, true)
     best = (queries @ candidates.mT).amax(1)
     position = {key: i for i, key in enumerate(keys.tolist())}
-    top = [position[key] for key in found.top_keys.tolist()]
+    top = [position[key] for (key,) in found.top_keys.tolist()]
     assert (queries * candidates[top]).sum(1).tolist() == best.tolist()
 
 
@@ -78,7 +78,7 @@ def test_a_query_is_not_ranked_among_what_is_left_out(data):
         kept = np.flatnonzero(~out[i])
         mine = np.flatnonzero(kept == true[i])
         assert found.ranks[i].item() == sorted_ranks(queries[i : i + 1], candidates[kept], mine)[0]
-        (top,) = np.flatnonzero(keys.numpy() == found.top_keys[i].item())
+        (top,) = np.flatnonzero(keys.numpy() == found.top_keys[i, 0].item())
         assert top in kept
         assert (queries[i] @ candidates[top]).item() == (candidates[kept] @ queries[i]).max().item()
 
