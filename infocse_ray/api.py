@@ -16,6 +16,7 @@ from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot
 from infocse_ray.loop.scored import evaluate_encoders
+from infocse_ray.page.write import end_with_page
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Corpus, Encoder, Settings
@@ -36,6 +37,8 @@ class RunResult:
     """<storage>/<name>."""
     metrics: dict[str, Any]
     """The content of `metrics.json`: every iteration's scores, counts and seconds, the settings, versions."""
+    report: str | None = None
+    """The report page, `report.html`: a path, or a URI; None where it couldn't be written."""
 
     @property
     def model_path(self) -> str:
@@ -193,7 +196,8 @@ def evaluate(
 
 
 def _result(settings: Settings, metrics: dict[str, Any]) -> RunResult:
-    return RunResult(Storage.open(settings.storage) / settings.name, metrics)
+    report = end_with_page(settings.storage, settings.name)
+    return RunResult(Storage.open(settings.storage) / settings.name, metrics, report)
 
 
 def _prepare_process() -> None:

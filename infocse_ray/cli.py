@@ -19,6 +19,7 @@ COMMANDS = {
     "prepare": "only read, check, split and tokenise a corpus",
     "sweep": "try settings side by side",
     "reproduce": "make the paper's tables on your own corpora, with all its baselines",
+    "report": "make a run's report page again, or compare several runs on one page",
     "runs": "list the runs in a storage, with size and verdict",
     "clean": "find, and remove, what no run refers to",
     "benchmark": "measure speed and memory on this machine",

@@ -49,10 +49,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
 
     def demo(settings: Settings) -> None:
         from infocse_ray.loop.infocse import pretrain
+        from infocse_ray.page.write import end_with_page
 
         metrics = pretrain(settings)
         show_table(metrics)
         say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes. The adapted encoder: {folder / settings.name / 'model'}")
+        end_with_page(settings.storage, settings.name)
 
     try:
         given += ["--encoder.model", str(bundled_encoder())]

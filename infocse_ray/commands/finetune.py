@@ -34,5 +34,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse finetune") -> i
 
 def _work(settings: Settings) -> dict[str, Any]:
     from infocse_ray.loop.plusplus import finetune
+    from infocse_ray.page.write import end_with_page
 
-    return finetune(settings)
+    metrics = finetune(settings)
+    end_with_page(settings.storage, settings.name)
+    return metrics

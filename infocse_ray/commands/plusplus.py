@@ -32,5 +32,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse plusplus") -> i
 
 def _work(settings: Settings) -> dict[str, Any]:
     from infocse_ray.loop.plusplus import plusplus
+    from infocse_ray.page.write import end_with_page
 
-    return plusplus(settings)
+    metrics = plusplus(settings)
+    end_with_page(settings.storage, settings.name)
+    return metrics

@@ -171,7 +171,9 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
         "documents": {split: documents[split] for split in SPLITS},
         "labelled": {split: labelled[split] for split in SPLITS},
         "rejected": dict(sorted(rejected.items())),
-        "lengths": {name: dict(sorted(counts.items(), key=lambda one: int(one[0]))) for name, counts in lengths.items()},
+        "lengths": {
+            name: dict(sorted(counts.items(), key=lambda one: int(one[0]))) for name, counts in lengths.items()
+        },
     }
 
 

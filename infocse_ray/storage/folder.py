@@ -156,17 +156,21 @@ class Storage:
         with explained(self), self.filesystem.open_input_stream(self.path, compression=None) as stream:
             return stream.read()
 
-    def write_bytes(self, data: bytes | pa.Buffer) -> None:
+    def write_bytes(self, data: bytes | pa.Buffer, content_type: str | None = None) -> None:
         """Write the file whole: readers see the old content or the new, never a part of it.
+
+        Args:
+            data: the content.
+            content_type: what an object store says it is, so that a browser shows it, such as `text/html`.
 
         Raises:
             NoSpace: the disk or the quota is full.
             StorageUnavailable: the object store failed beyond all retries.
         """
         with explained(self, len(data)):
-            self._write(data)
+            self._write(data, content_type)
 
-    def _write(self, data: bytes | pa.Buffer) -> None:
+    def _write(self, data: bytes | pa.Buffer, content_type: str | None) -> None:
         parent = self.path.rsplit("/", 1)[0]
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             os.makedirs(parent, exist_ok=True)
@@ -183,7 +187,8 @@ class Storage:
                 raise
             return
         # Object stores show a file only once its stream is closed.
-        with self.filesystem.open_output_stream(self.path, compression=None) as stream:
+        metadata = None if content_type is None else {"Content-Type": content_type}
+        with self.filesystem.open_output_stream(self.path, compression=None, metadata=metadata) as stream:
             stream.write(data)
 
     def read_json(self) -> Any:

@@ -1,0 +1,93 @@
+"""Several runs on one page: scores side by side, and the settings that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from infocse_ray.page.blocks import Block, Note, Section, listed
+from infocse_ray.page.record import Record
+from infocse_ray.page.scores import Scored, metric_name, scored, scores_figure
+from infocse_ray.page.told import flat, text_of
+from infocse_ray.runtime.progress import duration
+
+_UNTOLD = {"name", "storage"}
+
+
+def compared_sections(records: Sequence[Record]) -> list[Section]:
+    """Of several runs, in the order given."""
+    return [_verdicts(records), _scores(records), _settings(records), _time(records)]
+
+
+def _verdicts(records: Sequence[Record]) -> Section:
+    rows = []
+    for record in records:
+        verdict = (record.metrics or {}).get("verdict", {})
+        state = "finished" if record.metrics is not None else "not finished"
+        rows.append([record.name, record.job, state, verdict.get("label"), verdict.get("line")])
+    head = ("run", "command", "state", "verdict", "in a line")
+    return Section("verdicts", "Verdicts", [listed("Verdicts", head, rows)])
+
+
+def _scores(records: Sequence[Record]) -> Section:
+    """The encoder that each run returns, or as far as it got its last, and what each began with."""
+    blocks: list[Block] = []
+    if len({record.inputs.get("corpus") for record in records}) > 1:
+        blocks.append(Note("These runs did not read the same files: their scores may be of different questions."))
+    asked = {(record.settings.get("seed"), (record.metrics or {}).get("validate_on")) for record in records}
+    if len(asked) > 1:
+        blocks.append(Note("Their validation questions differ, in what is asked or in the seed that draws them."))
+    if any(record.metrics is None for record in records):
+        blocks.append(Note("Of a run that isn't finished the last encoder is shown that is scored."))
+    made = [one for record in records for one in _of(record)]
+    if made:
+        metrics = dict.fromkeys([*(record.metric for record in records), "mrr"])
+        blocks += [scores_figure(made, metric, f"{metric_name(metric)} by run") for metric in metrics]
+    else:
+        blocks.append(Note("No encoder of these runs is scored yet."))
+    blocks.append(
+        Note(
+            "Intervals are of each encoder by itself. Two encoders that were asked the same questions are told apart "
+            "better question by question: infocse evaluate --model A --compare B."
+        )
+    )
+    return Section("scores", "Scores side by side", blocks)
+
+
+def _of(record: Record) -> list[Scored]:
+    """What a run began with and what it returns, under its name."""
+    there = [one for one in scored(record) if one.validation or one.test]
+    began = [one for one in there if one.name in ("as it came", "whitened only")][-1:]
+    returned = [one for one in there if one.returned] or there[-1:]
+    kept = [one for one in began if one not in returned] + returned
+    return [one._replace(name=f"{record.name}: {one.name}", returned=False) for one in kept]
+
+
+def _settings(records: Sequence[Record]) -> Section:
+    trees = [dict(flat(record.settings)) for record in records]
+    rows: list[list[Any]] = []
+    for name in dict.fromkeys(name for tree in trees for name in tree):
+        values = ["" if name not in tree else text_of(tree[name]) for tree in trees]
+        if name not in _UNTOLD and len(set(values)) > 1:
+            rows.append([name, *values])
+    names = [record.name for record in records]
+    blocks: list[Block] = [listed("Settings that differ", ("setting", *names), rows)] if rows else []
+    versions = [(record.metrics or {}).get("versions", {}) for record in records]
+    differing = [
+        [package, *(one.get(package) for one in versions)]
+        for package in sorted({package for one in versions for package in one})
+        if len({one.get(package) for one in versions}) > 1
+    ]
+    if differing:
+        blocks.append(listed("Versions that differ", ("package", *names), differing))
+    return Section("settings", "Settings that differ", blocks or [Note("No setting and no version differs.")])
+
+
+def _time(records: Sequence[Record]) -> Section:
+    rows = []
+    for record in records:
+        own = {stage.fingerprint: stage.seconds for stage in record.stages.values()}
+        trained = sum(stage.seconds for stage in record.stages.values() if stage.kind == "train")
+        rows.append([record.name, duration(sum(own.values())), duration(trained)])
+    note = Note("A stage that several runs share is counted in each of them.")
+    return Section("time", "Time", [listed("Time in stages", ("run", "all stages", "training"), rows), note])

@@ -1,0 +1,106 @@
+"""What a run has left on disk, as far as it got: read without torch and Ray, and nothing is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+from typing import Any, NamedTuple
+
+from infocse_ray.loop.manifest import folder_in, read_manifest
+from infocse_ray.storage.checksums import verified
+from infocse_ray.storage.folder import Storage
+
+
+class StageRecord(NamedTuple):
+    """A finished stage of a run."""
+
+    kind: str
+    folder: Storage
+    seconds: float
+    fingerprint: str
+    summary: dict[str, Any]
+    """Empty where it can't be read any more."""
+
+
+class Record(NamedTuple):
+    """A run, finished or not."""
+
+    folder: Storage
+    job: str
+    settings: dict[str, Any]
+    """As a tree; credentials are left out."""
+    inputs: dict[str, Any]
+    """Fingerprints of the files that settings lead to, by name."""
+    stages: dict[str, StageRecord]
+    """By their name in the run, such as `iteration_1/train`."""
+    metrics: dict[str, Any] | None
+    """The content of `metrics.json`; None: the run isn't finished."""
+    moved: dict[str, Any] | None
+    """The content of `moved.json`; None: there is none."""
+    explorer: dict[str, Any] | None
+    """The content of `explorer.json`; None: there is none."""
+
+    @property
+    def name(self) -> str:
+        """Of the run."""
+        return self.folder.name
+
+    @property
+    def metric(self) -> str:
+        """What encoders are held against each other by, such as `recall@5`."""
+        return self.settings.get("validate", {}).get("metric", "recall@5")
+
+    @classmethod
+    def read(cls, root: Storage, name: str) -> Record:
+        """Read a run's files; those that are missing or damaged are left out.
+
+        Args:
+            root: the storage that runs share.
+            name: of the run.
+
+        Raises:
+            ValueError: there is no such run.
+            DamagedFile: its manifest isn't as it was written.
+        """
+        folder = root / name
+        try:
+            manifest = read_manifest(folder)
+        except FileNotFoundError:
+            raise ValueError(f"names = {name!r}: no such run in {root}; {_there(root, name)}") from None
+        stages = {}
+        for stage, entry in manifest["stages"].items():
+            where = folder_in(root, entry["folder"])
+            summary = (_json(where / "stage.json", sealed=True) or {}).get("summary", {})
+            stages[stage] = StageRecord(entry["kind"], where, entry["seconds"] or 0.0, entry["fingerprint"], summary)
+        finished = "finished" in manifest
+        # What an earlier run of the name left says nothing of this one.
+        kept = {file: _json(folder / f"{file}.json") if finished else None for file in ("metrics", "moved", "explorer")}
+        settings = manifest.get("settings", {})
+        job = manifest.get("job", "pretrain")
+        return cls(folder, job, settings, manifest.get("inputs", {}), stages, **kept)
+
+    @property
+    def trainings(self) -> list[str]:
+        """Names of what was trained, such as `iteration_1`, in the order of their numbers."""
+        found = [name.partition("/")[0] for name, stage in self.stages.items() if stage.kind == "train"]
+        return sorted(found, key=lambda name: (int(name.rpartition("_")[2]), name.startswith("fine")))
+
+
+def _json(file: Storage, sealed: bool = False) -> dict[str, Any] | None:
+    """A JSON object; None where it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        content = file.read_bytes()
+        if sealed and (value := verified(content)) is not None:
+            return value
+        # Early versions wrote no checksum.
+        value = json.loads(content)
+        return value if isinstance(value, dict) and not (sealed and "checksum" in value) else None
+    return None
+
+
+def _there(root: Storage, name: str) -> str:
+    """What to say of the runs that there are."""
+    runs = sorted({path.partition("/")[0] for path in root.files() if path.endswith("/manifest.json")})
+    near = difflib.get_close_matches(name, runs, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(runs) or 'none'}"

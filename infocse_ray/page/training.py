@@ -1,0 +1,136 @@
+"""Training curves: loss, gradient and spread by step, and what each validation found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from infocse_ray.page.blocks import Block, Figure, Note, Section, listed, thinned
+from infocse_ray.page.events import Curve, read_curves
+from infocse_ray.page.figure import DASHES, MARKERS, MUTED, SERIES, drawing
+from infocse_ray.page.record import Record
+from infocse_ray.page.scores import metric_name
+
+_POINTS = 240
+"""Points of a line at most: a page has no room for more."""
+
+_CURVES = {
+    "loss": ("Training loss", "loss of a batch"),
+    "gradient_norm": ("Norm of the gradient", "norm of the gradient"),
+    "spread": ("Spread of the vectors", "spread: 0 if all are the same"),
+}
+
+
+def training_section(record: Record) -> Section:
+    """Of every training, finished or under way."""
+    curves = {name: read_curves(record.folder, name) for name in _begun(record)}
+    histories = {name: record.stages[f"{name}/train"].summary.get("history", []) for name in record.trainings}
+    if not any(curves.values()) and not any(histories.values()):
+        what = "Nothing was trained" if record.metrics is not None else "Nothing is trained yet"
+        return Section("training", "Training curves", [Note(f"{what}, so there are no curves.")])
+    blocks: list[Block] = []
+    for kept, (title, axis) in _CURVES.items():
+        lines = {name: _line(curves.get(name, {}), histories.get(name, []), kept) for name in curves | histories}
+        lines = {_said(name): line for name, line in lines.items() if line}
+        if lines:
+            blocks.append(_curves_figure(title, axis, lines))
+    found = {_said(name): history for name, history in histories.items() if history}
+    if found:
+        blocks.insert(1, _validations(record.metric, found))
+    if any(not curves.get(name, {}).get("train/loss") for name in histories):
+        blocks.append(
+            Note(
+                "Where a training has points at its validations only, another run of this storage trained it, or its "
+                "event files are gone: steps are kept in the events/ folder of the run that took them."
+            )
+        )
+    return Section("training", "Training curves", blocks)
+
+
+def _begun(record: Record) -> list[str]:
+    """Trainings of which there are steps, or that are finished."""
+    there = {path.partition("/")[0] for path in (record.folder / "events").files()} - {"run", "iterations"}
+    known = {name for name in there if name.rpartition("_")[2].isdigit() and not name.endswith("s")}
+    unfinished = sorted(known - {*record.trainings}) if record.metrics is None else []
+    return [*record.trainings, *unfinished]
+
+
+def _said(training: str) -> str:
+    return training.replace("_", " ")
+
+
+def _line(curves: Mapping[str, Curve], history: Sequence[Mapping[str, Any]], name: str) -> Curve:
+    """Values by step, of the event files, else of the validations."""
+    if line := curves.get(f"train/{name}"):
+        return line
+    return [(entry["step"], entry[name]) for entry in history if name in entry]
+
+
+def _curves_figure(title: str, axis: str, lines: Mapping[str, Curve]) -> Figure:
+    """A line a training."""
+    ends = "; ".join(f"{name} from {line[0][1]:.3g} to {line[-1][1]:.3g}" for name, line in [*lines.items()][:4])
+    alt = f"{title} by step: {ends}."
+    with drawing(alt) as (axes, drawn):
+        for number, (name, line) in enumerate(lines.items()):
+            steps, values = _averaged(line)
+            marker = MARKERS[number % len(MARKERS)] if len(steps) <= 12 else None
+            colour, dashes = SERIES[number % len(SERIES)], DASHES[number % len(DASHES)]
+            axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5, marker=marker, label=name)
+        axes.set_xlabel("step", color=MUTED)
+        axes.set_ylabel(axis, color=MUTED)
+        _legend(axes, len(lines))
+    rows = [[name, step, value] for name, line in lines.items() for step, value in thinned(line)]
+    return Figure(title, alt, drawn.svg, listed(title, ("training", "step", axis), rows, folded=True))
+
+
+def _averaged(line: Curve) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values (float64 each), means of neighbours where there are too many."""
+    points = np.array(line, np.float64)
+    parts = np.array_split(points, min(len(points), _POINTS))
+    return np.array([part[:, 0].mean() for part in parts]), np.array([part[:, 1].mean() for part in parts])
+
+
+def _validations(metric: str, histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """The score of every validation, with its interval where there are few."""
+    name = metric_name(metric)
+    ends = "; ".join(f"{said} best {max(one[metric] for one in h):.4f}" for said, h in [*histories.items()][:4])
+    alt = f"Validation {name} by step: {ends}."
+    few = sum(map(len, histories.values())) <= 24
+    span = max((entry["step"] for history in histories.values() for entry in history), default=1)
+    with drawing(alt) as (axes, drawn):
+        for number, (said, history) in enumerate(histories.items()):
+            values = np.array([entry[metric] for entry in history])
+            # Beside each other, not one over the other.
+            steps = np.array([entry["step"] for entry in history]) + (0.012 * span * number if few else 0.0)
+            ends_of = [np.array([entry.get(f"{metric}_{end}", entry[metric]) for entry in history]) for end in _ENDS]
+            errors = [np.maximum(values - ends_of[0], 0), np.maximum(ends_of[1] - values, 0)] if few else None
+            axes.errorbar(
+                steps,
+                values,
+                yerr=errors,
+                color=SERIES[number % len(SERIES)],
+                linestyle=DASHES[number % len(DASHES)],
+                marker=MARKERS[number % len(MARKERS)],
+                capsize=3,
+                label=said,
+            )
+        axes.set_xlabel("step", color=MUTED)
+        axes.set_ylabel(f"validation {name}", color=MUTED)
+        _legend(axes, len(histories))
+    rows = []
+    for said, history in histories.items():
+        for entry in thinned(history):
+            low, high = (entry.get(f"{metric}_{end}") for end in _ENDS)
+            interval = "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+            rows.append([said, entry["step"], f"{entry[metric]:.4f}", interval])
+    head = ("training", "step", f"validation {name}", "95 % interval")
+    return Figure(f"Validation {name}", alt, drawn.svg, listed("Validations", head, rows, folded=True))
+
+
+_ENDS = ("low", "high")
+
+
+def _legend(axes: Any, lines: int) -> None:
+    axes.figure.legend(loc="outside upper right", ncols=min(lines, 3))

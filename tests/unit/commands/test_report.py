@@ -1,0 +1,71 @@
+"""The command `infocse report`: names as people give them, mistakes in one line, nothing heavy loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infocse_ray.commands.report import main, with_names
+from infocse_ray.storage.folder import Storage
+from tests.unit.page.runs import write_run
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (["news"], "news"),
+        (["news", "small", "--storage", "runs"], "news,small"),
+        (["--storage", "runs", "news", "small"], "news,small"),
+        (["--storage=runs", "news"], "news"),
+    ],
+)
+def test_names_stand_where_people_put_them(argv: list[str], names: str):
+    given = with_names(argv)
+    assert given[:2] == ["--names", names]
+    assert given[2:] in ([], ["--storage", "runs"], ["--storage=runs"])
+
+
+def test_a_page_for_one_and_a_page_for_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    root = Storage.open(str(tmp_path))
+    for name in ("news", "small"):
+        write_run(root, name)
+    assert main(["news", "--storage", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"report: {tmp_path}/news/report.html\n"
+    assert main(["--storage", str(tmp_path), "news", "small"]) == 0
+    assert capsys.readouterr().out == f"report: {tmp_path}/report-news-small.html\n"
+    assert (tmp_path / "report-news-small.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "names is required"),
+        (["nwes"], "names = 'nwes': no such run in {root}; did you mean news?"),
+        (["news", "news"], "name every run once"),
+        (["../news"], "use letters, digits"),
+        (["news", "--storage", "{root}/none"], "storage = '{root}/none': no such folder"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], argv, message):
+    write_run(Storage.open(str(tmp_path)))
+    argv = [argument.replace("{root}", str(tmp_path)) for argument in argv]
+    with pytest.raises(SystemExit) as ended:
+        main(argv if "--storage" in argv else [*argv, "--storage", str(tmp_path)])
+    assert ended.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message.replace("{root}", str(tmp_path)) in line
+
+
+def test_torch_and_ray_are_not_loaded(tmp_path: Path):
+    write_run(Storage.open(str(tmp_path)))
+    code = f"""
+import sys
+from infocse_ray.cli import main
+assert main(["report", "news", "--storage", {str(tmp_path)!r}]) == 0
+print(sorted({{"torch", "ray", "transformers"}} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

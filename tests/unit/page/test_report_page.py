@@ -1,0 +1,225 @@
+"""The page of a run: complete, of a part of a run, of an earlier version's, and of a hostile corpus."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from infocse_ray.page import write
+from infocse_ray.page.write import end_with_page, write_comparison, write_page
+from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.folder import Storage
+from tests.unit.page.runs import EVIL, settings, write_run
+
+
+class Page(HTMLParser):
+    """The text of a page by section, its tags, and what it links to."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.sections: dict[str, str] = {"": ""}
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self._at = ""
+        self.feed(content.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        given = dict(attrs)
+        if tag == "section":
+            self._at = given["id"] or ""
+            self.sections[self._at] = ""
+        self.links += [given[name] or "" for name in ("href", "src", "xlink:href") if name in given]
+
+    def handle_data(self, data: str) -> None:
+        self.sections[self._at] += data
+
+
+@pytest.fixture
+def root(tmp_path) -> Storage:
+    return Storage.open(str(tmp_path))
+
+
+def page(root: Storage, name: str = "news") -> Page:
+    return Page(write_page(root, name).read_bytes())
+
+
+def test_a_finished_run_has_every_section(root):
+    write_run(root)
+    found = page(root)
+    text = found.sections
+    assert list(text) == [
+        *("", "verdict", "warnings", "scores", "moved", "training", "whitening", "pairs", "corpus", "time"),
+        *("settings", "versions"),
+    ]
+    assert "WIN" in text[""]
+    assert "+0.0200 to +0.2000" in text["verdict"]
+    for name in ("as it came", "whitened only", "iteration 1", "iteration 2"):
+        assert name in text["scores"]
+    assert "standard error" in text["scores"]
+    assert "Of 30 validation questions 2 rank better" in text["moved"]
+    for title in ("Training loss", "Norm of the gradient", "Validation Recall@5"):
+        assert title in text["training"]
+    for title in ("Spectrum before whitening", "By power", "By dimensions"):
+        assert title in text["whitening"]
+    assert "Pairs by similarity, iteration 2" in text["pairs"]
+    assert "Documents by length" in text["corpus"]
+    assert "not JSON" in text["corpus"]
+    assert "iteration_2/train" in text["time"]
+    assert "2.60.0" in text["versions"]
+    assert found.links.count("explorer.html") == 2
+    assert found.tags.count("figure") == found.tags.count("svg") == 14
+
+
+def test_texts_of_the_corpus_are_shown_and_not_obeyed(root):
+    write_run(root)
+    file = write_page(root, "news")
+    assert b"<script" not in file.read_bytes().lower()
+    found = Page(file.read_bytes())
+    for section, text in (
+        ("moved", "another "),
+        ("moved", "one "),
+        ("warnings", "only 31 questions "),
+        ("corpus", "a"),
+    ):
+        assert f"{text}{EVIL}" in found.sections[section]
+    assert f"docs/{EVIL}.jsonl" in found.sections["settings"]
+
+
+def test_it_is_one_small_file_that_asks_for_nothing_and_is_the_same_each_time(root):
+    write_run(root, trainings=12)
+    content = write_page(root, "news").read_bytes()
+    assert len(content) < 5e6
+    assert {link for link in Page(content).links if not link.startswith("#")} == {"explorer.html", "data:,"}
+    assert not re.search(rb"@import|url\((?!#)", content)
+    assert write_page(root, "news").read_bytes() == content
+
+
+def test_every_plot_says_what_it_shows_and_has_its_figures_behind_it(root):
+    write_run(root)
+    content = write_page(root, "news").read_bytes().decode()
+    figures = re.findall(r"<figure>.*?</figure>", content, flags=re.DOTALL)
+    for figure in figures:
+        assert re.search(r'<svg [^>]*role="img" aria-label="[^"]{20,}"', figure)
+        assert "<td>" in figure
+    ids = re.findall(r' id="([^"]+)"', content)
+    assert len(ids) == len(set(ids))
+    used = set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', content))
+    assert {one or other for one, other in used} <= set(ids)
+    assert "#0a0b" not in content
+
+
+def test_an_unfinished_run_shows_what_there_is(root):
+    write_run(root, finished=False, trainings=1)
+    text = page(root).sections
+    assert "not finished" in text[""]
+    assert "No verdict yet" in text["verdict"]
+    assert "iteration 1" in text["scores"]
+    assert "iteration 2" not in text["scores"]
+    assert "Training loss" in text["training"]
+    assert "Warnings are kept when a run is finished" in text["warnings"]
+
+
+def test_a_run_that_just_began_has_its_settings(root):
+    content = {"format": 2, "job": "finetune", "settings": settings("news"), "inputs": {}, "stages": {}}
+    (root / "news" / "manifest.json").write_json(checked(content))
+    text = page(root).sections
+    assert "corpus.source" in text["settings"]
+    for section, line in {
+        "scores": "No encoder is scored yet",
+        "training": "Nothing is trained yet",
+        "whitening": "Nothing is whitened yet",
+        "corpus": "isn't read yet",
+        "time": "No stage is finished yet",
+    }.items():
+        assert line in text[section]
+
+
+def test_of_an_earlier_versions_run_what_it_kept(root):
+    folder = write_run(root)
+    for name in ("moved.json", "explorer.json", "iteration_0/whitening/whitening.json"):
+        (folder / name).delete()
+    metrics = (folder / "metrics.json").read_json()
+    del metrics["warnings"], metrics["verdict"]
+    (folder / "metrics.json").write_json(metrics)
+    text = page(root).sections
+    for section in ("moved", "warnings", "verdict", "whitening"):
+        assert "an earlier version" in text[section].lower()
+    assert "No similarities of pairs" in text["pairs"]
+    assert "By power" in text["whitening"]
+
+
+def test_what_is_damaged_leaves_its_section_out_and_no_other(root):
+    folder = write_run(root)
+    (folder / "moved.json").write_json({"questions": "none"})
+    (folder / "iteration_1" / "train" / "stage.json").write_bytes(b'{"summary": {"history": 7}')
+    (root / "corpora" / "c" / "rejected" / "shard-000000.parquet").write_bytes(b"no parquet")
+    text = page(root).sections
+    assert "This part can't be made" in text["moved"]
+    assert "The rows can't be read" in text["corpus"]
+    assert "iteration 2" in text["training"]
+
+
+def test_credentials_in_what_a_run_left_are_not_shown(root):
+    folder = write_run(root)
+    metrics = (folder / "metrics.json").read_json()
+    metrics["warnings"] = ["s3://user:swordfish@bucket/a is slow"]
+    (folder / "metrics.json").write_bytes(json.dumps(metrics).encode())
+    assert b"swordfish" not in write_page(root, "news").read_bytes()
+
+
+def few_shot(folder: Storage) -> None:
+    """Make it a run of `plusplus` of two rounds."""
+    metrics = (folder / "metrics.json").read_json()
+    one = metrics["iterations"][1]
+    fine = {"validation": one["validation"], "test": one["test"]}
+    rounds = [{"round": n, "iterations": [one], "zero_shot": fine, "fine_tuned": fine} for n in (1, 2)]
+    for name in ("iterations", "best_iteration"):
+        del metrics[name]
+    (folder / "metrics.json").write_json(metrics | {"rounds": rounds, "best_round": 2})
+
+
+def test_rounds_of_plusplus(root):
+    few_shot(write_run(root))
+    text = page(root).sections["scores"]
+    assert "round 1, before labels" in text
+    assert "The run returns the encoder “round 2, fine-tuned”" in text
+
+
+def test_runs_side_by_side(root):
+    write_run(root, "news")
+    write_run(root, "small", train={"batch_size": 7})
+    write_run(root, "begun", finished=False, trainings=1)
+    write_page(root, "news")
+    file = write_comparison(root, ["news", "small", "begun"])
+    assert file.name == "report-news-small-begun.html"
+    found = Page(file.read_bytes())
+    settings_text = found.sections["settings"]
+    assert "train.batch_size" in settings_text
+    assert "128" in settings_text
+    assert "loop.max_iterations" not in settings_text
+    for name in ("news: whitened only", "small: iteration 1", "begun: iteration 1"):
+        assert name in found.sections["scores"]
+    assert "not finished" in found.sections["verdicts"]
+    assert "news/report.html" in found.links
+    assert "small/report.html" not in found.links
+
+
+def test_a_page_that_fails_is_a_warning_and_no_failure(root, monkeypatch, capsys):
+    write_run(root)
+    assert end_with_page(root.root, "news") == f"{root.root}/news/report.html"
+    assert capsys.readouterr().out.splitlines()[-1] == f"report: {root.root}/news/report.html"
+
+    def fails(record: Any) -> bytes:
+        raise RuntimeError("no more ink")
+
+    monkeypatch.delenv("INFOCSE_TRACEBACK", raising=False)
+    monkeypatch.setattr(write, "page_of", fails)
+    assert end_with_page(root.root, "news") is None
+    said = capsys.readouterr().out
+    assert "warning: the report page wasn't written: RuntimeError: no more ink" in said
+    assert f"infocse report news --storage {root.root}" in said
