@@ -5,7 +5,6 @@ Error bars are one standard deviation; a dashed line is the encoder as it is, wh
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from typing import Any
 
@@ -18,12 +17,6 @@ _COLOURS = {PLAIN: "#E69F00", WHITENED: "#0072B2"}
 """Okabe and Ito's, which people with any colour vision tell apart."""
 _METRIC = "recall@5"
 _ACROSS = 2
-
-
-def require_matplotlib() -> None:
-    """Raise a ValueError that says what to install, before any cell has run, if plots can't be drawn."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("matplotlib is missing; install it with: pip install -c constraints.txt -e '.[report]'")
 
 
 def plot(study: Study, tables: dict[str, Any]) -> bytes:

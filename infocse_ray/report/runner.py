@@ -20,7 +20,6 @@ from infocse_ray.report.cells import Cell, CellPlan, Slot, plan_cells
 from infocse_ray.report.choice import Records, choice_of, to_run
 from infocse_ray.report.config import Tables
 from infocse_ray.report.outcome import outcome
-from infocse_ray.report.plots import require_matplotlib
 from infocse_ray.report.writer import Writer
 from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.interrupts import check
@@ -73,7 +72,6 @@ def reproduce(
     if config.only == "plan":
         show_plan(plan, read_records(Storage.open(config.storage) / config.name, plan))
         return 0
-    require_matplotlib()
     folder = Storage.for_runs(config.storage) / config.name
     records = read_records(folder, plan)
     many = sum(slot.runs for slot in plan.asked)

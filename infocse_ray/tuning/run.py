@@ -26,7 +26,6 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.inputs import Inputs, check
-from infocse_ray.report.plots import require_matplotlib
 from infocse_ray.runtime.cluster import connect, placement
 from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.libraries import quiet_libraries
@@ -80,7 +79,6 @@ def sweep(
             say(f"{table.title(trial)}: {row['state']}{reason}")
         say(f"{len(trials)} trials, {sum(map(table.settled, trials))} of them done")
         return 0
-    require_matplotlib()
     Storage.for_runs(config.storage)
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:
         lease.take()

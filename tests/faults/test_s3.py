@@ -49,6 +49,14 @@ def uri(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.recover()
 
 
+def test_a_page_is_stored_as_one_that_browsers_show(uri: str) -> None:
+    file = Storage.open(uri) / "report.html"
+    file.write_bytes(b"<!doctype html>", content_type="text/html; charset=utf-8")
+    with file.filesystem.open_input_stream(file.path) as stream:
+        assert stream.metadata()["Content-Type"] == b"text/html; charset=utf-8"
+    assert file.read_bytes() == b"<!doctype html>"
+
+
 @pytest.mark.parametrize("fault", [ERROR, SLOW_DOWN, SILENCE])
 def test_errors_for_a_while_are_waited_out(server: S3Server, uri: str, fault: tuple[int, str]) -> None:
     folder = Storage.open(uri)

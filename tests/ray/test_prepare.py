@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer
 
 from infocse_ray.corpus import prepare as prepare_module
 from infocse_ray.corpus import source as source_module
+from infocse_ray.corpus.lengths import length_histogram
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected, write_shard
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.source import find_source
@@ -90,6 +92,13 @@ def test_every_good_row_is_there_once(store, documents, tokenizer):
         assert row["counterparts"] == [ids(document["counterpart"])]
         assert row["counterpart_keys"] == [stable_hash(document["counterpart"])]
         assert row["key"] == stable_hash(document["id"])
+
+
+def test_lengths_are_counted_over_all_shards(store, documents, tokenizer):
+    lengths = store.summary["lengths"]
+    assert sum(lengths["sentences_a_document"].values()) == len(documents)
+    assert lengths["sentences_a_document"] == length_histogram(np.array([len(d["sentences"]) for d in documents]))
+    assert sum(lengths["tokens_a_sentence"].values()) == store.summary["sentences"]
 
 
 def test_order_is_that_of_the_hash_inside_a_split(store):

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models
 
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.retrieval.examples import Example, Texts, _decoded, examples, plain
+from infocse_ray.retrieval.examples import Example, Texts, _decoded, examples, moves, plain
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 from tests.unit.retrieval.test_questions import stage
@@ -90,6 +90,34 @@ def test_sentences_under_tokenizers_of_their_own(root):
     [found] = examples(before, after, texts, Texts(store_after, tokenizer(other), "test", "sentence"))
     # One of a document, and only what both were asked.
     assert found == Example("d0", "a b c a", "b c", (8, 1), (["d e"], ["b c"]))
+
+
+def test_three_that_were_found_first_and_how_many_moved(root):
+    store = write_store(root / "store", written(), 2)
+    x, y, z, w = (key(label) for label in "xyzw")
+    before = ranks(root, "before", {("d0", x): (9, w), ("d1", y): (2, y), ("d2", z): (1, z)})
+    after = ranks(root, "after", {("d0", x): (2, y), ("d1", y): (3, y), ("d2", z): (1, z)})
+    [part] = (after / "ranks").files()
+    with open_parquet(after / "ranks" / part) as file:
+        table = file.read()
+    for name, tops in (("second_key", [x, w, w]), ("third_key", [z, 0, 0])):
+        table = table.append_column(name, [tops])
+    write_parquet(after / "ranks" / part, table, [len(table)])
+    texts = Texts(store, tokenizer(), "test", "counterpart")
+    first, second = examples(before, after, texts)
+    assert first.tops == (["w"], ["y", "x", "z"])
+    assert second.tops[1] == ["y", "w"]
+    assert first.content() == {
+        "doc_id": "d0",
+        "document": "a b b c c a",
+        "true": "x",
+        "ranks": [9, 2],
+        "tops": [
+            [{"text": "w", "true": False}],
+            [{"text": "y", "true": False}, {"text": "x", "true": True}, {"text": "z", "true": False}],
+        ],
+    }
+    assert moves(before, after) == (1, 1, 1)
 
 
 def test_halves(root):

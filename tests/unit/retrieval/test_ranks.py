@@ -83,6 +83,22 @@ def test_a_query_is_not_ranked_among_what_is_left_out(data):
         assert (queries[i] @ candidates[top]).item() == (candidates[kept] @ queries[i]).max().item()
 
 
+@pytest.mark.parametrize("block", [1, 7, 2**24])
+def test_the_best_three_are_told_best_first_and_nothing_that_is_left_out(block, monkeypatch):
+    monkeypatch.setattr(ranks, "_BLOCK_ELEMENTS", block)
+    draw = torch.Generator().manual_seed(1)
+    queries, candidates = torch.randn(6, 4, generator=draw), torch.randn(9, 4, generator=draw)
+    keys = torch.arange(100, 109)
+    left_out = LeftOut(torch.tensor([0, 0, 5]), torch.tensor([103, 104, 100]))
+    found = rank_among(queries, candidates[:6], keys[:6], blocks_of(candidates, keys, [2, 5]), left_out, top=3)
+    scores = queries @ candidates.mT
+    scores[[0, 0, 5], [3, 4, 0]] = -torch.inf
+    assert found.top_keys.tolist() == keys[scores.argsort(1, descending=True)[:, :3]].tolist()
+    few = rank_among(queries[:1], candidates[:1], keys[:1], [(candidates[:2], keys[:2])], top=3)
+    assert few.top_keys[0, :2].sort().values.tolist() == [100, 101]
+    assert few.top_keys[0, 2] == 0
+
+
 @pytest.mark.parametrize("positive", [False, True])
 def test_equal_vectors_tie_whatever_the_rounding(positive):
     torch.manual_seed(0)

@@ -26,6 +26,7 @@ from infocse_ray.retrieval.held_out import held_out_for, score_held_out
 from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Encoder, Settings
+from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
 from tests.unit.passes import SPLITS, encoder_in, small_store
@@ -137,6 +138,13 @@ def test_the_starts_stage_finds_what_workers_find_by_any_number_of_actors(
     assert torch.equal(maps[0].matrix, maps[1].matrix)
     np.testing.assert_allclose(maps[0].mean.numpy(), mean, atol=1e-5)
     assert not (one.folder / "parts").exists()
+    curves = read_checked(one.folder / "whitening.json")["curves"]
+    assert curves == read_checked(three.folder / "whitening.json")["curves"]
+    assert {power: one["mrr"] for power, one in curves["powers"].items()} == one.summary["scores"]
+    assert sorted(curves["cuts"], key=int) == ["8", "16", "32"]
+    assert curves["cuts"]["32"] == curves["powers"][f"{power:g}"]
+    assert len(curves["spectrum"]) == 32
+    assert curves["spectrum"] == sorted(curves["spectrum"], reverse=True)
     before = actors.works
     whiten(store, tmp_path / "1", tiny_encoder)
     assert actors.works == before

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 
 import pytest
 import tqdm.auto
 
 from infocse_ray.runtime import progress
-from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.runtime.progress import Bar, say, warnings_kept
 
 
 def work(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +98,18 @@ def test_a_notebook_has_a_widget(monkeypatch):
     made.clear()
     Bar("annotating", 5, "documents").to(2)
     assert made == []
+
+
+def test_warnings_are_kept_once_whoever_says_them(capsys):
+    say("warning: before")
+    with warnings_kept() as outer, warnings_kept() as inner:
+        thread = threading.Thread(target=say, args=("  warning: a worker's of s3://u:swordfish@b/c",))
+        thread.start()
+        thread.join()
+        say("no warning: this")
+        say("warning: twice")
+        say("warning: twice")
+        assert inner == ["a worker's of s3://***@b/c", "twice"]
+    say("warning: after")
+    assert outer == inner
+    assert capsys.readouterr().out.count("warning: twice") == 2
