@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse plusplus") -> i
 
 
 def _work(settings: Settings) -> dict[str, Any]:
+    from infocse_ray.explorer.explore import explore_after
     from infocse_ray.loop.plusplus import plusplus
 
-    return plusplus(settings)
+    metrics = plusplus(settings)
+    explore_after(settings)
+    return metrics

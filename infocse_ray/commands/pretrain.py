@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse pretrain") -> i
 
 
 def _work(settings: Settings) -> dict[str, Any]:
+    from infocse_ray.explorer.explore import explore_after
     from infocse_ray.loop.infocse import pretrain
 
-    return pretrain(settings)
+    metrics = pretrain(settings)
+    explore_after(settings)
+    return metrics
