@@ -102,11 +102,23 @@
       body.dir = "auto";
       body.append(...marked(text));
       if (graph.copies.has(number)) {
-        body.append(make("span", `reads like sentence ${graph.copies.get(number) + 1}, and counts once`, "copy"));
+        body.append(make("span", `reads like sentence ${graph.copies.get(number) + 1}, and counts once`, "aside"));
       }
+      const joined = graph.found.edges.filter(([low, high]) => low === number || high === number)
+        .map(([low, high, weight]) => `${(low === number ? high : low) + 1} (${similarity(weight)})`);
+      if (joined.length) body.append(make("span", `joined with ${joined.join(", ")}`, "aside"));
       item.append(body);
+      item.addEventListener("pointerenter", () => light(number));
+      item.addEventListener("pointerleave", () => light(null));
       return item;
     }));
+  }
+
+  // Under a mouse only a sentence's own edges are bright; what they are is said beside it, too.
+  function light(number) {
+    for (const path of at("arcs").querySelectorAll("path")) {
+      path.classList.toggle("faint", number !== null && !path.dataset.ends.split(",").includes(String(number)));
+    }
   }
 
   function renderChanges(one, graph, before, step) {
@@ -196,6 +208,7 @@
       const path = draw("path", {
         d: `M${width - 2},${low} H${x + r} Q${x},${low} ${x},${low + r} V${high - r} Q${x},${high} ${x + r},${high} H${width - 2}`,
         class: `c${(name || 0) % HUES}${fresh ? " new" : ""}`,
+        "data-ends": key(edge.low, edge.high),
         "stroke-width": (1 + 2.5 * Math.max(0, edge.weight)).toFixed(1),
       });
       const title = draw("title", {});
