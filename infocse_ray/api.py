@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.explorer.explore import explore_after
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot
 from infocse_ray.loop.scored import evaluate_encoders
@@ -143,7 +144,9 @@ def adapt(
 def pretrain(settings: Settings) -> RunResult:
     """Train without labels by InfoCSE (Alg. 1), as `infocse pretrain` does; raises what `adapt` does."""
     _prepare_process()
-    return _result(settings, infocse.pretrain(settings))
+    metrics = infocse.pretrain(settings)
+    explore_after(settings)
+    return _result(settings, metrics)
 
 
 def finetune(settings: Settings) -> RunResult:
@@ -155,7 +158,9 @@ def finetune(settings: Settings) -> RunResult:
 def plusplus(settings: Settings) -> RunResult:
     """InfoCSE++ (section 3.3): train without labels and fine-tune in turn, as `infocse plusplus` does."""
     _prepare_process()
-    return _result(settings, few_shot.plusplus(settings))
+    metrics = few_shot.plusplus(settings)
+    explore_after(settings)
+    return _result(settings, metrics)
 
 
 def sweep(config: Sweep) -> SweepResult:

@@ -15,6 +15,7 @@ COMMANDS = {
     "finetune": "train an encoder on documents and their counterparts (headlines, queries, ...)",
     "plusplus": "alternate between pretrain and finetune (InfoCSE++)",
     "evaluate": "score an encoder on a corpus, or compare two",
+    "explorer": "make the page again that shows a run's clusters, with other documents",
     "pairs": "look at the pairs an encoder would be trained on",
     "prepare": "only read, check, split and tokenise a corpus",
     "sweep": "try settings side by side",

@@ -49,9 +49,19 @@ class Annotator:
         encoder = self.encoder
         return without_copies(documents, encoder.max_length - len(encoder.prefix) - len(encoder.suffix))
 
-    def vectors(self, documents: Documents) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Ranges of documents, first and after the last, with the vectors of all their sentences."""
+    def vectors(
+        self, documents: Documents, wanted: np.ndarray | None = None
+    ) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """Ranges of documents, first and after the last, with the vectors of all their sentences.
+
+        Args:
+            documents: any.
+            wanted: bool [documents]; ranges without any of these are left out, the others embedded as they would be
+                with them. None: all.
+        """
         for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
+            if wanted is not None and not wanted[first:last].any():
+                continue
             begin, end = documents.offsets[first], documents.offsets[last]
             yield first, last, self.embed(documents.sentences.take(np.arange(begin, end)))
 

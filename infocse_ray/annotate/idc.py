@@ -95,6 +95,12 @@ def undirected_edges(edges: Edges) -> Edges:
     return Edges(low[first], high[first], edges.weight[first])
 
 
+def graph_edges(vectors: torch.Tensor, offsets: np.ndarray, k: int, mutual: bool) -> Edges:
+    """The edges of IDC's graph, each once (see `undirected_edges`); arguments and errors are those of `cluster`."""
+    edges = top_k_edges(vectors, offsets, k)
+    return undirected_edges(mutual_edges(edges) if mutual else edges)
+
+
 def connected_clusters(source: np.ndarray, target: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """The connected components of the edges, whichever way they point (Eq. 4).
 

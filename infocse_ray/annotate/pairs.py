@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from infocse_ray.annotate.clusters import count_pairs
-from infocse_ray.annotate.idc import Edges, connected_clusters, mutual_edges, top_k_edges, undirected_edges
+from infocse_ray.annotate.idc import Edges, connected_clusters, graph_edges
 
 KINDS = ("edges", "chained", "rest of the document", "other documents")
 QUANTILES = (0.25, 0.5, 0.75)
@@ -63,8 +63,7 @@ def look_at_pairs(
     Returns:
         Counts are exact; cosines are of pairs drawn.
     """
-    edges = top_k_edges(vectors, offsets, k)
-    edges = undirected_edges(mutual_edges(edges) if mutual else edges)
+    edges = graph_edges(vectors, offsets, k, mutual)
     if min_edge_quantile and len(edges.weight):
         kept = edges.weight >= np.quantile(edges.weight, min_edge_quantile)
         edges = Edges(*(column[kept] for column in edges))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
 from infocse_ray.annotate.documents import TrainingDocuments, joined
-from infocse_ray.annotate.idc import Edges, connected_clusters, mutual_edges, top_k_edges, undirected_edges
+from infocse_ray.annotate.idc import Edges, connected_clusters, graph_edges
 from infocse_ray.corpus.store import Documents, documents_of, shard_name
 from infocse_ray.corpus.tokens import flat, offsets_of
 from infocse_ray.storage.folder import Storage
@@ -109,8 +109,7 @@ class FindEdges(NamedTuple):
         of_blocks: list[Edges] = []
         for first, last, vectors in annotator.vectors(nodes):
             begin = nodes.offsets[first]
-            edges = top_k_edges(vectors, nodes.offsets[first : last + 1] - begin, self.k)
-            edges = undirected_edges(mutual_edges(edges) if self.mutual else edges)
+            edges = graph_edges(vectors, nodes.offsets[first : last + 1] - begin, self.k, self.mutual)
             rows = distinct.rows[begin:]
             of_blocks.append(edges._replace(source=rows[edges.source], target=rows[edges.target]))
         edges = Edges(*(np.concatenate(column) for column in zip(*of_blocks, strict=True)))

@@ -161,13 +161,22 @@ class IterationStages(NamedTuple):
 
     def trained_encoder(self, trained: Stage, start: EncoderFolder) -> EncoderFolder:
         """The encoder that a train stage returns: the one it started from if none it made was better."""
-        summary = trained.summary or {}
-        kind = summary["chosen"]["kind"]
-        if kind == "start":
-            return start
-        name = INTERPOLATED if kind == "interpolated" else model_name(summary["best_step"])
-        model = trained.folder / "models" / name
-        return EncoderFolder(model, fingerprint("encoder", trained.fingerprint), self.settings.encoder.max_length)
+        return made_by(trained, self.settings.encoder.max_length) or start
+
+
+def made_by(trained: Stage, max_length: int) -> EncoderFolder | None:
+    """The encoder that a train stage made; None if it returned its start.
+
+    Args:
+        trained: finished.
+        max_length: tokens that sentences are cut to.
+    """
+    summary = trained.summary or {}
+    kind = summary["chosen"]["kind"]
+    if kind == "start":
+        return None
+    name = INTERPOLATED if kind == "interpolated" else model_name(summary["best_step"])
+    return EncoderFolder(trained.folder / "models" / name, fingerprint("encoder", trained.fingerprint), max_length)
 
 
 def iteration_report(t: int, stages: dict[str, Stage]) -> dict[str, Any]:

@@ -173,9 +173,9 @@ def _look_up(where: Texts, doc_ids: list[str], keys: set[int]) -> tuple[dict[str
         some = documents_of(table.filter(pa.array(np.isin(table["key"].to_numpy(), wanted_ids))))
         for row, doc_id in enumerate(some.doc_ids.to_pylist()):
             inside = np.arange(some.offsets[row], some.offsets[row + 1])
-            documents[doc_id] = _decoded(tokenizer, some.sentences.take(inside))
+            documents[doc_id] = decoded(tokenizer, some.sentences.take(inside))
         for key, texts in _found(where.on, table, wanted):
-            answers.setdefault(key, " ".join(_decoded(tokenizer, texts)))
+            answers.setdefault(key, " ".join(decoded(tokenizer, texts)))
         if len(documents) == len(doc_ids) and len(answers) == len(keys):
             break
     return documents, answers
@@ -216,7 +216,7 @@ def _found(on: On, table: pa.Table, wanted: np.ndarray) -> Iterator[tuple[int, T
         yield int(hashes[row]), documents.sentences.take(np.array([row]))
 
 
-def _decoded(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
+def decoded(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
     """The text of each row."""
     ids: Iterable[np.ndarray] = np.split(tokens.values, tokens.offsets[1:-1])
     texts = [tokenizer.decode(row.tolist()) for row in ids] if len(tokens) else []

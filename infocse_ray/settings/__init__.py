@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from infocse_ray.settings.corpus import Corpus, Labels
 from infocse_ray.settings.encoder import Annotate, Encoder
+from infocse_ray.settings.explorer import Explorer
 from infocse_ray.settings.fingerprint import fingerprint
 from infocse_ray.settings.methods import (
     Baseline,
@@ -55,6 +56,7 @@ with warnings.catch_warnings():
         labels: Labels = Field(default_factory=Labels)
         finetune: Finetune = Field(default_factory=Finetune)
         plusplus: PlusPlus = Field(default_factory=PlusPlus)
+        explorer: Explorer = Field(default_factory=Explorer)
 
         @field_validator("name")
         @classmethod
@@ -75,6 +77,7 @@ __all__ = [
     "Corpus",
     "DeCLUTRSettings",
     "Encoder",
+    "Explorer",
     "Finetune",
     "Fraction",
     "ICTSettings",

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models
 
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.retrieval.examples import Example, Texts, _decoded, examples, moves, plain
+from infocse_ray.retrieval.examples import Example, Texts, decoded, examples, moves, plain
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 from tests.unit.retrieval.test_questions import stage
@@ -142,4 +142,4 @@ def test_word_pieces_are_put_together():
     made = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
     made.decoder = decoders.WordPiece()
     tokens = Tokens(np.arange(1, 11), np.array([0, 6, 10]))
-    assert _decoded(made, tokens) == ["don't (a)", "os.paths"]
+    assert decoded(made, tokens) == ["don't (a)", "os.paths"]

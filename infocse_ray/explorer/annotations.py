@@ -1,0 +1,109 @@
+"""The annotations of a finished run, and the encoder that made each, found by what names them.
+
+An annotate stage is named by the fingerprint of the encoder that embedded, so of all encoders of a run the one is found
+with which the name comes out: whether it was whitened, initialised, fine-tuned before, another's, or its own start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop.checks import training_splits, validation_of
+from infocse_ray.loop.identity import annotate_identity
+from infocse_ray.loop.iteration_stages import made_by
+from infocse_ray.loop.manifest import folder_in, read_manifest
+from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.stages.stage import Stage, read_stage
+from infocse_ray.storage.folder import Storage
+
+
+class Annotation(NamedTuple):
+    """The clusters of one iteration."""
+
+    iteration: int
+    stage: Stage
+    encoder: EncoderFolder
+    documents: TrainingDocuments
+
+
+class AnnotatedRun(NamedTuple):
+    """A finished run."""
+
+    folder: Storage
+    settings: Settings
+    documents: TrainingDocuments
+    tokenizer: EncoderFolder
+    """Whose tokenizer the corpus was tokenised with."""
+    annotations: list[Annotation]
+    """By iteration; none where the method makes no clusters."""
+
+
+def annotated_run(root: Storage, name: str) -> AnnotatedRun:
+    """Read a run's manifest.
+
+    Args:
+        root: the storage that runs share.
+        name: of the run.
+
+    Raises:
+        ValueError: there is no such run, it isn't finished, or an annotation's encoder is gone.
+    """
+    folder = root / name
+    try:
+        manifest = read_manifest(folder)
+    except FileNotFoundError:
+        raise ValueError(
+            f"name = {name!r}: there is no run in {folder}; `infocse runs --storage {root}` lists those there are"
+        ) from None
+    if "finished" not in manifest:
+        raise ValueError(f"name = {name!r}: that run isn't finished; the command that started it goes on with it")
+    settings = Settings.model_validate({**manifest["settings"], "name": name, "storage": root.uri})
+    stages = {key: folder_in(root, entry["folder"]) for key, entry in manifest["stages"].items()}
+    store = TokenStore.open(stages["corpus"])
+    splits = training_splits(settings, validation_of(settings, store))
+    documents = TrainingDocuments(store, splits)
+    length = settings.encoder.max_length
+    came = EncoderFolder(stages["iteration_0/encoder"] / "model", manifest["inputs"]["encoder"], length)
+    encoders = {
+        annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits): (encoder, read)
+        for encoder, read in _encoders(came, stages, manifest["inputs"], documents)
+    }
+    annotations = []
+    for number, stage in _annotate_stages(stages):
+        if stage.fingerprint not in encoders:
+            raise ValueError(
+                f"name = {name!r}: the encoder that made {stage.folder} isn't found, another version of infocse_ray "
+                "did; run the command of the run again under another name"
+            )
+        annotations.append(Annotation(number, stage, *encoders[stage.fingerprint]))
+    return AnnotatedRun(folder, settings, documents, came, annotations)
+
+
+def _annotate_stages(stages: dict[str, Storage]) -> list[tuple[int, Stage]]:
+    found = [(re.fullmatch(r"iteration_(\d+)/annotations", key), folder) for key, folder in stages.items()]
+    return sorted(((int(match[1]), read_stage(folder)) for match, folder in found if match), key=lambda one: one[0])
+
+
+def _encoders(
+    came: EncoderFolder, stages: dict[str, Storage], inputs: dict[str, Any], documents: TrainingDocuments
+) -> Iterator[tuple[EncoderFolder, TrainingDocuments]]:
+    """Every encoder of the run, with the documents as it reads them."""
+    yield came, documents
+    for key, folder in stages.items():
+        kind = key.rpartition("/")[2]
+        if kind == "whitening":
+            name = fingerprint("encoder", read_stage(folder).fingerprint)
+            yield EncoderFolder(folder / "model", name, came.max_length), documents
+        elif kind == "train" and (made := made_by(read_stage(folder), came.max_length)) is not None:
+            yield made, documents
+        elif key == "first_encoder":
+            length = (read_stage(folder).summary or {})["max_length"]
+            own = stages.get("first_encoder/corpus")
+            store = None if own is None else TokenStore.open(own)
+            other = EncoderFolder(folder / "model", inputs["first_encoder"], length)
+            yield other, documents._replace(encoder_store=store)

@@ -1,0 +1,207 @@
+"""A run's explorer: `explorer.json` and, of it, `explorer.html`.
+
+It is no stage, for nothing is made of it: two files beside `metrics.json`, written whole, and made again where the
+annotations or the documents asked for are others than those they were made of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from infocse_ray.annotate.actor import in_actors
+from infocse_ray.encoder.model import load_tokenizer, tokenizer_json
+from infocse_ray.explorer.annotations import AnnotatedRun, Annotation, annotated_run
+from infocse_ray.explorer.clustered import ClusterAgain
+from infocse_ray.explorer.drawn import Drawn, draw, find
+from infocse_ray.explorer.histogram import histogram
+from infocse_ray.explorer.page import embedded, render
+from infocse_ray.retrieval.examples import decoded
+from infocse_ray.runtime.cluster import connect, placement, quiet_data
+from infocse_ray.runtime.failures import one_line
+from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.settings import Annotate, Explorer, Settings, fingerprint
+from infocse_ray.settings.explorer import ExploreRun
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted_json
+
+DATA, PAGE = "explorer.json", "explorer.html"
+
+_FORMAT = 1
+_MOST_BYTES = 4_500_000
+"""Of documents in the page, which is to stay under 5 MB."""
+_MOST_CHARACTERS = 1_000
+"""Of a sentence."""
+
+
+def explore_after(settings: Settings) -> Storage | None:
+    """Make a run's explorer when the run has ended, unless it is there; that it fails is a warning, no error.
+
+    Args:
+        settings: of the run, which is finished.
+
+    Returns:
+        The page, if there is one.
+    """
+    if not settings.explorer.documents and not settings.explorer.ids:
+        return None
+    try:
+        run = annotated_run(Storage.open(settings.storage), settings.name)
+        return _explore(run, settings.explorer, anew=False)
+    except Exception as error:
+        say(
+            f"warning: the run is finished, its cluster explorer isn't: {one_line(error)}; `infocse explorer "
+            f"{settings.name} --storage {settings.storage}` makes it"
+        )
+        return None
+
+
+def explore(asked: ExploreRun) -> None:
+    """Make the explorer of a finished run again, with the documents asked for: the work of `infocse explorer`.
+
+    Raises:
+        ValueError: there is no such run, or it isn't finished, or has no clusters; or a document isn't there.
+    """
+    run = annotated_run(Storage.open(asked.storage), asked.name)
+    own = run.settings.explorer
+    documents = own.documents if asked.documents is None else asked.documents
+    wanted = Explorer(documents=documents, ids=[*own.ids, *asked.ids])
+    if _explore(run, wanted, anew=True) is None:
+        raise ValueError(f"name = {asked.name!r}: there is nothing to show of that run")
+
+
+def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
+    """Make the page, unless it is there and need not be made `anew`; None where there is nothing to show."""
+    if not run.annotations:
+        say(f"no cluster explorer: train.method = {run.settings.train.method} makes no clusters")
+        return None
+    page = run.folder / PAGE
+    made_of = fingerprint("explorer", _FORMAT, [one.stage.fingerprint for one in run.annotations])
+    if not anew and page.exists() and _serves(run.folder / DATA, made_of, asked):
+        say(f"the cluster explorer is there: {page}")
+        return page
+    drawn = _documents(run, asked, strict=anew)
+    if not drawn:
+        say("no cluster explorer: there is no document to show")
+        return None
+    content = {
+        "format": _FORMAT,
+        "made_of": made_of,
+        "asked": asked.model_dump(mode="json"),
+        "name": run.settings.name,
+        "clustering": run.settings.annotate.clustering,
+        "rule": _rule(run.settings.annotate),
+        **_content(run, drawn),
+    }
+    content = redacted_json(content)
+    (run.folder / DATA).write_bytes(embedded(content).encode())
+    page.write_bytes(render(content))
+    say(f"the clusters of {len(content['documents']):,} documents, to look at in a browser: {page}")
+    return page
+
+
+def _serves(file: Storage, made_of: str, asked: Explorer) -> bool:
+    """Whether an explorer has what is asked for; it may have more, which the user asked for by the command."""
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        there = file.read_json()
+        had = there["asked"]
+        return there["made_of"] == made_of and had["documents"] == asked.documents and {*asked.ids} <= {*had["ids"]}
+    return False
+
+
+def _documents(run: AnnotatedRun, asked: Explorer, strict: bool) -> list[Drawn]:
+    """Those that are named, then those that the seed draws.
+
+    Raises:
+        ValueError: `strict`, and one that is named isn't there.
+    """
+    named, missing = find(run.documents, asked.ids)
+    if missing:
+        said = f"ids = {', '.join(map(repr, missing))}: no document that was clustered has such an id"
+        if strict:
+            raise ValueError(f"{said}; ids are those of the corpus, in splits {', '.join(run.documents.splits)}")
+        say(f"warning: explorer.{said}")
+    keys = {one.key for one in named}
+    return named + [one for one in draw(run.documents, asked.documents, run.settings.seed) if one.key not in keys]
+
+
+class _Found(NamedTuple):
+    """What an iteration made of the documents."""
+
+    rows: dict[int, dict[str, Any]]
+    """By the document's key: see `ClusterAgain`."""
+    pairs: np.ndarray
+    """int64 [3, bins], of all documents; see `count_pairs_by_cosine`."""
+
+
+def _content(run: AnnotatedRun, drawn: list[Drawn]) -> dict[str, Any]:
+    """Iterations, documents and the histogram."""
+    connect()
+    quiet_data()
+    tokenizer = Tokenizer.from_str(tokenizer_json(load_tokenizer(run.tokenizer.local(), str(run.tokenizer.folder))))
+    found = {one.iteration: _found(run, one, drawn) for one in run.annotations}
+    documents, size = [], 0
+    for one in drawn:
+        texts = [
+            text[:_MOST_CHARACTERS] + (" …" if len(text) > _MOST_CHARACTERS else "")
+            for text in decoded(tokenizer, one.sentences)
+        ]
+        seen = {iteration: dict(each.rows[one.key]) for iteration, each in found.items()}
+        for row in seen.values():
+            del row["key"], row["pairs"]
+        document = {
+            "id": one.doc_id,
+            "named": one.named,
+            "sentences": texts,
+            "sentences_in_all": one.sentences_in_all,
+            "iterations": {str(iteration): row for iteration, row in seen.items()},
+        }
+        size += len(embedded(document).encode())
+        if size > _MOST_BYTES:
+            say(f"the cluster explorer has the first {len(documents)} of {len(drawn)} documents: it stays under 5 MB")
+            break
+        documents.append(document)
+    return {
+        "iterations": [{"iteration": one.iteration, "annotations": one.stage.fingerprint} for one in run.annotations],
+        "documents": documents,
+        "histogram": {str(iteration): histogram(each.pairs) for iteration, each in found.items()},
+    }
+
+
+def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Found:
+    """Cluster the documents again, as in an iteration."""
+    shards, keys = {one.shard for one in drawn}, [one.key for one in drawn]
+    groups = [group for group in annotation.documents.groups() if not shards.isdisjoint(group)]
+    settings = run.settings.annotate
+    work = ClusterAgain(annotation.documents, keys, settings, annotation.stage)
+    where, precision = placement(settings), run.settings.encoder.precision
+    rows: dict[int, dict[str, Any]] = {}
+    bar = Bar(f"explorer: iteration {annotation.iteration}", len(keys), "documents")
+    for row in in_actors(groups, annotation.encoder, precision, where, work):
+        rows[row["key"]] = row
+        bar.add(1)
+    bar.close()
+    return _Found(rows, np.sum([row["pairs"] for row in rows.values()], axis=0))
+
+
+def _rule(settings: Annotate) -> str:
+    """In words, what makes a cluster."""
+    if settings.clustering == "kmeans":
+        return (
+            f"Sentences of a document that are nearest to the same one of {settings.kmeans_clusters} centroids are a "
+            "cluster (k-means); there are no edges."
+        )
+    nearest = "the sentence most similar to it" if settings.k == 1 else f"the {settings.k} sentences most similar to it"
+    both = ", if each is among the other’s" if settings.mutual else ""
+    dropped = (
+        f"; the {settings.min_edge_quantile:.0%} least similar edges of the corpus are dropped"
+        if settings.min_edge_quantile
+        else ""
+    )
+    return (
+        f"An edge joins a sentence and {nearest} in its document{both}{dropped}. The number is their similarity. "
+        "What edges connect is a cluster. A dashed edge is new in this iteration."
+    )

@@ -1,0 +1,46 @@
+"""The cluster explorer: what a run puts into its page, and the command `infocse explorer`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from infocse_ray.settings.section import Section
+
+
+def _ids(value: object) -> object:
+    """Ids as texts: `a,b` names two, and YAML reads some as numbers."""
+    if isinstance(value, str):
+        return [one.strip() for one in value.split(",") if one.strip()]
+    return [str(one) if isinstance(one, int) else one for one in value] if isinstance(value, list) else value
+
+
+Ids = Annotated[list[str], BeforeValidator(_ids)]
+
+
+class Explorer(Section):
+    """explorer: the page that shows the clusters of some documents, made when a run ends; no result depends on it."""
+
+    documents: int = Field(
+        default=200,
+        ge=0,
+        description="Training documents in <storage>/<name>/explorer.html, drawn by the seed; fewer where they would "
+        "make the page larger than 5 MB. 0: only those of `ids`.",
+    )
+    ids: Ids = Field(
+        default=[],
+        description="Ids of training documents that the page has in any case (a,b; a list in YAML where ids have "
+        "commas).",
+    )
+
+
+class ExploreRun(Section):
+    """The explorer of a finished run, made again."""
+
+    name: str = Field(min_length=1, description="Name of the run.")
+    storage: str = Field(default="runs", min_length=1, description="Folder or URI that the run is in.")
+    documents: int | None = Field(
+        default=None, ge=0, description="Documents drawn by the run's seed. Default: explorer.documents of the run."
+    )
+    ids: Ids = Field(default=[], description="Ids of training documents to show, beside explorer.ids of the run (a,b).")
