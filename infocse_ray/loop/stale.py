@@ -20,7 +20,16 @@ _INPUTS = {
     "tokenizer": "the tokenizer",
     "first_encoder": "the first encoder",
 }
-_SILENT = {"name", "storage", "plusplus", "corpus.source", "corpus.labels", "encoder.model", "annotate.first_encoder"}
+_SILENT = {
+    "name",
+    "storage",
+    "plusplus",
+    "tracking",
+    "corpus.source",
+    "corpus.labels",
+    "encoder.model",
+    "annotate.first_encoder",
+}
 """Settings of which the inputs' fingerprints say more, or that change no stage."""
 
 _ENDS = {"loop.max_iterations", "loop.early_stop"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -99,6 +100,7 @@ class _BoardActor:
         self.done = 0
         self.note = ""
         self.lines: list[str] = []
+        self.waiting: list[Any] = []
         self.asked = self.looked = False
 
     def add(self, units: int) -> None:
@@ -110,9 +112,12 @@ class _BoardActor:
     def line(self, text: str) -> None:
         self.lines.append(text)
 
-    def look(self) -> tuple[int, str, list[str]]:
-        lines, self.lines = self.lines, []
-        return self.done, self.note, lines
+    def points(self, more: list[Any]) -> None:
+        self.waiting += more
+
+    def look(self) -> tuple[int, str, list[str], list[Any]]:
+        (lines, points), self.lines, self.waiting = (self.lines, self.waiting), [], []
+        return self.done, self.note, lines, points
 
     def ask_to_stop(self) -> bool:
         self.asked = True
@@ -124,11 +129,22 @@ class _BoardActor:
 
 
 class Board:
-    """Shows, while the `with` block runs, what workers report to `handle` (`add`, `set`, `line`)."""
+    """Shows, while the `with` block runs, what workers report to `handle` (`add`, `set`, `line`, `points`)."""
 
-    def __init__(self, title: str, unit: str, total: int | None = None) -> None:
+    def __init__(
+        self, title: str, unit: str, total: int | None = None, points: Callable[[Any], None] | None = None
+    ) -> None:
+        """Begin.
+
+        Args:
+            title: of the stage, for people.
+            unit: of what is done.
+            total: how much there is to do; None: nobody knows.
+            points: gets each point that workers hand over, in the driver, in their order.
+        """
         import ray
 
+        self._points = points
         self.handle: Any = ray.remote(num_cpus=0, max_restarts=-1)(_BoardActor).remote()
         self._bar = Bar(title, total, unit)
         self._stop = threading.Event()
@@ -168,14 +184,21 @@ class Board:
             self._bar.to(*seen)
 
     def say_lines(self) -> tuple[int, str] | None:
-        """Say the lines that have come; how many units are done, with a note; None if the board doesn't answer."""
+        """Say the lines that have come, and pass on the points.
+
+        Returns:
+            How many units are done, with a note; None if the board doesn't answer.
+        """
         import ray
         from ray.exceptions import RayError
 
         try:
-            done, note, lines = ray.get(self.handle.look.remote(), timeout=5)
+            done, note, lines, points = ray.get(self.handle.look.remote(), timeout=5)
         except RayError:  # progress is never worth a run
             return None
         for line in lines:
             say(line)
+        if self._points is not None:
+            for point in points:
+                self._points(point)
         return done, note

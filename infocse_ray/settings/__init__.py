@@ -26,6 +26,7 @@ from infocse_ray.settings.methods import (
     SimCSESettings,
 )
 from infocse_ray.settings.section import Fraction, Metric, OnGpu, Section, Workers, plain_name
+from infocse_ray.settings.tracking import Tracking
 from infocse_ray.settings.train import Finetune, Loop, PlusPlus, Train, Validate
 
 with warnings.catch_warnings():
@@ -55,6 +56,7 @@ with warnings.catch_warnings():
         labels: Labels = Field(default_factory=Labels)
         finetune: Finetune = Field(default_factory=Finetune)
         plusplus: PlusPlus = Field(default_factory=PlusPlus)
+        tracking: Tracking = Field(default_factory=Tracking)
 
         @field_validator("name")
         @classmethod
@@ -88,6 +90,7 @@ __all__ = [
     "Section",
     "Settings",
     "SimCSESettings",
+    "Tracking",
     "Train",
     "Validate",
     "Workers",
