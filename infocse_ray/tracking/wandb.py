@@ -7,6 +7,7 @@ What the run prints isn't sent, for texts of the corpus are in it, and neither i
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,13 +29,14 @@ class WandB(Sink):
         import wandb
 
         self._remembered = Remembered(run.folder, self.name)
-        id = self._remembered.id or wandb.util.generate_id()
+        id = self._remembered.id or secrets.token_hex(8)
         settings: dict[str, Any] = {
             "console": "off",
             "silent": True,
             "disable_git": True,
             "disable_code": True,
             "save_code": False,
+            "x_disable_meta": True,  # it has the command line, in which URIs with credentials may be
         }
         if "WANDB_INIT_TIMEOUT" not in os.environ:
             settings["init_timeout"] = _INIT_SECONDS

@@ -54,7 +54,8 @@ def settings(**more: Any) -> Settings:
     return settings_for("mlflow", storage="s3://KEY:hidden-secret@bucket/runs", **more)
 
 
-def test_a_run_that_is_stopped_and_goes_on_is_one_mlflow_run(client, tmp_path, capsys):
+def test_a_run_that_is_stopped_and_goes_on_is_one_mlflow_run(client, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["infocse", "--storage", "s3://KEY:hidden-secret@bucket/runs"])
     run = Storage(str(tmp_path), "news")
     stage = Stage("train", "f", run / "iteration_1" / "train")
     corpus = Stage("prepare", "c", run / "corpus", {"seconds": 1.0, "sentences": 50})
@@ -90,6 +91,7 @@ def test_a_run_that_is_stopped_and_goes_on_is_one_mlflow_run(client, tmp_path, c
     assert (one.data.params["seed"], one.data.tags["changed.seed"]) == ("42", "7")
     assert one.data.params["storage"] == "s3://***@bucket/runs"
     assert "tracking.group" not in one.data.params
+    assert b"hidden-secret" not in (tmp_path / "mlflow.db").read_bytes()
     assert capsys.readouterr().out == ""
 
 
