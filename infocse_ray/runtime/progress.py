@@ -1,4 +1,4 @@
-"""Progress that is always visible: a bar on a terminal or in a notebook, a line now and then elsewhere.
+"""Progress that is always visible: a bar on a terminal, a widget in a notebook, a line now and then elsewhere.
 
 Workers report to a small actor (`Board`); a thread of the driver shows what it holds. Ray is loaded with the first
 `Board`.
@@ -34,7 +34,7 @@ def duration(seconds: float) -> str:
 
 
 class Bar:
-    """A progress bar on a terminal or in a notebook; elsewhere a line at most every 15 seconds.
+    """A progress bar on a terminal or, as a widget, in a notebook; elsewhere a line at most every 15 seconds.
 
     Both say how long it has taken and, where there is a total, how long the rest will take at the rate so far. Whoever
     works says what came of it.
@@ -84,13 +84,20 @@ class Bar:
 
 
 def _notebook_bar() -> Any:
-    """Tqdm's widget where this is the kernel of a notebook (its plain bar where ipywidgets isn't installed)."""
+    """Tqdm's widget where this is the kernel of a notebook (Jupyter, Colab, VS Code) that has ipywidgets.
+
+    Without ipywidgets there are lines: a bar of characters would fill the cell with its past.
+    """
     ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if ipython is None or "IPKernelApp" not in ipython.config:
         return None
-    from tqdm.auto import tqdm as bar
+    try:
+        import ipywidgets  # noqa: F401
+    except ImportError:
+        return None
+    from tqdm.notebook import tqdm_notebook
 
-    return bar
+    return tqdm_notebook
 
 
 class _BoardActor:
