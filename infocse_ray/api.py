@@ -17,6 +17,7 @@ from infocse_ray.explorer.explore import explore_after
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot
 from infocse_ray.loop.scored import evaluate_encoders
+from infocse_ray.loop.shown_in_notebook import result_table
 from infocse_ray.page.write import end_with_page
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """The result of a run."""
+    """The result of a run; a notebook shows it as a table."""
 
     folder: Storage
     """<storage>/<name>."""
@@ -55,6 +56,12 @@ class RunResult:
     def summary(self) -> str:
         """The verdict in a line, with scores, their difference and its 95 % interval."""
         return self.metrics["verdict"]["line"]
+
+    def __repr__(self) -> str:
+        return f"RunResult({self.model_path!r}, {self.summary!r})"
+
+    def _repr_html_(self) -> str:
+        return result_table(self.metrics, self.model_path)
 
     def sentence_transformer(self) -> SentenceTransformer:
         """The adapted encoder in sentence-transformers.

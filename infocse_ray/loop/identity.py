@@ -50,7 +50,7 @@ def run_identity(
         sts: the pairs that show general ability.
         methods: identities of what initialises the encoder and what trains it.
     """
-    content = settings.model_dump(mode="json", exclude={"name", "storage", "explorer", *FEW_SHOT})
+    content = settings.model_dump(mode="json", exclude={"name", "storage", "explorer", "tracking", *FEW_SHOT})
     del (
         content["corpus"]["source"],
         content["corpus"]["labels"],

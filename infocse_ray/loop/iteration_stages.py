@@ -18,9 +18,9 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples, Shards, count_examples
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stages.metrics import events_folder
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.tracking import Tracking
 from infocse_ray.train.loop import Training
 from infocse_ray.train.models import INTERPOLATED, model_name
 from infocse_ray.train.schedule import Budget
@@ -45,6 +45,8 @@ class IterationStages(NamedTuple):
     """The annotator of the first iteration, if not the encoder itself."""
     whitening: WhiteningPlan | None
     """How encoders are whitened; None: they aren't."""
+    tracking: Tracking | None = None
+    """What shows the run; None: nothing does."""
     phase: Literal["iteration", "fine_tuning"] = "iteration"
 
     def fine_tuning(self, settings: Settings) -> IterationStages:
@@ -154,8 +156,9 @@ class IterationStages(NamedTuple):
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, method, budget, encoder, seed, stage.folder, on)
-            training = training._replace(whitening=self.whitening, events=events_folder(self.run, self.name(t)))
-            return train(training, self.where["train"], f"{self.title(t)}: training")
+            training = training._replace(whitening=self.whitening)
+            points = None if self.tracking is None else self.tracking.training(self.name(t), stage)
+            return train(training, self.where["train"], f"{self.title(t)}: training", points)
 
         return run_stage(self.root, self.folder(t) / "train", "train", identity, work)
 

@@ -18,6 +18,7 @@ from infocse_ray.storage.folder import Storage, is_remote
 
 if TYPE_CHECKING:
     from infocse_ray.stages.stage import Stage
+    from infocse_ray.tracking.tracking import Tracking
 
 _FORMAT = 2
 """1 had no checksum, and folders that began with the storage's."""
@@ -53,14 +54,15 @@ def folders_of(manifest: dict[str, Any]) -> set[str]:
 class Manifest:
     """`manifest.json` of a run; an entry is written when its stage is finished."""
 
-    def __init__(self, run: Storage, lease: Lease | None = None) -> None:
+    def __init__(self, run: Storage, lease: Lease | None = None, tracking: Tracking | None = None) -> None:
         """Read it, if it is there and whole.
 
         Args:
             run: the run's folder.
             lease: of the run, for whoever writes.
+            tracking: what shows the run's stages; None: nothing does.
         """
-        self._run, self._lease = run, lease
+        self._run, self._lease, self._tracking = run, lease, tracking
         self._content = self._read()
 
     def _read(self) -> dict[str, Any]:
@@ -146,7 +148,7 @@ class Manifest:
     def add(self, name: str, stage: Stage) -> None:
         """Commit a finished stage under its name in the run."""
         # It loads Ray, which a manifest is read without.
-        from infocse_ray.stages.metrics import show_stage
+        from infocse_ray.stages.metrics import count_stage
 
         self._content["stages"][name] = {
             "kind": stage.kind,
@@ -155,7 +157,9 @@ class Manifest:
             "seconds": stage.seconds,
         }
         self._write()
-        show_stage(self._run, name, stage)
+        count_stage(self._run, name, stage)
+        if self._tracking is not None:
+            self._tracking.stage(name, stage)
 
     def finish(self, fingerprint: str) -> None:
         """Commit the run, with the digests of what it exported."""

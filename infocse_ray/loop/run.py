@@ -32,6 +32,7 @@ from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.checksums import FOLDER
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
+from infocse_ray.tracking.tracking import Tracking, check_sinks
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
 
@@ -138,6 +139,8 @@ class Run(NamedTuple):
         _export(encoder, self.folder / "model", card(metrics))
         (self.folder / "metrics.json").write_json(metrics)
         self.manifest.finish(self.identity)
+        if (tracking := self.iteration_stages.tracking) is not None:
+            tracking.summary(metrics)
         return metrics
 
 
@@ -186,13 +189,15 @@ def open_run(
         RunInUse: another driver is at work on the run.
         LeaseLost: another driver took it over.
     """
+    check_sinks(settings)
     root = Storage.for_runs(settings.storage)
     folder = root / settings.name
     with Lease(folder / "driver.lease", f"name = {settings.name!r}") as lease, warnings_kept() as warnings:
         lease.take()
-        manifest = Manifest(folder, lease)
-        run = _opened(job, settings, inputs, identity, check, at_once, root, manifest, fine_tunes)
-        yield run._replace(warnings=warnings)
+        with Tracking(settings, job, folder) as tracking:
+            manifest = Manifest(folder, lease, tracking)
+            run = _opened(job, settings, inputs, identity, check, at_once, root, manifest, tracking, fine_tunes)
+            yield run._replace(warnings=warnings)
 
 
 def _opened(
@@ -204,6 +209,7 @@ def _opened(
     at_once: int,
     root: Storage,
     manifest: Manifest,
+    tracking: Tracking,
     fine_tunes: bool,
 ) -> Run:
     folder = root / settings.name
@@ -260,7 +266,7 @@ def _opened(
         annotator = first_encoder(other, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
         if (own := annotator.store) is not None:
             manifest.add("first_encoder/corpus", Stage("prepare", own.fingerprint, own.folder, own.summary))
-    iteration_stages = IterationStages(root, folder, settings, store, splits, on, where, annotator, plan)
+    iteration_stages = IterationStages(root, folder, settings, store, splits, on, where, annotator, plan, tracking)
     return Run(settings, inputs, manifest, iteration_stages, came, start, whitening, fine_tunes, identity, speed)
 
 

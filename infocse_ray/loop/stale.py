@@ -25,6 +25,7 @@ _SILENT = {
     "storage",
     "plusplus",
     "explorer",
+    "tracking",
     "corpus.source",
     "corpus.labels",
     "encoder.model",

@@ -20,8 +20,14 @@ from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, METHODS, Study, TableMethod, methods_with, studies_with
 from infocse_ray.settings import Corpus, Settings, fingerprint
 
-_NOT_NAMED: dict[str, Any] = {"name": True, "storage": True, "minutes": True, "corpus": {"labels"}}
-"""Settings that a cell is not named by: the fingerprint of its files has the label files, and `minutes` isn't set."""
+_NOT_NAMED: dict[str, Any] = {
+    "name": True,
+    "storage": True,
+    "minutes": True,
+    "tracking": True,
+    "corpus": {"labels"},
+}
+"""Settings that a cell is not named by: the fingerprint of its files has the label files, `minutes` isn't set."""
 
 _RECORD = 4
 """Version of a cell's record. If it differs, the record is made again from the finished run."""

@@ -1,4 +1,4 @@
-"""Progress that is always visible: a bar on a terminal or in a notebook, a line now and then elsewhere.
+"""Progress that is always visible: a bar on a terminal, a widget in a notebook, a line now and then elsewhere.
 
 Workers report to a small actor (`Board`); a thread of the driver shows what it holds. Ray is loaded with the first
 `Board`.
@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -53,7 +53,7 @@ def duration(seconds: float) -> str:
 
 
 class Bar:
-    """A progress bar on a terminal or in a notebook; elsewhere a line at most every 15 seconds.
+    """A progress bar on a terminal or, as a widget, in a notebook; elsewhere a line at most every 15 seconds.
 
     Both say how long it has taken and, where there is a total, how long the rest will take at the rate so far. Whoever
     works says what came of it.
@@ -103,13 +103,20 @@ class Bar:
 
 
 def _notebook_bar() -> Any:
-    """Tqdm's widget where this is the kernel of a notebook (its plain bar where ipywidgets isn't installed)."""
+    """Tqdm's widget where this is the kernel of a notebook (Jupyter, Colab, VS Code) that has ipywidgets.
+
+    Without ipywidgets there are lines: a bar of characters would fill the cell with its past.
+    """
     ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if ipython is None or "IPKernelApp" not in ipython.config:
         return None
-    from tqdm.auto import tqdm as bar
+    try:
+        import ipywidgets  # noqa: F401
+    except ImportError:
+        return None
+    from tqdm.notebook import tqdm_notebook
 
-    return bar
+    return tqdm_notebook
 
 
 class _BoardActor:
@@ -119,6 +126,7 @@ class _BoardActor:
         self.done = 0
         self.note = ""
         self.lines: list[str] = []
+        self.waiting: list[Any] = []
         self.asked = self.looked = False
 
     def add(self, units: int) -> None:
@@ -130,9 +138,12 @@ class _BoardActor:
     def line(self, text: str) -> None:
         self.lines.append(text)
 
-    def look(self) -> tuple[int, str, list[str]]:
-        lines, self.lines = self.lines, []
-        return self.done, self.note, lines
+    def points(self, more: list[Any]) -> None:
+        self.waiting += more
+
+    def look(self) -> tuple[int, str, list[str], list[Any]]:
+        (lines, points), self.lines, self.waiting = (self.lines, self.waiting), [], []
+        return self.done, self.note, lines, points
 
     def ask_to_stop(self) -> bool:
         self.asked = True
@@ -144,11 +155,22 @@ class _BoardActor:
 
 
 class Board:
-    """Shows, while the `with` block runs, what workers report to `handle` (`add`, `set`, `line`)."""
+    """Shows, while the `with` block runs, what workers report to `handle` (`add`, `set`, `line`, `points`)."""
 
-    def __init__(self, title: str, unit: str, total: int | None = None) -> None:
+    def __init__(
+        self, title: str, unit: str, total: int | None = None, points: Callable[[Any], None] | None = None
+    ) -> None:
+        """Begin.
+
+        Args:
+            title: of the stage, for people.
+            unit: of what is done.
+            total: how much there is to do; None: nobody knows.
+            points: gets each point that workers hand over, in the driver, in their order.
+        """
         import ray
 
+        self._points = points
         self.handle: Any = ray.remote(num_cpus=0, max_restarts=-1)(_BoardActor).remote()
         self._bar = Bar(title, total, unit)
         self._stop = threading.Event()
@@ -188,14 +210,21 @@ class Board:
             self._bar.to(*seen)
 
     def say_lines(self) -> tuple[int, str] | None:
-        """Say the lines that have come; how many units are done, with a note; None if the board doesn't answer."""
+        """Say the lines that have come, and pass on the points.
+
+        Returns:
+            How many units are done, with a note; None if the board doesn't answer.
+        """
         import ray
         from ray.exceptions import RayError
 
         try:
-            done, note, lines = ray.get(self.handle.look.remote(), timeout=5)
+            done, note, lines, points = ray.get(self.handle.look.remote(), timeout=5)
         except RayError:  # progress is never worth a run
             return None
         for line in lines:
             say(line)
+        if self._points is not None:
+            for point in points:
+                self._points(point)
         return done, note

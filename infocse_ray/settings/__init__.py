@@ -27,6 +27,7 @@ from infocse_ray.settings.methods import (
     SimCSESettings,
 )
 from infocse_ray.settings.section import Fraction, Metric, OnGpu, Section, Workers, plain_name
+from infocse_ray.settings.tracking import Tracking
 from infocse_ray.settings.train import Finetune, Loop, PlusPlus, Train, Validate
 
 with warnings.catch_warnings():
@@ -57,6 +58,7 @@ with warnings.catch_warnings():
         finetune: Finetune = Field(default_factory=Finetune)
         plusplus: PlusPlus = Field(default_factory=PlusPlus)
         explorer: Explorer = Field(default_factory=Explorer)
+        tracking: Tracking = Field(default_factory=Tracking)
 
         @field_validator("name")
         @classmethod
@@ -91,6 +93,7 @@ __all__ = [
     "Section",
     "Settings",
     "SimCSESettings",
+    "Tracking",
     "Train",
     "Validate",
     "Workers",

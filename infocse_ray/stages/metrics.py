@@ -1,30 +1,21 @@
-"""What a run shows while it works: Ray metrics and TensorBoard's curves, of the same names.
+"""What a run counts while it works, as Ray metrics, and the points of a training's curves on their way to the driver.
 
 1. Ray metrics (`ray_infocse_...` on Ray's dashboard and for Prometheus): `METRICS`, tagged with the run and the stage,
    which are told by the folder that the stage writes. The corpus, which runs share, counts as that of `corpora`.
-2. TensorBoard's files are under `<run>/events/`, on any storage: a folder with the steps of each training, written by
-   worker 0, and the summaries of all stages over the number of their iteration, written by the driver.
-3. A training that goes on from a checkpoint begins a new file, whose first entry tells TensorBoard to forget the steps
-   after the checkpoint (`purge_step`): every step is shown once.
-4. No step waits for a storage that is slow, and what it refuses to take isn't shown. Of a stage that another run
-   trained there are the validations, not the steps between.
+2. Worker 0 hands points of the same names to the driver's progress board, which passes them on (`tracking/`): a curve
+   has at most 256 of them per doubling of steps, and no step waits.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
-import math
+import time
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
-import pyarrow.fs as pafs
 import ray
 from ray.util.metrics import Counter, Gauge
-from tensorboardX import SummaryWriter
-from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
-from tensorboardX.record_writer import register_writer_factory
 
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
@@ -51,10 +42,9 @@ METRICS = {
 }
 """Ray metrics by name. Counters add up, from 0 in each process as Prometheus expects; gauges show the last."""
 
-_FLUSH_SECONDS = 30
+_HAND_OVER_SECONDS = 1.0
 _AN_OCTAVE = 256
 """Points a curve has at most between a step and the step of twice its number."""
-_BY_SPLIT_OR_REASON = ("documents", "labelled", "rejected", "leaks")
 
 
 def count_prepared(folder: Storage, row: Mapping[str, Any]) -> None:
@@ -71,19 +61,36 @@ def count_annotated(folder: Storage, counts: Mapping[str, Any]) -> None:
     _count(folder, {name: counts.get(name, 0) for name in names} | _padding(counts))
 
 
-class TrainingMetrics:
-    """Of a training under way; `close` it."""
+class Begun(NamedTuple):
+    """A training starts at the step `first`, or goes on there from a checkpoint: what came of later ones is void."""
 
-    def __init__(self, stage: Storage, events: Storage | None, first: int) -> None:
+    first: int
+
+
+class Points(NamedTuple):
+    """A step's points of a training's curves."""
+
+    group: str
+    """`train` or `validation`."""
+    step: int
+    values: dict[str, float]
+    """By name."""
+
+
+class TrainingMetrics:
+    """Of a training under way, as worker 0 sees it; `close` it."""
+
+    def __init__(self, stage: Storage, board: Any, first: int) -> None:
         """Nothing is shown yet.
 
         Args:
             stage: folder of the train stage.
-            events: see `events_folder`; None: TensorBoard shows nothing.
-            first: step to come, 0 before the first validation; what was shown of it and later ones is forgotten.
+            board: handle of the progress board that takes points; None: nobody does.
+            first: step to come, 0 before the first validation.
         """
-        self._stage = stage
-        self._writer = None if events is None else _writer(_next_file(events, stage), first)
+        self._stage, self._board = stage, board
+        self._waiting: list[Begun | Points] = [Begun(first)]
+        self._handed_over = time.monotonic()
 
     def step(self, step: int, report: Any, seconds: float, examples: int) -> None:
         """Show a step.
@@ -102,62 +109,36 @@ class TrainingMetrics:
             "padding_share": 1.0 - report.tokens / max(report.padded, 1),
         }
         _count(self._stage, {"steps": 1, "pairs": examples, "tokens": report.tokens} | shown)
-        if self._writer is not None and step % max(1, 2 ** (step.bit_length() - 1) // _AN_OCTAVE) == 0:
-            _add(self._writer, "train", shown, step)
+        if step % max(1, 2 ** (step.bit_length() - 1) // _AN_OCTAVE) == 0:
+            self._waiting.append(Points("train", step, shown))
+        if time.monotonic() - self._handed_over > _HAND_OVER_SECONDS:
+            self._hand_over()
 
     def validation(self, step: int, scores: Mapping[str, float]) -> None:
         """Show what the validation after a step found."""
         _count(self._stage, _gauges(scores))
-        if self._writer is not None:
-            _add(self._writer, "validation", _scores(scores), step)
+        self._waiting.append(Points("validation", step, _scores(scores)))
+        self._hand_over()
 
     def close(self) -> None:
-        """Write what isn't written yet."""
-        if self._writer is not None:
-            self._writer.close()
+        """Hand over what isn't yet."""
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._board is not None and self._waiting:
+            self._board.points.remote(self._waiting)
+        self._waiting, self._handed_over = [], time.monotonic()
 
 
-def show_stage(run: Storage, name: str, stage: Stage) -> None:
-    """Show what a finished stage counted, took and, of an evaluation, found.
+def count_stage(run: Storage, name: str, stage: Stage) -> None:
+    """Count what a finished stage took and, of an evaluation, found.
 
     Args:
         run: its folder.
         name: of the stage in the run, such as `iteration_2/annotations`.
         stage: finished, by this run or another.
     """
-    summary = stage.summary or {}
-    _count(run / name, {"stage_seconds": stage.seconds or 0.0} | _gauges(summary.get("metrics", {})))
-    owner, _, part = name.partition("/")
-    word, _, number = owner.rpartition("_")
-    step, group, tag = (int(number), f"{word}s", part) if number.isdigit() else (0, "run", name)
-    file = f"events.out.tfevents.{step:05d}.{tag.replace('/', '.')}"
-    with _writer(run / "events" / group / file) as writer:
-        _add(writer, tag, summary_values(summary), step)
-    events = events_folder(run, owner)
-    if stage.kind == "train" and not max(events.files(), default="").endswith(_suffix(stage.folder)):
-        with _writer(_next_file(events, stage.folder), purge_step=0) as writer:
-            for entry in summary["history"]:
-                _add(writer, "validation", _scores(entry), entry["step"])
-
-
-def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a stage's summary, by the name of their curve."""
-    values: dict[str, float] = {}
-    for name, value in summary.items():
-        shown = "bad_rows" if name == "rejected" else name
-        if isinstance(value, Mapping) and name in _BY_SPLIT_OR_REASON:
-            values[shown] = float(sum(value.values()))
-            values |= {f"{shown}/{key}": float(count) for key, count in value.items()}
-        elif name == "metrics":
-            values |= {key: float(score) for key, score in value.items()}
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            values[shown] = float(value)
-    return values | _padding(summary)
-
-
-def events_folder(run: Storage, name: str) -> Storage:
-    """Where the steps of the training of `name`, such as `iteration_1`, are shown."""
-    return run / "events" / name
+    _count(run / name, {"stage_seconds": stage.seconds or 0.0} | _gauges((stage.summary or {}).get("metrics", {})))
 
 
 def _padding(counts: Mapping[str, Any]) -> dict[str, float]:
@@ -190,71 +171,3 @@ def _count(folder: Storage, values: Mapping[str, float]) -> None:
 def _metric(name: str) -> Any:
     kind, description = METRICS[name]
     return kind(f"infocse_{name}", description, ("run", "stage"))
-
-
-def _add(writer: SummaryWriter, group: str, values: Mapping[str, float], step: int) -> None:
-    finite = {f"{group}/{name}": value for name, value in values.items() if math.isfinite(value)}
-    # `add_scalar` would make another letter of the @ in recall@5.
-    points = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in finite.items()])
-    assert writer.file_writer is not None
-    writer.file_writer.add_summary(points, step)
-
-
-def _suffix(stage: Storage) -> str:
-    return f".{stage.relative.replace('/', '.')}"
-
-
-def _next_file(events: Storage, stage: Storage) -> Storage:
-    """The file that TensorBoard, which goes by names, reads after those that are there."""
-    return events / f"events.out.tfevents.{len(events.files()):05d}{_suffix(stage)}"
-
-
-_files: dict[str, Storage] = {}
-_numbers = itertools.count()
-
-
-def _writer(file: Storage, purge_step: int | None = None) -> SummaryWriter:
-    """A writer of one event file, of this name and on this storage, in a thread of its own that is never waited for."""
-    number = str(next(_numbers))
-    _files[number] = file
-    return SummaryWriter(f"storage:{number}", purge_step=purge_step, max_queue=2**20, flush_secs=_FLUSH_SECONDS)
-
-
-class _EventFile:
-    """What tensorboardX writes to: whole at first, so that it replaces one of its name, then only longer."""
-
-    def __init__(self, file: Storage) -> None:
-        self._file, self._content, self._written = file, bytearray(), 0
-
-    def write(self, data: bytes) -> None:
-        self._content += data
-
-    def flush(self) -> None:
-        content, written = bytes(self._content), self._written
-        if len(content) == written:
-            return
-        try:
-            if written and isinstance(self._file.filesystem, pafs.LocalFileSystem):
-                with open(self._file.path, "r+b") as file:  # for a TensorBoard that has it open
-                    file.seek(written)  # a disk that was full may have taken a part
-                    file.write(content[written:])
-            else:
-                self._file.write_bytes(content)
-            self._written = len(content)
-        except OSError:  # tensorboardX's thread would end, and its queue fill up
-            return
-
-    close = flush
-
-
-class _OnStorage:
-    """tensorboardX's way to other filesystems: paths of ours are `storage:<number>/...`."""
-
-    def open(self, path: str) -> _EventFile:
-        return _EventFile(_files.pop(path.removeprefix("storage:").partition("/")[0]))
-
-    def directory_check(self, path: str) -> None:
-        """Storage makes its folders itself."""
-
-
-register_writer_factory("storage", _OnStorage())

@@ -27,7 +27,16 @@ _PARAMETER = re.compile(
     r"([?&;](?:[\w.-]*(?:key|secret|token|passw|pwd|credential|signature)[\w.-]*|sig)=)([^\s&;'\"#]+)", re.IGNORECASE
 )
 _KEY_ID = re.compile(r"[A-Z0-9]{16,}")
-_ENVIRONMENT = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "RAY_AUTH_TOKEN", "HF_TOKEN")
+_ENVIRONMENT = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "RAY_AUTH_TOKEN",
+    "HF_TOKEN",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+    "WANDB_API_KEY",
+)
 _SHORTEST = 8
 """Characters of a secret that is looked for by itself: a shorter one is part of many a word."""
 

@@ -72,8 +72,6 @@ class Training(NamedTuple):
     """How the encoder is whitened anew when it is validated; None: it isn't."""
     board: Any = None
     """Handle of a progress board."""
-    events: Storage | None = None
-    """Where TensorBoard's event files go."""
 
 
 def train_worker(training: Training) -> None:
@@ -117,7 +115,7 @@ class TrainingWorker:
         }
         self._resume()
         first = self.progress["step"] + 1 if self.progress["history"] else 0
-        self._metrics = TrainingMetrics(training.folder, training.events, first) if rank() == 0 else None
+        self._metrics = TrainingMetrics(training.folder, training.board, first) if rank() == 0 else None
         # The run's seed, not the stage's: all iterations are asked the same.
         self._questions = questions_for(
             training.store,

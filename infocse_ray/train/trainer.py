@@ -79,8 +79,16 @@ def run_workers(
         raise TrainingStopped(f"{name}: the workers failed: {one_line(error)}") from error
 
 
-def train(training: Training, placement: Placement, title: str) -> dict[str, Any]:
+def train(
+    training: Training, placement: Placement, title: str, points: Callable[[Any], None] | None = None
+) -> dict[str, Any]:
     """Train on a method's examples until validation stops growing.
+
+    Args:
+        training: what to train.
+        placement: on which workers.
+        title: of the stage, for people.
+        points: gets what curves are made of (see `stages.metrics`); None: nobody does.
 
     Returns:
         The stage's summary: `chosen`, the validation of what comes back, with `kind`: `start`, nothing trained was
@@ -97,7 +105,7 @@ def train(training: Training, placement: Placement, title: str) -> dict[str, Any
         drop_unreadable(training.folder / _CHECKPOINTS)
         steps, tokens, _ = training.budget
         unit, total = ("steps", steps) if tokens is None else ("tokens", tokens)
-        with Board(title, unit=unit, total=total) as board:
+        with Board(title, unit, total, points) as board:
             run_workers(
                 train_worker,
                 training._replace(board=board.handle),

@@ -35,6 +35,7 @@ from infocse_ray.settings import Settings
 from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
+from infocse_ray.tracking.tracking import check_sinks, tracking_environment
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.table import Table, best_score
 from infocse_ray.tuning.trials import Trial, plan_trials
@@ -79,6 +80,8 @@ def sweep(
             say(f"{table.title(trial)}: {row['state']}{reason}")
         say(f"{len(trials)} trials, {sum(map(table.settled, trials))} of them done")
         return 0
+    for trial in trials:
+        check_sinks(trial.settings)
     Storage.for_runs(config.storage)
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:
         lease.take()
@@ -129,7 +132,11 @@ def with_tune(table: Table, todo: list[Trial]) -> None:
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as scratch, Board("sweep", "trials", len(todo)) as board:
         trainable = tune.with_parameters(
-            _trainable, trials={t.number: (table.title(t), t.settings) for t in todo}, at_once=at_once, log=board.handle
+            _trainable,
+            trials={t.number: (table.title(t), t.settings) for t in todo},
+            at_once=at_once,
+            log=board.handle,
+            environment=tracking_environment(),
         )
         # On this node, where paths mean the same, and without a core: a trial that held one could wait for ever for
         # stages that need them all.
@@ -176,9 +183,16 @@ def _check_all(root: Storage, todo: list[Trial], at_once: int) -> None:
             raise ValueError(f"trial {trial.title}: {error}") from error
 
 
-def _trainable(config: dict[str, Any], trials: dict[int, tuple[str, Settings]], at_once: int, log: Any) -> None:
+def _trainable(
+    config: dict[str, Any],
+    trials: dict[int, tuple[str, Settings]],
+    at_once: int,
+    log: Any,
+    environment: dict[str, str],
+) -> None:
     """What Tune runs in a trial's process."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.update(environment)
     quiet_libraries()
     title, settings = trials[config["trial"]]
     with contextlib.redirect_stdout(_TrialOutput(log, title.partition(" ")[0])):

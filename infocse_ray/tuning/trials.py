@@ -123,8 +123,10 @@ def settings_of(config: Sweep, values: dict[str, Any]) -> Settings:
         drawn = any("valid integer" in one["msg"] and isinstance(one["input"], float) for one in error.errors())
         hint = "; for whole numbers use randint or lograndint" if drawn else ""
         raise ValueError(f"trial {title_of(values)}: {explain(error, Settings)}{hint}") from error
+    tracking = settings.tracking.model_copy(update={"group": settings.tracking.group or config.name})
     # Named by the values as the settings have them: 1e-5 and 0.00001 are one.
-    return settings.model_copy(update={"name": trial_name(config.name, _values(config, settings))})
+    name = trial_name(config.name, _values(config, settings))
+    return settings.model_copy(update={"name": name, "tracking": tracking})
 
 
 def _values(config: Sweep, settings: Settings) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from infocse_ray.loop.infocse import pretrain
 from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 from tests.ray.tiny_job import settings_for
-from tests.unit.stages.test_metrics import read_all
+from tests.unit.tracking.test_tensorboard import read_all
 
 WANTED = ("documents", "sentences", "pairs", "tokens", "padding_share", "loss", "recall_at_5", "bad_rows")
 

@@ -38,6 +38,8 @@ PAIRS, FIRST = "run examples train", "run first_examples first"
 CHANGES: dict[str, tuple[Any, str]] = {
     "name": ("other", NONE),
     "storage": ("other", NONE),
+    "tracking.sinks": (["mlflow"], NONE),
+    "tracking.group": ("some", NONE),
     "seed": (1, TRAIN),
     "minutes": (10.0, "run"),  # what it settles is a budget, which names a training
     "corpus.source": ("b", NONE),

@@ -7,7 +7,6 @@ import threading
 import types
 
 import pytest
-import tqdm.auto
 
 from infocse_ray.runtime import progress
 from infocse_ray.runtime.progress import Bar, say, warnings_kept
@@ -91,9 +90,15 @@ def test_a_notebook_has_a_widget(monkeypatch):
 
     kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
-    monkeypatch.setattr(tqdm.auto, "tqdm", Widget)
+    monkeypatch.setitem(sys.modules, "ipywidgets", types.ModuleType("ipywidgets"))
+    monkeypatch.setitem(sys.modules, "tqdm.notebook", types.SimpleNamespace(tqdm_notebook=Widget))
     Bar("annotating", 5, "documents").to(2)
     assert made == [("annotating", 5), ("update", 2)]
+    made.clear()
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "ipywidgets", None)  # isn't installed
+        Bar("annotating", 5, "documents").to(2)
+    assert made == []
     kernel.config.clear()  # IPython's own terminal
     made.clear()
     Bar("annotating", 5, "documents").to(2)

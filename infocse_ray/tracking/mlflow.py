@@ -1,0 +1,130 @@
+"""MLflow, through its own client: an MLflow run for each run, in the experiment `infocse` if none is named.
+
+MLflow's own environment variables say where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, MLFLOW_TRACKING_TOKEN, ...
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from infocse_ray.stages.stage import Stage
+from infocse_ray.tracking.remembered import Remembered
+from infocse_ray.tracking.sink import Place, Sink, Status, TrackedRun, Trained
+from infocse_ray.tracking.values import finite, flat, plain, scores_of
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+_STATUS: dict[Status, str] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+_LONGEST_VALUE = 6000
+"""Characters of a parameter or tag."""
+_A_BATCH = 100
+"""Parameters or tags of a request."""
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
+"""MLflow's own defaults, minutes for each request, are for scripts that can't go on without it."""
+
+
+class MLflow(Sink):
+    """Keeps an MLflow run."""
+
+    name = "mlflow"
+
+    def open(self, run: TrackedRun) -> None:
+        """See `Sink`."""
+        for variable, value in _PATIENCE.items():
+            os.environ.setdefault(variable, value)
+        for talkative in ("mlflow", "alembic", "urllib3.connectionpool"):
+            logging.getLogger(talkative).setLevel(logging.ERROR)
+        from mlflow import MlflowClient
+
+        self._client = MlflowClient()
+        self._remembered = Remembered(run.folder, self.name)
+        tracked = self._found() or self._client.create_run(self._experiment(), run_name=run.name)
+        self._id = tracked.info.run_id
+        self._remembered.begin(self._id)
+        self._client.update_run(self._id, status="RUNNING")
+        tags = {"infocse.job": run.job, "infocse.folder": str(run.folder)}
+        if run.group is not None:
+            tags["infocse.group"] = run.group
+        there = tracked.data.params
+        params = {name: str(value)[:_LONGEST_VALUE] for name, value in flat(run.settings)}
+        # A parameter can't be changed.
+        tags |= {f"changed.{name}": value for name, value in params.items() if there.get(name, value) != value}
+        self._write(tags=tags, params={name: value for name, value in params.items() if name not in there})
+
+    def points(self, trained: Trained, group: str, step: int, values: Mapping[str, float]) -> None:
+        """See `Sink`."""
+        if self._remembered.new_step(trained, group, step):
+            self._write({f"{trained.name}/{group}/{name}": value for name, value in values.items()}, step)
+            self._remembered.step_shown(trained, group, step)
+            if group == "validation":
+                self._remembered.save()
+
+    def stage(self, name: str, stage: Stage, values: Mapping[str, float]) -> None:
+        """See `Sink`."""
+        if not self._remembered.new_stage(name, stage):
+            return
+        group, tag, number = Place.of(name)
+        for entry in (stage.summary or {}).get("history", ()):  # of what another run trained
+            trained = Trained(name.partition("/")[0], stage)
+            self.points(trained, "validation", entry["step"], finite(scores_of(entry)))
+        self._write({f"{group}/{tag}/{value}": number_ for value, number_ in values.items()}, number)
+        self._remembered.stage_shown(name, stage)
+
+    def summary(self, scores: Mapping[str, float], words: Mapping[str, str]) -> None:
+        """See `Sink`."""
+        self._write(scores, tags={f"infocse.{name}": value for name, value in words.items()})
+
+    def close(self, status: Status) -> None:
+        """See `Sink`."""
+        self._remembered.save()
+        self._client.set_terminated(self._id, _STATUS[status])
+
+    def _found(self) -> Run | None:
+        """The run that an earlier command kept; None where this server has none, or it was deleted."""
+        from mlflow.exceptions import MlflowException
+
+        if self._remembered.id is None:
+            return None
+        try:
+            found = self._client.get_run(self._remembered.id)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return None
+        return found if found.info.lifecycle_stage == "active" else None
+
+    def _experiment(self) -> str:
+        if (number := os.environ.get("MLFLOW_EXPERIMENT_ID")) is not None:
+            return number
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "infocse")
+        if (there := self._client.get_experiment_by_name(name)) is not None:
+            return there.experiment_id
+        return self._client.create_experiment(name)
+
+    def _write(
+        self,
+        values: Mapping[str, float] | None = None,
+        step: int = 0,
+        tags: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        from mlflow.entities import Metric, Param, RunTag
+
+        now = int(1000 * time.time())
+        if values:
+            metrics = [Metric(plain(name), value, now, step) for name, value in values.items()]
+            self._client.log_batch(self._id, metrics)
+        for some in _batches((tags or {}).items()):
+            self._client.log_batch(self._id, tags=[RunTag(name, value[:_LONGEST_VALUE]) for name, value in some])
+        for some in _batches((params or {}).items()):
+            self._client.log_batch(self._id, params=[Param(name, value) for name, value in some])
+
+
+def _batches(pairs: Iterable[tuple[str, str]]) -> Iterable[list[tuple[str, Any]]]:
+    every = list(pairs)
+    return (every[start : start + _A_BATCH] for start in range(0, len(every), _A_BATCH))

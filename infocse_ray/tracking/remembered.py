@@ -1,0 +1,59 @@
+"""What a sink was shown of a run, kept in the run's folder: the same command goes on with the same tracked run.
+
+A step or stage that was shown isn't shown again, though a training that goes on from a checkpoint repeats steps, and a
+run that goes on adds its finished stages once more. Only what came between the last note and a `kill -9` is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infocse_ray.stages.records import read_record, write_record
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.sink import Trained
+
+
+class Remembered:
+    """The note of one sink about one run, `<run>/tracking/<sink>.json`."""
+
+    def __init__(self, run: Storage, sink: str) -> None:
+        """Read it, if it is there and whole."""
+        self._file, self._sink = run / "tracking" / f"{sink}.json", sink
+        self._note: dict[str, Any] = read_record(self._file, sink) or {}
+
+    @property
+    def id(self) -> str | None:
+        """The tracked run's, as the sink calls it; None: there is none yet."""
+        return self._note.get("id")
+
+    def begin(self, id: str) -> None:
+        """Forget all of any other tracked run."""
+        if id != self.id:
+            self._note = {"identity": self._sink, "id": id, "stages": {}, "steps": {}}
+            self.save()
+
+    def new_stage(self, name: str, stage: Stage) -> bool:
+        """Whether the stage wasn't shown yet."""
+        return self._note["stages"].get(name) != stage.fingerprint
+
+    def stage_shown(self, name: str, stage: Stage) -> None:
+        """Note that it was."""
+        self._note["stages"][name] = stage.fingerprint
+        self.save()
+
+    def new_step(self, trained: Trained, group: str, step: int) -> bool:
+        """Whether this step of a training wasn't shown yet."""
+        return step > self._note["steps"].get(_key(trained, group), -1)
+
+    def step_shown(self, trained: Trained, group: str, step: int) -> None:
+        """Note that it was; written with the next `save`."""
+        self._note["steps"][_key(trained, group)] = step
+
+    def save(self) -> None:
+        """Write the note."""
+        write_record(self._file, self._note)
+
+
+def _key(trained: Trained, group: str) -> str:
+    return f"{trained.stage.fingerprint}/{group}"

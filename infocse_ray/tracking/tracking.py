@@ -1,0 +1,127 @@
+"""The sinks of a run, held by its driver: workers need neither their packages, nor their credentials, nor a way out.
+
+Steps come from worker 0 by the progress board, stages from the manifest, final scores with `metrics.json`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from infocse_ray.settings import Settings
+from infocse_ray.stages.metrics import Begun, Points
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.lane import Lane
+from infocse_ray.tracking.sink import Sink, Status, TrackedRun, Trained
+from infocse_ray.tracking.values import final_scores, finite, settings_tree, summary_values, verdict_words
+
+_SECONDS: dict[Status, float] = {"finished": 60.0, "failed": 20.0, "stopped": 10.0}
+"""How long the end of a run waits for a sink."""
+
+
+def check_sinks(settings: Settings) -> None:
+    """Refuse, before work starts, sinks that can't work here.
+
+    Raises:
+        ValueError: a package is missing, or W&B has no key; one line with the fix.
+    """
+    for name in settings.tracking.sinks:
+        if name != "tensorboard" and importlib.util.find_spec(name) is None:
+            raise ValueError(
+                f"tracking.sinks = {name}: its package is missing; pip install 'infocse-ray[{name}]' where the driver "
+                "runs, or leave it out"
+            )
+        if name == "wandb" and not _wandb_is_allowed():
+            raise ValueError(
+                "tracking.sinks = wandb: Weights & Biases has no key here; set WANDB_API_KEY, run `wandb login`, or "
+                "set WANDB_MODE=offline"
+            )
+
+
+def _wandb_is_allowed() -> bool:
+    """Whether W&B won't ask for a key, which a thread can't type."""
+    if os.environ.get("WANDB_MODE", "online") != "online":
+        return True
+    import wandb
+
+    return bool(wandb.api.api_key)
+
+
+def tracking_environment() -> dict[str, str]:
+    """The environment variables that sinks read: for processes of a run that Ray starts without them."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("MLFLOW_", "WANDB_"))}
+
+
+class Tracking:
+    """Shows a run while the `with` block lasts; none of its calls waits for a sink, or raises what one raises."""
+
+    def __init__(self, settings: Settings, job: str, run: Storage) -> None:
+        """Begin.
+
+        Args:
+            settings: of the run, with `tracking`.
+            job: what runs, such as `pretrain`.
+            run: its folder.
+        """
+        tracked = TrackedRun(settings.name, job, run, settings_tree(settings), settings.tracking.group)
+        self._lanes = [(sink, Lane(sink, tracked)) for sink in map(_sink, settings.tracking.sinks)]
+
+    def __enter__(self) -> Tracking:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A request to stop is no `Exception`.
+        status: Status = "finished" if kind is None else "failed" if isinstance(error, Exception) else "stopped"
+        for _, lane in self._lanes:
+            lane.close(status, _SECONDS[status])
+
+    def training(self, name: str, stage: Stage) -> Callable[[Begun | Points], None]:
+        """What shows a training.
+
+        Args:
+            name: of the round it is of, such as `iteration_1`.
+            stage: unfinished.
+        """
+        trained = Trained(name, stage)
+
+        def show(news: Begun | Points) -> None:
+            if isinstance(news, Begun):
+                self._call(lambda sink: sink.begin(trained, news.first))
+            elif values := finite(news.values):
+                self._call(lambda sink: sink.points(trained, news.group, news.step, values))
+
+        return show
+
+    def stage(self, name: str, stage: Stage) -> None:
+        """Show what a finished stage, of this name in the run, counted, took and found."""
+        values = finite(summary_values(stage.summary or {}))
+        self._call(lambda sink: sink.stage(name, stage, values))
+
+    def summary(self, metrics: Mapping[str, Any]) -> None:
+        """Show what the run came to; takes the content of `metrics.json`."""
+        scores, words = finite(final_scores(metrics)), verdict_words(metrics)
+        self._call(lambda sink: sink.summary(scores, words))
+
+    def _call(self, call: Callable[[Sink], None]) -> None:
+        for sink, lane in self._lanes:
+            lane.put(lambda sink=sink: call(sink))
+
+
+def _sink(name: str) -> Sink:
+    if name == "mlflow":
+        from infocse_ray.tracking.mlflow import MLflow
+
+        return MLflow()
+    if name == "wandb":
+        from infocse_ray.tracking.wandb import WandB
+
+        return WandB()
+    from infocse_ray.tracking.tensorboard import TensorBoard
+
+    return TensorBoard()

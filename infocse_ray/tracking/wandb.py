@@ -1,0 +1,91 @@
+"""Weights & Biases, through its own package: a W&B run for each run, in the project `infocse` if none is named.
+
+W&B's own environment variables say where and how: WANDB_API_KEY, WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE=offline, ...
+What the run prints isn't sent, for texts of the corpus are in it, and neither is its code.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from infocse_ray.stages.stage import Stage
+from infocse_ray.tracking.remembered import Remembered
+from infocse_ray.tracking.sink import Place, Sink, Status, TrackedRun, Trained
+from infocse_ray.tracking.values import finite, plain, scores_of
+
+_INIT_SECONDS = 60
+
+
+class WandB(Sink):
+    """Keeps a W&B run."""
+
+    name = "wandb"
+
+    def open(self, run: TrackedRun) -> None:
+        """See `Sink`."""
+        import wandb
+
+        self._remembered = Remembered(run.folder, self.name)
+        id = self._remembered.id or secrets.token_hex(8)
+        settings: dict[str, Any] = {
+            "console": "off",
+            "silent": True,
+            "disable_git": True,
+            "disable_code": True,
+            "save_code": False,
+            "x_disable_meta": True,  # it has the command line, in which URIs with credentials may be
+        }
+        if "WANDB_INIT_TIMEOUT" not in os.environ:
+            settings["init_timeout"] = _INIT_SECONDS
+        self._run = wandb.init(
+            id=id,
+            resume="allow",
+            name=run.name,
+            group=run.group,
+            job_type=run.job,
+            project=os.environ.get("WANDB_PROJECT", "infocse"),
+            config=dict(run.settings),
+            allow_val_change=True,
+            settings=wandb.Settings(**settings),
+        )
+        self._remembered.begin(id)
+        self._curves: set[str] = set()
+
+    def points(self, trained: Trained, group: str, step: int, values: Mapping[str, float]) -> None:
+        """See `Sink`."""
+        if self._remembered.new_step(trained, group, step):
+            self._log(trained.name, "step", step, {f"{group}/{name}": value for name, value in values.items()})
+            self._remembered.step_shown(trained, group, step)
+            if group == "validation":
+                self._remembered.save()
+
+    def stage(self, name: str, stage: Stage, values: Mapping[str, float]) -> None:
+        """See `Sink`."""
+        if not self._remembered.new_stage(name, stage):
+            return
+        group, tag, number = Place.of(name)
+        for entry in (stage.summary or {}).get("history", ()):  # of what another run trained
+            trained = Trained(name.partition("/")[0], stage)
+            self.points(trained, "validation", entry["step"], finite(scores_of(entry)))
+        self._log(group, "number", number, {f"{tag}/{value}": one for value, one in values.items()})
+        self._remembered.stage_shown(name, stage)
+
+    def summary(self, scores: Mapping[str, float], words: Mapping[str, str]) -> None:
+        """See `Sink`."""
+        self._run.summary.update({plain(name): value for name, value in scores.items()} | dict(words))
+
+    def close(self, status: Status) -> None:
+        """See `Sink`."""
+        self._remembered.save()
+        self._run.finish(exit_code=0 if status == "finished" else 1)
+
+    def _log(self, curves: str, axis: str, at: int, values: Mapping[str, float]) -> None:
+        """Log points of curves over an axis of their own: W&B's own steps would have to rise through all trainings."""
+        if curves not in self._curves:
+            self._run.define_metric(f"{curves}/{axis}", hidden=True)
+            self._run.define_metric(f"{curves}/*", step_metric=f"{curves}/{axis}")
+            self._curves.add(curves)
+        self._run.log({f"{curves}/{axis}": at} | {f"{curves}/{plain(name)}": value for name, value in values.items()})

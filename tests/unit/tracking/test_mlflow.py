@@ -1,0 +1,131 @@
+"""MLflow, in a database of its own on this machine: curves, settings, scores; resumed under the same MLflow run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.errors import Interrupted
+from infocse_ray.settings import Settings
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.tracking import Tracking
+from tests.unit.tracking.runs import HISTORY, METRICS, settings_for, show_training
+
+mlflow = pytest.importorskip("mlflow")
+pytest.importorskip("sqlalchemy")
+
+
+@pytest.fixture(scope="module")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's tables, which take seconds to make."""
+    file = tmp_path_factory.mktemp("mlflow") / "new.db"
+    mlflow.MlflowClient(f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def client(new_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    file = tmp_path / "mlflow.db"
+    shutil.copy(new_database, file)
+    for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{file}")
+    # What the sink sets for itself is gone after the test.
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    return mlflow.MlflowClient(f"sqlite:///{file}")
+
+
+def tracked(client: Any) -> list[Any]:
+    experiment = client.get_experiment_by_name("infocse")
+    return client.search_runs([experiment.experiment_id], order_by=["attributes.start_time"])
+
+
+def curve(client: Any, id: str, name: str) -> list[tuple[int, float]]:
+    return [(metric.step, round(metric.value, 4)) for metric in client.get_metric_history(id, name)]
+
+
+def settings(**more: Any) -> Settings:
+    return settings_for("mlflow", storage="s3://KEY:hidden-secret@bucket/runs", **more)
+
+
+def test_a_run_that_is_stopped_and_goes_on_is_one_mlflow_run(client, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["infocse", "--storage", "s3://KEY:hidden-secret@bucket/runs"])
+    run = Storage(str(tmp_path), "news")
+    stage = Stage("train", "f", run / "iteration_1" / "train")
+    corpus = Stage("prepare", "c", run / "corpus", {"seconds": 1.0, "sentences": 50})
+
+    def stopped() -> None:
+        with Tracking(settings(tracking={"group": "first"}), "pretrain", run) as tracking:
+            tracking.stage("corpus", corpus)
+            show_training(tracking, stage, range(0, 8), ends=False)
+            raise Interrupted(15)
+
+    with pytest.raises(Interrupted):
+        stopped()
+    (one,) = tracked(client)
+    assert one.info.status == "KILLED"
+
+    with Tracking(settings(seed=7, tracking={"group": "first"}), "pretrain", run) as tracking:
+        tracking.stage("corpus", corpus)
+        show_training(tracking, stage, range(6, 11))  # from the checkpoint of step 5
+        tracking.summary(METRICS)
+    (one,) = tracked(client)
+    id = one.info.run_id
+    assert (one.info.status, one.info.run_name) == ("FINISHED", "news")
+    assert curve(client, id, "iteration_1/train/loss") == [(step, round(1 / step, 4)) for step in range(1, 11)]
+    assert curve(client, id, "iteration_1/validation/recall_at_5") == [(0, 0.5), (10, 0.6)]
+    assert curve(client, id, "run/corpus/sentences") == [(0, 50.0)], "once, though the run went on"
+    assert curve(client, id, "iterations/train/seconds") == [(1, 3.0)]
+    assert "iteration_1/train/spread" not in one.data.metrics, "is no number"
+    assert one.data.metrics["result/validation/recall_at_5"] == 0.5
+    assert one.data.metrics["best_iteration"] == 1.0
+    assert one.data.tags["infocse.verdict"] == "WIN"
+    assert one.data.tags["infocse.group"] == "first"
+    assert one.data.params["train.batch_size"] == str(settings().train.batch_size)
+    assert (one.data.params["seed"], one.data.tags["changed.seed"]) == ("42", "7")
+    assert one.data.params["storage"] == "s3://***@bucket/runs"
+    assert "tracking.group" not in one.data.params
+    assert b"hidden-secret" not in (tmp_path / "mlflow.db").read_bytes()
+    assert capsys.readouterr().out == ""
+
+
+def test_what_another_run_trained_has_its_validations(client, tmp_path):
+    run = Storage(str(tmp_path), "news")
+    stage = Stage("train", "f", Storage(str(tmp_path), "other/iteration_1/train"), {"seconds": 3.0, "history": HISTORY})
+    with Tracking(settings(), "pretrain", run) as tracking:
+        tracking.stage("iteration_1/train", stage)
+    (one,) = tracked(client)
+    assert curve(client, one.info.run_id, "iteration_1/validation/recall_at_5") == [(0, 0.5), (10, 0.6)]
+
+
+def test_an_mlflow_run_that_was_deleted_is_followed_by_a_new_one(client, tmp_path, monkeypatch):
+    run = Storage(str(tmp_path), "news")
+    stage = Stage("train", "f", run / "iteration_1" / "train")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "theirs")
+    for _ in range(2):
+        with Tracking(settings(), "pretrain", run) as tracking:
+            show_training(tracking, stage, range(0, 11))
+        there = client.search_runs([client.get_experiment_by_name("theirs").experiment_id])
+        (one,) = there
+        assert len(curve(client, one.info.run_id, "iteration_1/train/loss")) == 10
+        client.delete_run(one.info.run_id)
+
+
+def test_a_server_out_of_reach_is_warned_of_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody listens
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    run = Storage(str(tmp_path), "news")
+    with Tracking(settings(), "pretrain", run) as tracking:
+        show_training(tracking, Stage("train", "f", run / "iteration_1" / "train"), range(0, 11))
+        tracking.summary(METRICS)
+    printed = capsys.readouterr()
+    assert printed.out.count("warning: tracking: mlflow: ") == 1
+    assert len(printed.out.splitlines()) == 1
+    assert printed.err == ""
