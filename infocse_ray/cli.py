@@ -17,6 +17,8 @@ COMMANDS = {
     "evaluate": "score an encoder on a corpus, or compare two",
     "pairs": "look at the pairs an encoder would be trained on",
     "prepare": "only read, check, split and tokenise a corpus",
+    "export": "put an encoder into ONNX or OpenVINO, 8-bit or shorter, and say what that loses",
+    "push": "put an encoder into a repository of the Hugging Face hub",
     "sweep": "try settings side by side",
     "reproduce": "make the paper's tables on your own corpora, with all its baselines",
     "runs": "list the runs in a storage, with size and verdict",
