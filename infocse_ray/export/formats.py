@@ -32,8 +32,12 @@ class GraphFormat(Protocol):
 FORMATS: dict[Literal["onnx", "openvino"], GraphFormat] = {"onnx": onnx_format, "openvino": openvino_format}
 
 
-def check_packages(name: Literal["onnx", "openvino"]) -> None:
+def check_packages(name: Literal["onnx", "openvino"], setting: str = "format") -> None:
     """Refuse a format whose packages aren't here.
+
+    Args:
+        name: of the format.
+        setting: what the error message says it was named by.
 
     Raises:
         ValueError: one is missing.
@@ -41,7 +45,7 @@ def check_packages(name: Literal["onnx", "openvino"]) -> None:
     missing = [package for package in FORMATS[name].PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
         raise ValueError(
-            f"format = {name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: "
+            f"{setting} = {name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: "
             f"pip install 'infocse-ray[{FORMATS[name].EXTRA}]'"
         )
 

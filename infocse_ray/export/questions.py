@@ -12,7 +12,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.checks import validation_of
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.retrieval.held_out import HeldOut
-from infocse_ray.retrieval.validation import Questions, questions_for
+from infocse_ray.retrieval.validation import On, Questions, questions_for
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.settings import Corpus, Settings
 from infocse_ray.settings.export import Export
@@ -95,14 +95,24 @@ def questions(settings: Export, run: RunOf | None, encoder: SentenceEncoder) -> 
     return Asked(questions_for(store, "valid", on, settings.max_documents or most, seed=seed), on)
 
 
-def _of_run(run: RunOf | None):  # noqa: ANN202
+_Store = tuple[TokenStore, On, int, int]
+"""A corpus, what its documents must find, the seed of that, and how many of them ask."""
+
+
+def _of_run(run: RunOf | None) -> _Store:
     assert run is not None
-    store = TokenStore.open(run.manifest.folder(run.root, "corpus"))
-    on = "counterpart" if run.manifest.job in ("finetune", "plusplus") else validation_of(run.settings, store)
+    folder = run.manifest.folder(run.root, "corpus")
+    try:
+        store = TokenStore.open(folder)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder}: the run's tokenised corpus is gone; name its documents with corpus.source"
+        ) from None
+    on: On = "counterpart" if run.manifest.job in ("finetune", "plusplus") else validation_of(run.settings, store)
     return store, on, run.settings.seed, run.settings.validate.max_documents
 
 
-def _of_corpus(settings: Export, encoder: SentenceEncoder):  # noqa: ANN202
+def _of_corpus(settings: Export, encoder: SentenceEncoder) -> _Store:
     corpus = _corpus(settings)
     connect()
     source = find_source(corpus)
