@@ -18,6 +18,8 @@ COMMANDS = {
     "explorer": "make the page again that shows a run's clusters, with other documents",
     "pairs": "look at the pairs an encoder would be trained on",
     "prepare": "only read, check, split and tokenise a corpus",
+    "export": "put an encoder into ONNX or OpenVINO, 8-bit or shorter, and say what that loses",
+    "push": "put an encoder into a repository of the Hugging Face hub",
     "sweep": "try settings side by side",
     "reproduce": "make the paper's tables on your own corpora, with all its baselines",
     "report": "make a run's report page again, or compare several runs on one page",

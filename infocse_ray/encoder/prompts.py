@@ -14,7 +14,8 @@ from tokenizers import Tokenizer, normalizers
 Role = Literal["document", "query"]
 """A document's sentences, or what is searched for or with: the counterparts."""
 
-_ROLES: tuple[Role, Role] = ("document", "query")
+ROLES: tuple[Role, Role] = ("document", "query")
+"""Both."""
 
 _NAMES: dict[Role, tuple[str, ...]] = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 """Names that sentence-transformers gives to the prompts of each role; the first that is there counts."""
@@ -95,9 +96,9 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     wrong: list[Role] = []
     for corpus in (tokenizer, spaced):
         texts = Tokenizer.from_str(corpus)
-        document, query = (_ids_before(prompts.of(role), whole, texts) for role in _ROLES)
+        document, query = (_ids_before(prompts.of(role), whole, texts) for role in ROLES)
         if document is not None and query is not None:
-            first, second = (len(whole.encode(prompts.of(role), add_special_tokens=False).ids) for role in _ROLES)
+            first, second = (len(whole.encode(prompts.of(role), add_special_tokens=False).ids) for role in ROLES)
             return PromptTokens(document, query, corpus, (first, second))
         wrong = wrong or ["document" if document is None else "query"]
     raise ValueError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
 from infocse_ray.storage.redact import redacted
 
-_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*/config.json"]
+_FILES = ["README.md", "*.json", "*.safetensors", "*.txt", "*.model", "*/config.json"]
 
 
 def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:

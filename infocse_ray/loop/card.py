@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from huggingface_hub import EvalResult
+
 from infocse_ray import __version__
+from infocse_ray.encoder.origin import Origin
+from infocse_ray.loop.card_metadata import front_matter, retrieval_results, sts_result
 from infocse_ray.methods.registry import title_of
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
@@ -72,24 +76,18 @@ def _card(settings: Settings, metrics: dict[str, Any], about: str, rows: list[st
     )
     judged = f"\n\nVerdict: {metrics['verdict']['line']}." if "verdict" in metrics else ""
     if (sts := metrics.get("sts")) is not None:
-        judged += "\n\nGeneral ability, Spearman's rank correlation on pairs of sentences: "
-        judged += ", ".join(f"{name} {value:.4f}" for name, value in sts.items()) + "."
+        judged += f"\n\n{_general_ability(sts)}"
     rows = [_row(_BEGAN[name], metrics[name]) for name in _BEGAN if name in metrics] + rows
     mean = "mean / np.linalg.norm(mean)" + ("" if unit else ' if model.similarity_fn_name == "cosine" else mean')
     table = "\n".join(rows)
-    return f"""---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags:
-- sentence-transformers
-- sentence-similarity
-- infocse
----
-
+    origin = Origin(**metrics["origin"]) if "origin" in metrics else Origin(None, None)
+    head = front_matter(settings.name, origin, _results(metrics), whitened=whitening is not None)
+    return f"""{head}
 # {settings.name}
 
 {about}
 
+- {_base(origin)}{_prompts(metrics.get("prompts", {}))}
 - sentences were cut to {settings.encoder.max_length} tokens; similarity: {similarity}{whitened}
 - a document's vector is the mean of its sentences' vectors
 
@@ -123,6 +121,40 @@ In brackets: 95 % intervals, which are those of having asked so many questions a
 
 {how}, seed {settings.seed}.
 """
+
+
+def _results(metrics: dict[str, Any]) -> list[EvalResult]:
+    """What the exported encoder scored, for programs."""
+    result, results = metrics.get("result", {}), []
+    validated = "counterpart" if "labels" in metrics else metrics["validate_on"]
+    for name, on in (("validation", validated), ("test", "counterpart")):
+        if name in result:
+            results += retrieval_results(result[name], on, name)
+    if "result" in metrics.get("sts", {}):
+        results.append(sts_result(metrics["sts"]["result"]))
+    return results
+
+
+def _base(origin: Origin) -> str:
+    named = f"base model: `{origin.name}`" if origin.name else "the base model's name isn't known"
+    if origin.license is None:
+        return f"{named}; its licence isn't known here: look it up before you share this one"
+    return f"{named}; its licence: {origin.license_name or origin.license}"
+
+
+def _prompts(prompts: dict[str, str]) -> str:
+    """What is put before texts, for people; nothing where nothing is."""
+    put = [f"a {role}'s texts are put behind {json.dumps(text)}" for role, text in prompts.items() if text]
+    return f"\n- prompts: {', '.join(put)}" if put else ""
+
+
+def _general_ability(sts: dict[str, float]) -> str:
+    said = ", ".join(f"{name} {value:.4f}" for name, value in sts.items())
+    said = f"General ability, Spearman's rank correlation on pairs of sentences: {said}."
+    if "start" in sts and "result" in sts:
+        cost = sts["start"] - sts["result"]
+        said += f" Being adapted {'cost' if cost >= 0 else 'gave'} {abs(cost):.4f}."
+    return said
 
 
 _BEGAN = {"start": "the encoder as it came", "whitened": "the same, whitened"}

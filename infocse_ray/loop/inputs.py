@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.origin import Origin, origin_of
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.first_encoder import load_first_encoder
@@ -33,6 +34,8 @@ class Inputs(NamedTuple):
     """What it is trained with."""
     sts: StsPairs | None
     """What shows its general ability."""
+    origin: Origin
+    """Where the encoder comes from."""
 
     def named(self) -> dict[str, str | None]:
         """Fingerprints of what the paths in the settings lead to."""
@@ -86,4 +89,5 @@ def check(settings: Settings) -> Inputs:
         method_of(settings.loop.initialization, settings, spec, Use(True, folder)),
         method,
         read_sts(settings.validate.sts) if settings.validate.sts is not None else None,
+        origin_of(folder, settings.encoder.model),
     )

@@ -14,6 +14,7 @@ from infocse_ray import __version__
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.prompts import ROLES
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.evaluate import Asked, evaluate
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
@@ -132,6 +133,8 @@ class Run(NamedTuple):
             },
             **results,
             "warnings": list(self.warnings),
+            "origin": self.inputs.origin._asdict(),
+            "prompts": {role: self.inputs.encoder.prompts.of(role) for role in ROLES},
             "settings": self.settings.model_dump(mode="json"),
             "versions": versions(),
         }

@@ -1,0 +1,1 @@
+"""An encoder in the formats that production takes, and in a repository of the hub."""

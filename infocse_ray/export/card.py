@@ -1,0 +1,122 @@
+"""The card of an exported folder: the original's, with what the folder has, how it is loaded and what it lost."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from infocse_ray.encoder.origin import front_matter, origin_of
+from infocse_ray.loop import card_metadata
+
+_TAGS = {"onnx": "onnx", "openvino": "openvino"}
+
+
+def exported_card(source: Path, model: str, name: str, content: dict[str, Any]) -> str:
+    """The folder's README.md.
+
+    Args:
+        source: folder of the original, whose card goes on below, where it has one.
+        model: what named it.
+        name: of the encoder, where its card has none.
+        content: of the folder's `export.json`.
+    """
+    exports: dict[str, dict[str, Any]] = content["exports"]
+    written = front_matter(source / "README.md")
+    body = _body(source / "README.md") or f"# {name}\n"
+    results = [result for label, one in exports.items() for result in _results(label, one)]
+    tags = sorted({_TAGS[one["format"]] for one in exports.values() if one["format"] in _TAGS})
+    if written:
+        index = {} if not results else ModelCardData(model_name=_name(written, name), eval_results=results).to_dict()
+        # What the original scored isn't what these score.
+        kept = {key: value for key, value in written.items() if key != "model-index"}
+        given = kept.get("tags") if isinstance(kept.get("tags"), list) else []
+        head = card_metadata.fenced(kept | {"tags": list(dict.fromkeys([*given, *tags]))} | index)
+    else:
+        head = card_metadata.front_matter(name, origin_of(source, model), results, tags)
+    title, _, rest = body.lstrip().partition("\n") if body.lstrip().startswith("# ") else (f"# {name}", "", body)
+    return f"{head}\n{title}\n\n{_section(content)}\n{rest.lstrip()}"
+
+
+def _section(content: dict[str, Any]) -> str:
+    exports: dict[str, dict[str, Any]] = content["exports"]
+    dimensions = content["dimensions"]
+    rows = "\n".join(_row(label, one) for label, one in exports.items())
+    cut = content["dimensions_of_original"]
+    fewer = f", of the original's {cut} the leading components, scaled to length 1" if dimensions < cut else ""
+    how = "\n\n".join(_how(one) for one in exports.values())
+    return f"""## What is exported here
+
+Sentence vectors have {dimensions} dimensions{fewer}.
+
+| form | size | lost | score | largest difference of a component | smallest cosine |
+| --- | --- | --- | --- | --- | --- |
+{rows}
+
+Lost: the original's score less the export's, on the same validation questions, with the 95 % interval of a paired
+bootstrap over documents. Differences are between the original's vectors and the export's of the same texts.
+
+{how}
+
+What follows is the card of the original.
+"""
+
+
+def _row(label: str, one: dict[str, Any]) -> str:
+    lost, score = "not measured", ""
+    if (found := one["check"]) is not None:
+        # The loss is the negative of the lead, so the ends of its interval change places.
+        low, high = -found["high"] + 0.0, -found["low"] + 0.0
+        lost = f"{-found['difference'] + 0.0:+.4f} ({low:+.4f} to {high:+.4f}) of {found['questions']:,} questions"
+        metric = found["metric"]
+        score = f"{metric} {found['before'][metric]:.4f} to {found['after'][metric]:.4f}"
+    apart = [_figure(one["vectors"][name], digits) for name, digits in (("difference", 2), ("cosine", 6))]
+    return f"| {' | '.join([label, megabytes(one['bytes']), lost, score, *apart])} |"
+
+
+def megabytes(size: int) -> str:
+    """A size for people, which can be compared with others."""
+    return f"{size / 1e6:.1f} MB"
+
+
+def _figure(value: float | None, digits: int) -> str:
+    if value is None or math.isnan(value):
+        return "other dimensions"
+    return f"{value:.{digits}g}" if digits < 4 else f"{value:.{digits}f}"
+
+
+def _how(one: dict[str, Any]) -> str:
+    if one["format"] == "torch":
+        return 'Load it with `SentenceTransformer("path/to/this/folder")`.'
+    form, int8, file = one["format"], one["int8"], one["file"]
+    more = f', model_kwargs={{"file_name": "{file.partition("/")[2]}"}}' if int8 else ""
+    return f"""With sentence-transformers:
+
+```python
+model = SentenceTransformer("path/to/this/folder", backend="{form}"{more})
+```
+
+Without it, `{file}` takes `input_ids` and `attention_mask` (int64, texts by tokens) and gives
+`sentence_embedding`: pooling, whitening and scaling are inside."""
+
+
+def _results(label: str, one: dict[str, Any]) -> list[EvalResult]:
+    found = one["check"]
+    return [] if found is None else card_metadata.retrieval_results(found["after"], found["on"], "validation", label)
+
+
+def _body(card: Path) -> str:
+    """Of a card, what comes after the front matter."""
+    try:
+        text = card.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return re.sub(r"\A\s*---[ \t]*\r?\n.*?\r?\n---[ \t]*(\r?\n|$)", "", text, flags=re.DOTALL)
+
+
+def _name(written: dict[str, Any], name: str) -> str:
+    index = written.get("model-index")
+    return str(index[0].get("name", name)) if isinstance(index, list) and index and isinstance(index[0], dict) else name

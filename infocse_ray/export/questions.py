@@ -1,0 +1,125 @@
+"""The validation questions that an export is checked on: the run's, whose model it is, or those of a corpus."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from infocse_ray.corpus.prepare import prepare
+from infocse_ray.corpus.source import find_source
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.loop.checks import validation_of
+from infocse_ray.loop.manifest import Manifest
+from infocse_ray.retrieval.held_out import HeldOut
+from infocse_ray.retrieval.validation import On, Questions, questions_for
+from infocse_ray.runtime.cluster import connect
+from infocse_ray.settings import Corpus, Settings
+from infocse_ray.settings.export import Export
+from infocse_ray.storage.folder import Storage
+
+MAX_LENGTH, MAX_DOCUMENTS = 32, 10_000
+"""Of a corpus that isn't a run's, as encoder.max_length and validate.max_documents have them."""
+
+
+class RunOf(NamedTuple):
+    """The run whose model is exported."""
+
+    root: Storage
+    """The storage that runs share."""
+    manifest: Manifest
+    settings: Settings
+
+
+class Asked(NamedTuple):
+    """Validation questions, tokenised."""
+
+    questions: Questions | HeldOut
+    on: str
+    """What documents must find."""
+
+
+def run_of(model: str) -> RunOf | None:
+    """The run that a model folder is the result of; None: no run's.
+
+    Args:
+        model: as the user named it.
+    """
+    uri, mark, query = model.partition("?")
+    folder, _, last = uri.rstrip("/").rpartition("/")
+    if last != "model" or not folder:
+        return None
+    base, _, name = folder.rpartition("/")
+    root = Storage.open((base or ("/" if folder.startswith("/") else ".")) + mark + query)
+    with contextlib.suppress(OSError, ValueError):
+        manifest = Manifest(root / name)
+        settings = manifest.before["settings"]
+        return RunOf(root, manifest, Settings.model_validate(settings)) if settings else None
+    return None
+
+
+def max_length_of(settings: Export, run: RunOf | None) -> int:
+    """Tokens that texts are cut to in the check."""
+    return settings.max_length or (run.settings.encoder.max_length if run is not None else MAX_LENGTH)
+
+
+def corpus_named(settings: Export, run: RunOf | None) -> None:
+    """Refuse a check that there is nothing to do with, before any work.
+
+    Raises:
+        ValueError: neither is it a run's model nor is a corpus named.
+    """
+    if not settings.check:
+        return
+    if settings.corpus.source is not None:
+        find_source(_corpus(settings))
+    elif run is None or "corpus" not in run.manifest.stages:
+        raise ValueError(
+            f"model = {settings.model!r}: belongs to no run, so there are no questions to check the export with; name "
+            "documents with corpus.source, or give --check false"
+        )
+
+
+def questions(settings: Export, run: RunOf | None, encoder: SentenceEncoder) -> Asked:
+    """Read them.
+
+    Args:
+        settings: of the export.
+        run: whose model it is.
+        encoder: what is exported, which has the tokenizer.
+
+    Raises:
+        ValueError: there are none.
+    """
+    store, on, seed, most = _of_corpus(settings, encoder) if settings.corpus.source else _of_run(run)
+    return Asked(questions_for(store, "valid", on, settings.max_documents or most, seed=seed), on)
+
+
+_Store = tuple[TokenStore, On, int, int]
+"""A corpus, what its documents must find, the seed of that, and how many of them ask."""
+
+
+def _of_run(run: RunOf | None) -> _Store:
+    assert run is not None
+    folder = run.manifest.folder(run.root, "corpus")
+    try:
+        store = TokenStore.open(folder)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder}: the run's tokenised corpus is gone; name its documents with corpus.source"
+        ) from None
+    on: On = "counterpart" if run.manifest.job in ("finetune", "plusplus") else validation_of(run.settings, store)
+    return store, on, run.settings.seed, run.settings.validate.max_documents
+
+
+def _of_corpus(settings: Export, encoder: SentenceEncoder) -> _Store:
+    corpus = _corpus(settings)
+    connect()
+    source = find_source(corpus)
+    store = prepare(Storage.for_runs(settings.storage), corpus, source, encoder.corpus_tokenizer())
+    plain = Settings.model_validate({"name": "export", "encoder": {"model": settings.model}, "corpus": corpus})
+    return store, validation_of(plain, store), plain.seed, MAX_DOCUMENTS
+
+
+def _corpus(settings: Export) -> Corpus:
+    return Corpus.model_validate(settings.corpus.model_dump())

@@ -1,0 +1,201 @@
+"""Exports against the encoder they are of: their vectors, what they say is lost, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+
+from infocse_ray.commands.export import main
+from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.layout import read_layout, write_layout
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.modules import Dense
+from infocse_ray.encoder.prompts import ROLES, Prompts
+from infocse_ray.export.dimensions import truncated
+from infocse_ray.export.formats import FORMATS, GraphEncoder
+from infocse_ray.export.graph import traced
+from infocse_ray.export.questions import run_of
+from infocse_ray.export.run import export
+from infocse_ray.settings.export import Export
+from infocse_ray.stages.stage import run_stage
+from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.folder import Storage
+from tests.conftest import make_documents
+from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, tokenised
+from tests.unit.encoder.test_encoder_modules import some_whitening
+from tests.unit.stores import Written, write_store
+
+PROMPTS = Prompts({"query": "a ", "passage": "the ship, "})
+DOCUMENTS = make_documents(24, seed=1)
+
+
+def whitened(folder: Path, tmp_path: Path) -> SentenceEncoder:
+    """Cosine, prompts, whitening to 12 dimensions."""
+    source = copy_of(folder, tmp_path)
+    write_layout(source, 32, "mean", True, 60, prompts=PROMPTS)
+    encoder = load(source, True)
+    encoder.whitening = some_whitening(out=12)
+    return encoder
+
+
+def dense(folder: Path, tmp_path: Path) -> SentenceEncoder:
+    """Inner products of what a Dense module makes of the first token."""
+    encoder = load(folder, pooling="cls")
+    torch.manual_seed(0)
+    encoder.after.append(Dense(torch.nn.Linear(32, 10), torch.nn.Tanh()))
+    return encoder
+
+
+def prompts_not_pooled(folder: Path, tmp_path: Path) -> SentenceEncoder:
+    source = copy_of(folder, tmp_path)
+    write_layout(source, 32, "mean", False, 60, prompts=PROMPTS, include_prompt=False)
+    return load(source)
+
+
+def a_run(encoder: SentenceEncoder, storage: Path, name: str = "news") -> Path:
+    """A finished run's model, with what `export` reads of a run."""
+    root = Storage.open(str(storage))
+    ids = [
+        Written(
+            d["id"],
+            [tokenised(encoder, [s]).values.tolist() for s in d["sentences"]],
+            counterparts=[tokenised(encoder, [d["counterpart"]]).values.tolist()],
+            split="valid",
+        )
+        for d in DOCUMENTS
+    ]
+    store = run_stage(root, root / "corpora" / "c", "prepare", "c", lambda s: write_store(s.folder, ids, 2).summary)
+    settings = {"name": name, "encoder": {"model": "m", "max_length": 12}, "corpus": {"source": "gone.jsonl"}}
+    stages = {"corpus": {"kind": "prepare", "fingerprint": "c", "folder": store.folder.relative, "seconds": 1.0}}
+    manifest = {"format": 2, "job": "pretrain", "settings": settings, "inputs": {}, "stages": stages}
+    (root / name / "manifest.json").write_json(checked(manifest))
+    encoder.save(storage / name / "model")
+    card = "---\nlicense: mit\ntags: [infocse]\nmodel-index: []\n---\n\n# The news\n\nIts card.\n"
+    (storage / name / "model" / "README.md").write_text(card)
+    return storage / name / "model"
+
+
+def refused(*argv: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "loading torch" not in line]
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.mark.parametrize("make", [whitened, dense, prompts_not_pooled])
+def test_graphs_give_the_encoders_vectors(make: Any, tiny_encoder: Path, tmp_path: Path) -> None:
+    for package in ("onnxscript", "onnxruntime", "openvino", "nncf"):
+        pytest.importorskip(package)
+    encoder = make(tiny_encoder, tmp_path)
+    texts = tokenised(encoder, SENTENCES[:30])
+    program = traced(encoder)
+    for form in FORMATS.values():
+        for int8, least in ((False, 1 - 1e-5), (True, 0.98)):
+            form.write(program, tmp_path, int8)
+            graph = GraphEncoder(encoder, form.Session(tmp_path / form.file_name(int8), 1))
+            for role in ROLES:
+                ours = embed(encoder, texts, 200, role).vectors
+                theirs = embed(graph, texts, 200, role).vectors  # pyright: ignore[reportArgumentType]
+                assert torch.nn.functional.cosine_similarity(ours, theirs).min() > least
+                if not int8 and form is FORMATS["onnx"]:  # OpenVINO may compute in bf16
+                    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
+
+
+def test_the_export_of_a_run_is_checked_on_its_questions(
+    tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    model = a_run(whitened(tiny_encoder, tmp_path), tmp_path / "runs")
+    done = export(Export(model=str(model)))
+    said = capsys.readouterr().out
+    assert done.check is not None
+    assert done.check.lead.questions == 24
+    assert done.check.before["recall@5"] == pytest.approx(done.check.after["recall@5"])
+    assert done.check.before["recall@5"] > 0.2
+    assert "recall lost: 0.0000 (recall@5 " in said
+    folder = tmp_path / "runs" / "news" / "model_onnx"
+    assert str(done.folder) == str(folder)
+    assert not (folder / "model.safetensors").exists()
+    assert read_layout(folder) == read_layout(model)
+    # Another form of the same encoder goes beside it; another encoder does not.
+    small = export(Export(model=str(model), int8=True, output=str(folder)))
+    assert small.size < 0.7 * done.size
+    said = json.loads((folder / "export.json").read_text())
+    assert list(said["exports"]) == ["onnx", "onnx int8"]
+    assert said["exports"]["onnx"]["check"]["questions"] == 24
+    card = ModelCard((folder / "README.md").read_text())
+    assert card.data["license"] == "mit"
+    assert card.data["tags"] == ["infocse", "onnx"]
+    assert {r.dataset_config for r in card.data.eval_results} == {"onnx", "onnx int8"}  # pyright: ignore
+    assert "| onnx | " in card.text
+    assert 'model_kwargs={"file_name": "model_qint8.onnx"}' in card.text
+    assert card.text.index("# The news") < card.text.index("## What is exported here") < card.text.index("Its card.")
+    with pytest.raises(ValueError, match="something else is there"):
+        export(Export(model=str(a_run(load(tiny_encoder), tmp_path / "runs", "other")), output=str(folder)))
+    with pytest.raises(ValueError, match="is an export itself"):
+        export(Export(model=str(folder)))
+
+
+def test_fewer_dimensions_are_the_leading_ones_of_length_1(
+    tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    encoder = whitened(tiny_encoder, tmp_path)
+    model = a_run(encoder, tmp_path / "runs")
+    done = export(Export(model=str(model), format="torch", dimensions=5))
+    assert done.check is not None
+    assert "recall lost: " in capsys.readouterr().out
+    assert str(done.folder).endswith("/model_5")
+    assert encoder.dimension == 12  # as before
+    texts = tokenised(encoder, SENTENCES[:9])
+    whole = embed(load(model, True, max_length=60), texts).vectors
+    expected = torch.nn.functional.normalize(whole[:, :5], dim=1)
+    found = library.SentenceTransformer(str(done.folder), device="cpu").encode(SENTENCES[:9], prompt="the ship, ")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert "of the original's 12 the leading components" in (Path(str(done.folder)) / "README.md").read_text()
+
+
+def test_dimensions_are_refused_where_a_cut_means_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"dimensions = 8: the encoder isn't whitened.*encoder\.dimensions.*Matryoshka"):
+        truncated(load(tiny_encoder), 8)
+    with pytest.raises(ValueError, match="dimensions = 13: the encoder's vectors have 12; set it to 12 or less"):
+        truncated(whitened(tiny_encoder, tmp_path), 13)
+
+
+def test_mistakes_are_told_in_one_line(
+    tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "model = './none': no such folder" in refused("--model", "./none", capsys=capsys)
+    model = str(copy_of(tiny_encoder, tmp_path))
+    assert "belongs to no run" in refused("--model", model, capsys=capsys)
+    assert "is the model's own folder" in refused("--model", model, "--output", model, capsys=capsys)
+    assert "format = torch: is what the model is in" in refused("--model", model, "--format", "torch", capsys=capsys)
+    said = refused("--model", model, "--corpus.text", "body", capsys=capsys)
+    assert "corpus.text: says nothing without corpus.source" in said
+    said = refused("--model", model, "--dimensions", "8", "--check", "false", capsys=capsys)
+    assert "dimensions = 8: the encoder isn't whitened" in said
+    assert not Path(f"{model}_onnx_8").exists()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    said = refused("--model", model, "--format", "openvino", capsys=capsys)
+    assert "openvino and nncf are not installed: pip install 'infocse-ray[openvino]'" in said
+
+
+def test_a_run_is_found_by_its_models_folder(tiny_encoder: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    model = a_run(load(tiny_encoder), tmp_path / "runs")
+    monkeypatch.chdir(model.parent)
+    for named in (str(model), f"{model}/", "../news/model"):
+        found = run_of(named)
+        assert found is not None
+        assert found.settings.name == "news"
+    assert run_of(str(model.parent)) is None
+    assert run_of(str(tmp_path / "model")) is None
