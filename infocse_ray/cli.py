@@ -15,6 +15,8 @@ COMMANDS = {
     "finetune": "train an encoder on documents and their counterparts (headlines, queries, ...)",
     "plusplus": "alternate between pretrain and finetune (InfoCSE++)",
     "evaluate": "score an encoder on a corpus, or compare two",
+    "embed": "write the vectors of a corpus: Parquet, or a Lance dataset",
+    "search": "search a corpus that was embedded; a local page, two encoders side by side",
     "pairs": "look at the pairs an encoder would be trained on",
     "prepare": "only read, check, split and tokenise a corpus",
     "sweep": "try settings side by side",
