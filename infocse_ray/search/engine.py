@@ -62,13 +62,14 @@ class Engine:
             self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
         self._probes = max(_FEWEST_PROBED, round(lists * _PROBED))
 
-    def search(self, vector: np.ndarray, top: int, exact: bool = False) -> pa.Table:
+    def search(self, vector: np.ndarray, top: int, exact: bool = False, row_ids: bool = False) -> pa.Table:
         """The rows most similar to a query, best first.
 
         Args:
             vector: float32 [d].
             top: how many.
             exact: compare with every vector even if there is an index.
+            row_ids: give `_rowid`, Lance's number of a row, too.
 
         Returns:
             The dataset's columns but the vectors, and `similarity`, float32.
@@ -80,7 +81,10 @@ class Engine:
             nearest |= {"minimum_nprobes": self._probes, "maximum_nprobes": self._probes, "refine_factor": _REFINE}
         columns = [name for name in self._dataset.schema.names if name not in ("vector", "scale")]
         found = self._dataset.to_table(
-            columns=[*columns, "_distance"], nearest=nearest, disable_scoring_autoprojection=True
+            columns=[*columns, "_distance"],
+            nearest=nearest,
+            with_row_id=row_ids,
+            disable_scoring_autoprojection=True,
         )
         similarity = 1 - found["_distance"].to_numpy()
         return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))

@@ -12,7 +12,7 @@ from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.embedding.index import Over, read_embedding
 from infocse_ray.embedding.numbers import truncated
 from infocse_ray.encoder.embed import embed, for_inference
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.search.engine import open_engine
 from infocse_ray.settings import Encoder
@@ -92,10 +92,8 @@ class Index:
 
     def vector(self, query: str) -> np.ndarray:
         """The query's vector, float32 [d], with the encoder's query prompt, cut as the index is."""
-        with self._one, torch.inference_mode():
-            tokens = tokenised(self._encoder, [" ".join(query.split())])
-            vectors = embed(self._encoder, tokens, role="query").vectors
-            return truncated(vectors, self._dimensions, self._encoder.normalize)[0].float().cpu().numpy()
+        with self._one:
+            return vectors_of_queries(self._encoder, [query], self._dimensions)[0]
 
     def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]:
         """The documents, or sentences, most similar to a query, best first.
@@ -117,7 +115,20 @@ class Index:
         ]
 
 
-def _check(model: str, setting: str, fingerprint: str, where: str, own: Any) -> None:
+def vectors_of_queries(encoder: SentenceEncoder, queries: list[str], dimensions: int | None = None) -> np.ndarray:
+    """Vectors of n queries, float32 [n, d], with the encoder's query prompt.
+
+    Args:
+        encoder: in evaluation mode, in the precision to use.
+        queries: texts.
+        dimensions: what their vectors are cut to, as those of the documents; None: not at all.
+    """
+    tokens = tokenised(encoder, [" ".join(query.split()) for query in queries])
+    vectors = embed(encoder, tokens, role="query").vectors
+    return truncated(vectors, dimensions, encoder.normalize).float().cpu().numpy()
+
+
+def _check(model: str, setting: str, fingerprint: str, where: str, own: SentenceEncoder) -> None:
     """See that a model is the one that made an index, shaped as the index has it.
 
     Raises:
