@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ def require_lance(setting: str) -> None:
     Raises:
         ValueError: it isn't.
     """
+    os.environ.setdefault("LANCE_LOG", "error")  # it warns of a dataset that is about to be made
     try:
         import lance  # noqa: F401
     except ImportError as error:

@@ -66,13 +66,25 @@ def store_of(folder: Path, encoder: SentenceEncoder, texts: Sequence[Text]) -> t
     return store, place
 
 
+def index_in(folder: Path) -> Storage:
+    """Where the index goes."""
+    return Storage.open(str(folder / "index"))
+
+
 def write_index(folder: Path, encoder: Path, texts: Sequence[Text] = TEXTS, **settings: Any) -> Storage:
     """An index in `<folder>/index`, as `infocse embed` with these settings leaves it."""
-    output = Storage.open(str(folder / "index"))
+    output = index_in(folder)
     shape = {name: settings[name] for name in ("query_prompt", "document_prompt") if name in settings}
     loaded = tiny(encoder, **shape)
     given = Embed.model_validate(
-        {"model": str(encoder), "output": str(output), "max_length": 16, "corpus": {"source": "x"}, **settings}
+        {
+            "model": str(encoder),
+            "output": "index",
+            "max_length": 16,
+            "compute": "fp32",
+            "corpus": {"source": "x"},
+            **settings,
+        }
     )
     embedding = Embedding.of(given, loaded.fingerprint(), "corpus", loaded.dimension)
     embedding.begin(output)
