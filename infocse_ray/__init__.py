@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Scores,
         SweepResult,
         adapt,
+        embed,
         evaluate,
         finetune,
         plusplus,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         sweep,
     )
     from infocse_ray.encoder.model import SentenceEncoder
+    from infocse_ray.search.index import Hit, Index
     from infocse_ray.settings import Settings
     from infocse_ray.tuning.config import Sweep
 
@@ -35,6 +37,8 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "ClusteredDocument": "annotate.in_process",
+    "Hit": "search.index",
+    "Index": "search.index",
     "RunResult": "api",
     "Scores": "api",
     "SentenceEncoder": "encoder.model",
@@ -43,6 +47,7 @@ _PLACES = {
     "SweepResult": "api",
     "adapt": "api",
     "cluster_sentences": "annotate.in_process",
+    "embed": "api",
     "evaluate": "api",
     "finetune": "api",
     "plusplus": "api",
@@ -57,6 +62,8 @@ __all__ = [  # noqa: RUF022
     "plusplus",
     "sweep",
     "evaluate",
+    "embed",
+    "Index",
     "cluster_sentences",
     "Settings",
     "Sweep",
@@ -65,6 +72,7 @@ __all__ = [  # noqa: RUF022
     "SweepResult",
     "Scores",
     "ClusteredDocument",
+    "Hit",
     "errors",
 ]
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from infocse_ray.corpus.in_memory import corpus_of
+from infocse_ray.embedding.embed import embed_corpus
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.explorer.explore import explore_after
@@ -23,6 +24,7 @@ from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Corpus, Encoder, Settings
 from infocse_ray.settings.commands import Evaluate
+from infocse_ray.settings.embed import Embed
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.run import sweep as run_sweep
@@ -205,6 +207,38 @@ def evaluate(
     read = _corpus(documents, storage, corpus or {})
     scored = evaluate_encoders(checked.model_copy(update={"corpus": read}))[0]
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri)
+
+
+def embed(
+    model: str,
+    documents: object,
+    *,
+    output: str,
+    storage: str = "runs",
+    corpus: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> str:
+    """Write the vectors of documents, as `infocse embed` does.
+
+    Args:
+        model: a folder, a URI or a hub name.
+        documents: as for `adapt`.
+        output: folder or URI that the vectors go to; the same call goes on there.
+        storage: a folder or URI that every node reaches, for the tokenised documents.
+        corpus: settings of the corpus, such as `{"text": "body", "counterpart": "headline"}`.
+        settings: other settings of `infocse embed --help all`, such as `sentences=True` or `precision="fp16"`.
+
+    Returns:
+        Where they are, for `Index`.
+
+    Raises:
+        ValueError: a setting doesn't fit, or `output` has other vectors.
+    """
+    _prepare_process()
+    given = {"model": model, "output": output, "storage": storage, **settings}
+    checked = Embed.model_validate({**given, "corpus": {"source": "documents", **(corpus or {})}})
+    read = _corpus(documents, storage, corpus or {})
+    return embed_corpus(checked.model_copy(update={"corpus": read})).uri
 
 
 def _result(settings: Settings, metrics: dict[str, Any]) -> RunResult:

@@ -16,6 +16,8 @@ COMMANDS = {
     "plusplus": "alternate between pretrain and finetune (InfoCSE++)",
     "evaluate": "score an encoder on a corpus, or compare two",
     "explorer": "make the page again that shows a run's clusters, with other documents",
+    "embed": "write the vectors of a corpus: Parquet, or a Lance dataset",
+    "search": "search a corpus that was embedded; a local page, two encoders side by side",
     "pairs": "look at the pairs an encoder would be trained on",
     "prepare": "only read, check, split and tokenise a corpus",
     "export": "put an encoder into ONNX or OpenVINO, 8-bit or shorter, and say what that loses",

@@ -61,7 +61,7 @@ def cluster_sentences(
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         encoder = for_inference(loaded, "auto", device)
     texts = [split_sentences(one, language) if isinstance(one, str) else list(one) for one in documents]
-    tokens = _tokens(encoder, [sentence for sentences in texts for sentence in sentences])
+    tokens = tokenised(encoder, [sentence for sentences in texts for sentence in sentences])
     offsets = offsets_of(np.asarray([len(sentences) for sentences in texts], dtype=np.int64))
     unique = distinct(tokens, offsets, encoder.room())
     vectors = embed(encoder, tokens.take(unique.rows)).vectors
@@ -76,8 +76,8 @@ def _shape(model: str, max_length: int) -> Encoder:
     return Encoder(model=model, max_length=max_length)
 
 
-def _tokens(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
-    """Token ids without special tokens, by the tokenizer that a corpus is tokenised with."""
+def tokenised(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
+    """Token ids of n texts, without special tokens, by the tokenizer that a corpus is tokenised with."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())

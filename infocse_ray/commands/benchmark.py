@@ -8,6 +8,7 @@
   overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
   whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
   validators  Spearman's rank correlation of each validator without labels with the recall of the test
+  search    recall of an index in fewer bits and dimensions; the approximate search against the exact one
   memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
 
 Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turn,
@@ -75,6 +76,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
         "--models", nargs="*", default=[], metavar="FOLDER", help="more encoders, as runs keep them"
     )
     validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
+
+    search = _command(commands, "search", "what an index loses by fewer bits, dimensions, and by an approximate search")
+    search.add_argument("--index", required=True, metavar="FOLDER", help="of `infocse embed`, in fp32, with titles")
+    search.add_argument("--queries", type=_count, default=1_000, help="titles to search for, drawn by a fixed seed")
+    search.add_argument("--dimensions", type=_count, nargs="*", default=[256, 128, 64], help="to cut vectors to")
 
     memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
     memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")

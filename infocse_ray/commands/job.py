@@ -26,6 +26,7 @@ def run_job(
     description: str,
     work: Callable[[Model], Result],
     essentials: Sequence[str] = (),
+    unnamed: str | None = None,
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
@@ -39,10 +40,11 @@ def run_job(
         description: for `--help`.
         work: gets the settings. What it had finished stays finished whatever it raises.
         essentials: the settings that the short help has.
+        unnamed: the setting that an argument without a name is.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     redact_tracebacks()
-    settings = parse(model, argv, prog, description, essentials)
+    settings = parse(model, argv, prog, description, essentials, unnamed)
     if not {"torch", "ray"} <= sys.modules.keys():
         print(f"infocse {__version__}: loading torch and Ray ...", file=sys.stderr, flush=True)
     from infocse_ray.runtime.failures import cause_of, storage_failure

@@ -54,7 +54,7 @@ _LINES = "lines"
 _SHARD_TEXT_BYTES = 64 * 2**20
 _FEWEST_AUTO_LANES, _MOST_AUTO_LANES, _LANE_TEXT_BYTES = 4, 64, 2**20
 _BATCH_CHARACTERS = 4 * 2**20
-_SHUFFLED_BYTES = 256 * 2**20
+SHUFFLED_BYTES = 256 * 2**20
 
 
 def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> TokenStore:
@@ -110,7 +110,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     quiet_data()
     await_places(Placement(1, False, 1), "preparing")
     # What a task of the shuffle takes in at once, and so its memory; Ray Data's own is 1 GiB.
-    DataContext.get_current().shuffle_input_batch_bytes = _SHUFFLED_BYTES
+    DataContext.get_current().shuffle_input_batch_bytes = SHUFFLED_BYTES
     totals: dict[str, Any] = {
         "shards": shards,
         "lanes": lanes,
@@ -122,7 +122,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     documents, labelled, rejected = Counter(), Counter(), Counter()
     lengths = {name: Counter() for name in _LENGTHS}
     with Board("preparing", unit="rows") as board:
-        labels = _labels(corpus, source)
+        labels = label_table(corpus, source)
         pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
         packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(pieces)]
         rows = ray.data.from_items(packs, override_num_blocks=len(packs)).map_batches(
@@ -177,7 +177,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     }
 
 
-def _labels(corpus: Corpus, source: Source) -> list[ObjectRef]:
+def label_table(corpus: Corpus, source: Source) -> list[ObjectRef]:
     """The table of labels that come in files of their own, in the object store; none where there are no such files.
 
     What kept the files from being read is raised by the tasks that get the table.

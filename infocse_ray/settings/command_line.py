@@ -23,7 +23,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse(
-    model: type[Model], argv: Sequence[str] | None, prog: str, description: str, essentials: Sequence[str] = ()
+    model: type[Model],
+    argv: Sequence[str] | None,
+    prog: str,
+    description: str,
+    essentials: Sequence[str] = (),
+    unnamed: str | None = None,
 ) -> Model:
     """Read `--config FILE` and dotted overrides (`--train.batch_size 512`) into a settings model; what is later wins.
 
@@ -33,6 +38,7 @@ def parse(
         prog: the program's name.
         description: for the help.
         essentials: the settings that the short help has, by dotted name.
+        unnamed: the setting that an argument without a name is; None: each needs one.
 
     Exits with status 2 and one line that names the setting, the value and the fix when they don't fit;
     `--help`, `--help all` and `--print_config` print and exit with status 0.
@@ -48,7 +54,7 @@ def parse(
             raise SystemExit(0)
     try:
         show = "--print_config" in argv
-        values = _given(model, [argument for argument in argv if argument != "--print_config"])
+        values = _given(model, [argument for argument in argv if argument != "--print_config"], unnamed)
         if show:
             print(yaml.safe_dump(merged(_defaults(model), values), sort_keys=False, allow_unicode=True), end="")
             raise SystemExit(0)
@@ -112,7 +118,7 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
     return where + (f"{reason}; indent with spaces" if "'\\t'" in reason else reason)
 
 
-def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
+def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = None) -> dict[Any, Any]:
     """What files and options say, as one tree that isn't checked yet."""
     kinds = {name: field.annotation for name, field in settings_of(model)}
     renamed = dict(renamed_settings(model))
@@ -123,6 +129,9 @@ def _given(model: type[BaseModel], argv: Sequence[str]) -> dict[Any, Any]:
         option, equals, text = argument.partition("=")
         name = renamed.get(option.removeprefix("--"), option.removeprefix("--"))
         if not option.startswith("--"):
+            if unnamed is not None and unnamed not in values:
+                values = merged(values, {unnamed: argument})
+                continue
             raise ValueError(f"{argument!r} is not an option: settings are given as --SETTING VALUE")
         if not equals:
             if arguments and not arguments[0].startswith("--"):

@@ -71,8 +71,8 @@ class Storage:
         return cls(uri if is_remote(uri) else open_filesystem(uri)[1])
 
     @classmethod
-    def for_runs(cls, uri: str) -> Storage:
-        """Open the setting `storage`, once it is sure that it can be written and will last.
+    def for_runs(cls, uri: str, setting: str = "storage") -> Storage:
+        """Open what the setting `storage`, or another, names, once it is sure that it can be written and will last.
 
         Raises:
             ValueError: it can't or won't.
@@ -81,7 +81,7 @@ class Storage:
         storage = cls.open(uri)
         if "/_ray_pkg_" in storage.root:
             raise ValueError(
-                f"storage = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "
+                f"{setting} = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "
                 "absolute path or a URI that every node reaches"
             )
         probe = storage / f".probe-{os.getpid()}"
@@ -92,7 +92,7 @@ class Storage:
             raise
         except OSError as error:
             raise ValueError(
-                redacted(f"storage = {uri!r}: can't be written: {error}; name another folder or URI")
+                redacted(f"{setting} = {uri!r}: can't be written: {error}; name another folder or URI")
             ) from error
         return storage
 

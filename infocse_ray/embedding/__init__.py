@@ -1,0 +1,1 @@
+"""Vectors of a whole corpus, written by Ray Data actors."""

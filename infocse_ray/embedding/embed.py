@@ -1,0 +1,146 @@
+"""A corpus embedded into Parquet or a Lance dataset: the work of `infocse embed`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.corpus.prepare import prepare, show_rejected
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.source import Source, find_source
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.embedding.index import Embedding
+from infocse_ray.embedding.lance_dataset import LanceWriter, require_lance
+from infocse_ray.embedding.rows import document_schema, sentence_schema
+from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
+from infocse_ray.embedding.texts import write_texts
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
+from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.settings import Annotate, Corpus, Encoder, fingerprint
+from infocse_ray.settings.embed import Embed
+from infocse_ray.stages.repair import repairing
+from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.storage.folder import Storage
+
+
+@repairing
+def embed_corpus(settings: Embed) -> Storage:
+    """Embed and report; the output.
+
+    Raises:
+        ValueError: a setting doesn't fit, or the output is of other settings.
+    """
+    if settings.format == "lance":
+        require_lance("format = lance")
+    corpus = all_documents(settings.corpus)
+    source = find_source(corpus)
+    source.columns.pop("split", None)
+    encoder = load(settings)
+    if settings.dimensions is not None and settings.dimensions > encoder.dimension:
+        raise ValueError(
+            f"dimensions = {settings.dimensions}: {settings.model} has {encoder.dimension}; ask for at most so many"
+        )
+    embedding = Embedding.of(settings, encoder.fingerprint(), corpus_identity(corpus, source), encoder.dimension)
+    output = Storage.for_runs(settings.output, "output")
+    embedding.begin(output)
+    root = Storage.for_runs(settings.storage)
+    connect()
+    where = placement(Annotate(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
+    store = prepare(root, corpus, source, encoder.corpus_tokenizer())
+    say(f"{store.documents(SPLITS):,} documents; {show_rejected(store)}")
+    _save(output, encoder, embedding)
+    stage = run_stage(
+        output,
+        output / "vectors",
+        "embed",
+        fingerprint(*embedding.identity(), store.fingerprint),
+        lambda stage: _embed(stage, output, embedding, corpus, source, store, where),
+        piecewise=True,
+    )
+    counts = stage.summary or {}
+    say(
+        f"{counts['documents']:,} documents of {counts['sentences']:,} sentences, {embedding.dimension} dimensions, "
+        f"{embedding.precision}: {output}"
+    )
+    return output
+
+
+def all_documents(corpus: Corpus) -> Corpus:
+    """The corpus with every document in it: no splits, also documents of one sentence unless the settings say else."""
+    changed: dict[str, Any] = {"split": None, "valid_fraction": 0.0, "test_fraction": 0.0}
+    if "min_sentences" not in corpus.model_fields_set:
+        changed["min_sentences"] = 1
+    if "lanes" not in corpus.model_fields_set:
+        changed["lanes"] = "auto"  # nothing is dealt from lanes here, and a small corpus has few files then
+    return corpus.model_copy(update=changed)
+
+
+def corpus_identity(corpus: Corpus, source: Source) -> str:
+    """Names the documents, and what is read of them."""
+    settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled", "encoding"})
+    return fingerprint("corpus", source.fingerprint, source.columns, settings)
+
+
+def load(settings: Embed) -> SentenceEncoder:
+    """The encoder on this machine, as the settings shape it.
+
+    Raises:
+        ValueError: it is none, or doesn't fit them.
+    """
+    shape = Encoder(
+        model=settings.model,
+        pooling=settings.pooling,
+        max_length=settings.max_length,
+        document_prompt=settings.document_prompt,
+        query_prompt=settings.query_prompt,
+    )
+    cosine = settings.similarity == "cosine"
+    return load_encoder(resolve_encoder(settings.model, "model"), shape, cosine=cosine, setting="model")
+
+
+def _save(output: Storage, encoder: SentenceEncoder, embedding: Embedding) -> None:
+    run_stage(
+        output,
+        output / "encoder",
+        "encoder",
+        fingerprint("encoder", embedding.encoder),
+        lambda stage: {"max_length": EncoderFolder.save(encoder, stage.folder / "model").max_length},
+    )
+
+
+def _embed(
+    stage: Stage,
+    output: Storage,
+    embedding: Embedding,
+    corpus: Corpus,
+    source: Source,
+    store: TokenStore,
+    where: Placement,
+) -> dict[str, Any]:
+    """Write the vectors of every shard that isn't there; the stage's summary."""
+    quiet_data()
+    texts = stage.folder / "texts"
+    write_texts(texts, corpus, source, store.shards)
+    shape = embedding.dimension, embedding.precision
+    lance = LanceWriter(stage.folder, output) if embedding.format == "lance" else None
+    writer = lance or ParquetWriter(stage.folder, document_schema(*shape))
+    work = EmbedShards(store, texts, embedding, writer)
+    groups = TrainingDocuments(store, list(SPLITS)).groups()
+    folder = embedding.encoder_folder(output)
+    totals: Counter[str] = Counter(documents=0, sentences=0)
+    bar = Bar("embedding", store.documents(SPLITS), "documents")
+    for counts in in_actors(groups, folder, embedding.compute, where, work, "embedding"):  # pyright: ignore
+        totals.update({name: counts[name] for name in totals})
+        bar.to(totals["documents"])
+    bar.close()
+    if lance is not None:
+        lance.commit("documents", document_schema(*shape), store.shards)
+        if embedding.sentences:
+            lance.commit("sentences", sentence_schema(*shape), store.shards)
+    texts.delete()
+    return {**totals, "shards": store.shards}

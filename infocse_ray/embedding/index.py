@@ -1,0 +1,115 @@
+"""What `infocse embed` leaves in its output: what was embedded and how, the encoder, and the vectors.
+
+- `embedding.json`: what was asked for, written first.
+- `encoder/model/`: the encoder, as it embedded.
+- `vectors/stage.json`: counts, and the size of every file, written last.
+- `vectors/documents/`: Parquet, a file for each shard of the corpus; `vectors/sentences/`, where they were asked for.
+- `documents.lance`, `sentences.lance`: instead of these, with `format: lance`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.settings.embed import Embed, Stored
+from infocse_ray.stages.stage import read_stage
+from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
+
+_FORMAT = 1
+"""Counted up when the same settings begin to give other files."""
+
+Over = Literal["documents", "sentences"]
+OVER: tuple[Over, Over] = ("documents", "sentences")
+
+
+class Embedding(NamedTuple):
+    """What was embedded, and how; names an output's content."""
+
+    model: str
+    """As it was given, without credentials: for people."""
+    encoder: str
+    """Fingerprint of the encoder: weights, pooling, max_length, prompts, ..."""
+    corpus: str
+    """Fingerprint of the corpus: files and settings."""
+    max_length: int
+    dimension: int
+    """Numbers of a vector."""
+    dimensions: int | None
+    """How many were asked for; None: all of the encoder's."""
+    precision: Stored
+    compute: str
+    sentences: bool
+    format: Literal["parquet", "lance"]
+
+    @classmethod
+    def of(cls, settings: Embed, encoder: str, corpus: str, dimension: int) -> Embedding:
+        """What the settings ask for."""
+        return cls(
+            redacted(settings.model),
+            encoder,
+            corpus,
+            settings.max_length,
+            dimension if settings.dimensions is None else settings.dimensions,
+            settings.dimensions,
+            settings.precision,
+            settings.compute,
+            settings.sentences,
+            settings.format,
+        )
+
+    def identity(self) -> tuple[Any, ...]:
+        """What a fingerprint of the vectors is made of."""
+        return "embed", _FORMAT, *self._replace(model="")
+
+    def begin(self, output: Storage) -> None:
+        """Make the output this embedding's.
+
+        Raises:
+            ValueError: it is another's.
+        """
+        file = output / "embedding.json"
+        try:
+            there = read_embedding(output)
+        except FileNotFoundError:
+            file.write_json(checked(self._asdict()))
+            return
+        for name in ("encoder", "corpus", "precision", "dimensions", "sentences", "format", "compute"):
+            if (old := getattr(there, name)) != (new := getattr(self, name)):
+                shown = _LONG.get(name, (old, new))
+                raise ValueError(
+                    f"output = {str(output)!r}: has vectors of {name} {_shown(shown[0])}, not {_shown(shown[1])}; give "
+                    "another folder, or remove that one"
+                )
+
+    def encoder_folder(self, output: Storage) -> EncoderFolder:
+        """The copy of the encoder."""
+        return EncoderFolder(output / "encoder" / "model", self.encoder, self.max_length)
+
+
+_LONG = {"encoder": ("another model (or max_length, pooling or prompts)", "this one"), "corpus": ("another", "this")}
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "all" if value is None else str(value)
+
+
+def read_embedding(output: Storage) -> Embedding:
+    """What an output was made of.
+
+    Raises:
+        FileNotFoundError: nothing was embedded there.
+        DamagedFile: `embedding.json` isn't as it was written.
+    """
+    return Embedding(**read_checked(output / "embedding.json"))
+
+
+def read_counts(output: Storage) -> dict[str, Any]:
+    """What a finished output has: `documents`, `sentences`, `tokens`, `seconds`.
+
+    Raises:
+        FileNotFoundError: it isn't finished.
+    """
+    return read_stage(output / "vectors").summary or {}

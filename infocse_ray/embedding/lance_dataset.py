@@ -1,0 +1,114 @@
+"""Lance datasets that many workers write into, on disk or in an object store, and one driver commits.
+
+1. An actor writes a shard's rows as fragments (data files with names of their own, which no reader sees yet), and then
+   the fragments' descriptions, as the shard's piece of the stage.
+2. The driver commits the fragments of all pieces as one version: the dataset is there whole or not at all, and the same
+   commit made again makes the same version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from infocse_ray.embedding.index import OVER, Over
+from infocse_ray.embedding.shards import Part
+from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.folder import Storage
+
+NEEDED = "pip install 'infocse-ray[search]'"
+
+_NOT_LANCE = ("access_key", "secret_key", "session_token", "region", "endpoint_override", "scheme")
+
+
+def require_lance(setting: str) -> None:
+    """See that Lance is installed.
+
+    Args:
+        setting: that needs it, with its value.
+
+    Raises:
+        ValueError: it isn't.
+    """
+    os.environ.setdefault("LANCE_LOG", "error")  # it warns of a dataset that is about to be made
+    try:
+        import lance  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"{setting}: needs Lance: {NEEDED}") from error
+
+
+def dataset_place(dataset: Storage) -> tuple[str, dict[str, str] | None]:
+    """URI and options by which Lance opens a folder of a storage.
+
+    Credentials are those of the storage's URI, else what Lance finds itself: the environment, the machine's role.
+    """
+    if not isinstance(dataset.filesystem, pafs.S3FileSystem):
+        return (dataset.path if isinstance(dataset.filesystem, pafs.LocalFileSystem) else dataset.uri), None
+    given = dict(zip(_NOT_LANCE, _s3_options(dataset.filesystem), strict=True))
+    options = {
+        "aws_access_key_id": given["access_key"],
+        "aws_secret_access_key": given["secret_key"],
+        "aws_session_token": given["session_token"],
+        "aws_region": given["region"],
+    }
+    if given["endpoint_override"]:
+        scheme = given["scheme"] or "https"
+        options["aws_endpoint"] = f"{scheme}://{given['endpoint_override']}"
+        options["allow_http"] = str(scheme == "http").lower()
+    return f"s3://{dataset.path}", {name: value for name, value in options.items() if value}
+
+
+def _s3_options(filesystem: pafs.FileSystem) -> list[str]:
+    options: dict[str, Any] = filesystem.__reduce__()[1][1]  # pyright: ignore[reportAssignmentType]
+    return [options.get(name) or "" for name in _NOT_LANCE]
+
+
+class LanceWriter(NamedTuple):
+    """Fragments of the datasets `<output>/documents.lance` and `sentences.lance`, described in `folder`."""
+
+    folder: Storage
+    output: Storage
+
+    def counts(self, shard: int) -> dict[str, int] | None:
+        """As `Writer` has it."""
+        piece = self.piece(shard)
+        return read_checked(piece)["counts"] if piece.exists() else None
+
+    def write(self, shard: int, parts: Iterator[Part]) -> dict[str, int]:
+        """As `Writer` has it."""
+        counts = {"documents": 0, "sentences": 0}
+        fragments: dict[str, list[str]] = {over: [] for over in OVER}
+        for part in parts:
+            counts["documents"] += len(part.documents)
+            counts["sentences"] += int(np.sum(part.documents["sentences"].to_numpy()))
+            fragments["documents"] += self._fragments("documents", part.documents)
+            for table in part.sentences:
+                fragments["sentences"] += self._fragments("sentences", table)
+        self.piece(shard).write_json(checked({"counts": counts, **fragments}))
+        return counts
+
+    def piece(self, shard: int) -> Storage:
+        """Where the fragments of a shard are described."""
+        return self.folder / "fragments" / f"shard-{shard:06d}.json"
+
+    def _fragments(self, over: Over, table: pa.Table) -> list[str]:
+        from lance.fragment import write_fragments
+
+        uri, options = dataset_place(self.output / f"{over}.lance")
+        written = write_fragments(table, uri, schema=table.schema, mode="overwrite", storage_options=options)
+        return [json.dumps(one.to_json()) for one in written]
+
+    def commit(self, over: Over, schema: pa.Schema, shards: int) -> None:
+        """Make a dataset of the fragments of all shards."""
+        import lance
+
+        uri, options = dataset_place(self.output / f"{over}.lance")
+        pieces = (read_checked(self.piece(shard))[over] for shard in range(shards))
+        fragments = [lance.FragmentMetadata.from_json(one) for piece in pieces for one in piece]
+        lance.LanceDataset.commit(uri, lance.LanceOperation.Overwrite(schema, fragments), storage_options=options)

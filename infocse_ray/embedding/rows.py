@@ -1,0 +1,114 @@
+"""The tables of vectors that are written: documents, and their sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from infocse_ray.corpus.store import Documents
+from infocse_ray.embedding.numbers import vector_columns, vector_fields
+from infocse_ray.settings.embed import Stored
+
+SHOWN_TITLE = 200
+"""Characters of a title at most."""
+
+
+def document_schema(dimension: int, precision: Stored) -> pa.Schema:
+    """Schema of document vectors.
+
+    `key` is the hash of the id; `title` the document's first counterpart (a headline, say), or its first sentence where
+    it has none; `text` its sentences, with a space between; `sentences` how many there are.
+    """
+    return pa.schema(
+        [
+            pa.field("doc_id", pa.string(), nullable=False),
+            pa.field("key", pa.int64(), nullable=False),
+            pa.field("title", pa.string(), nullable=False),
+            pa.field("text", pa.string(), nullable=False),
+            pa.field("sentences", pa.int32(), nullable=False),
+            *vector_fields(dimension, precision),
+        ]
+    )
+
+
+def sentence_schema(dimension: int, precision: Stored) -> pa.Schema:
+    """Schema of sentence vectors: as of documents, with the sentence's `number` in its document, from 0."""
+    return pa.schema(
+        [
+            pa.field("doc_id", pa.string(), nullable=False),
+            pa.field("key", pa.int64(), nullable=False),
+            pa.field("number", pa.int32(), nullable=False),
+            pa.field("title", pa.string(), nullable=False),
+            pa.field("text", pa.string(), nullable=False),
+            *vector_fields(dimension, precision),
+        ]
+    )
+
+
+class Texts:
+    """The titles and sentences of some documents, in their order."""
+
+    def __init__(self, documents: Documents, texts: pa.Table) -> None:
+        """Find the documents' texts.
+
+        Args:
+            documents: of a shard of the token store.
+            texts: of the same shard (see `texts.py`), in any order.
+
+        Raises:
+            ValueError: a text is missing, or has another number of sentences: the corpus was changed meanwhile.
+        """
+        place = {doc_id: row for row, doc_id in enumerate(texts["doc_id"].to_pylist())}
+        rows = [place.get(doc_id) for doc_id in documents.doc_ids.to_pylist()]
+        if None not in rows:
+            mine = texts.take(pa.array(rows, pa.int64()))
+            self.sentences: list[list[str]] = mine["sentences"].to_pylist()
+            self.titles: list[str] = [
+                (title or own[0])[:SHOWN_TITLE]
+                for title, own in zip(mine["title"].to_pylist(), self.sentences, strict=True)
+            ]
+        if None in rows or [len(own) for own in self.sentences] != np.diff(documents.offsets).tolist():
+            raise ValueError(
+                "corpus.source: its files changed while they were read; run the same command again, when they don't"
+            )
+
+
+def document_table(documents: Documents, texts: Texts, vectors: np.ndarray, precision: Stored) -> pa.Table:
+    """Rows of `document_schema`.
+
+    Args:
+        documents: n of them.
+        texts: theirs.
+        vectors: float32 [n, d].
+        precision: of what is stored.
+    """
+    columns = {
+        "doc_id": documents.doc_ids,
+        "key": pa.array(documents.keys),
+        "title": pa.array(texts.titles, pa.string()),
+        "text": pa.array([" ".join(own) for own in texts.sentences], pa.string()),
+        "sentences": pa.array(np.diff(documents.offsets).astype(np.int32)),
+        **vector_columns(vectors, precision),
+    }
+    return pa.table(list(columns.values()), schema=document_schema(vectors.shape[1], precision))
+
+
+def sentence_table(documents: Documents, texts: Texts, vectors: np.ndarray, precision: Stored) -> pa.Table:
+    """Rows of `sentence_schema`, of all sentences of the documents.
+
+    Args:
+        documents: a few, with n sentences together.
+        texts: theirs.
+        vectors: float32 [n, d].
+        precision: of what is stored.
+    """
+    owner = np.repeat(np.arange(len(documents.keys)), np.diff(documents.offsets))
+    columns = {
+        "doc_id": documents.doc_ids.take(pa.array(owner)),
+        "key": pa.array(documents.keys[owner]),
+        "number": pa.array((np.arange(len(owner)) - documents.offsets[owner]).astype(np.int32)),
+        "title": pa.array(texts.titles, pa.string()).take(pa.array(owner)),
+        "text": pa.array([sentence for own in texts.sentences for sentence in own], pa.string()),
+        **vector_columns(vectors, precision),
+    }
+    return pa.table(list(columns.values()), schema=sentence_schema(vectors.shape[1], precision))

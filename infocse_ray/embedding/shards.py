@@ -1,0 +1,143 @@
+"""What an actor does with a shard of the corpus: embed it a row group at a time, and write its vectors, whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from infocse_ray.annotate.actor import Annotator
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.store import Documents, TokenStore, documents_of, shard_name
+from infocse_ray.embedding.index import Embedding
+from infocse_ray.embedding.numbers import truncated
+from infocse_ray.embedding.rows import Texts, document_table, sentence_table
+from infocse_ray.embedding.texts import read_texts
+from infocse_ray.retrieval.documents import mean_vectors
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
+
+_COLUMNS = ["doc_id", "key", "split", "sentences"]
+_COUNTS = b"infocse_ray.counts"
+"""Parquet metadata: what the shard counted."""
+_PART_ROWS = 2**16
+"""Sentences in a file of their vectors at most, but for a row group that has more: 100 MB at 384 dimensions."""
+
+
+class Part(NamedTuple):
+    """The vectors of some documents."""
+
+    documents: pa.Table
+    """Of `document_schema`."""
+    sentences: list[pa.Table]
+    """Of `sentence_schema`, all sentences of the documents; nothing where they aren't asked for."""
+
+
+class Writer(Protocol):
+    """Writes the vectors of a shard."""
+
+    def counts(self, shard: int) -> dict[str, int] | None:
+        """What the shard counted, if it is written, whole; None if not."""
+        ...
+
+    def write(self, shard: int, parts: Iterator[Part]) -> dict[str, int]:
+        """Write it; `documents` and `sentences` that it has."""
+        ...
+
+
+class EmbedShards(NamedTuple):
+    """Embeds groups of shards; a piece of the stage is a shard."""
+
+    store: TokenStore
+    texts: Storage
+    embedding: Embedding
+    writer: Writer
+
+    def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
+        """Write what is missing; return what each shard counted."""
+        counts = []
+        for shard in shards:
+            there = self.writer.counts(shard)
+            counts.append(self.writer.write(shard, self._parts(annotator, shard)) if there is None else there)
+        return counts
+
+    def _parts(self, annotator: Annotator, shard: int) -> Iterator[Part]:
+        texts = read_texts(self.texts, shard)
+        for table in self.store.read(shard, SPLITS, _COLUMNS):
+            yield self._part(annotator, documents_of(table), texts)
+
+    def _part(self, annotator: Annotator, documents: Documents, texts: pa.Table) -> Part:
+        asked, normalize = self.embedding, annotator.encoder.normalize
+        means: list[np.ndarray] = []
+        sentences: list[pa.Table] = []
+        for first, last, whole in annotator.vectors(documents):
+            vectors = truncated(whole, asked.dimensions, normalize)
+            offsets = documents.offsets[first : last + 1] - documents.offsets[first]
+            means.append(_numpy(mean_vectors(vectors, offsets, normalize)))
+            if asked.sentences:
+                some = documents._replace(
+                    doc_ids=documents.doc_ids.slice(first, last - first),
+                    keys=documents.keys[first:last],
+                    offsets=offsets,
+                )
+                sentences.append(sentence_table(some, Texts(some, texts), _numpy(vectors), asked.precision))
+        table = document_table(documents, Texts(documents, texts), np.concatenate(means), asked.precision)
+        return Part(table, sentences)
+
+
+def _numpy(vectors: torch.Tensor) -> np.ndarray:
+    return vectors.float().cpu().numpy()
+
+
+class ParquetWriter(NamedTuple):
+    """A file of documents for each shard; those of its sentences, of bounded size, are written before it.
+
+    So a shard is whole if its documents are there, and as many files of sentences as they say.
+    """
+
+    folder: Storage
+    schema: pa.Schema
+    """Of documents."""
+
+    def counts(self, shard: int) -> dict[str, int] | None:
+        """As `Writer` has it."""
+        file = self.folder / "documents" / shard_name(shard)
+        if not file.exists():
+            return None
+        with open_parquet(file) as opened:
+            counts = json.loads((opened.schema_arrow.metadata or {})[_COUNTS])
+        whole = all(self._part(shard, part).exists() for part in range(counts["parts"]))
+        return counts if whole else None
+
+    def write(self, shard: int, parts: Iterator[Part]) -> dict[str, int]:
+        """As `Writer` has it."""
+        documents: list[pa.Table] = []
+        waiting: list[pa.Table] = []
+        counts = {"documents": 0, "sentences": 0, "parts": 0}
+
+        def flush() -> None:
+            if waiting:
+                write_parquet(self._part(shard, counts["parts"]), pa.concat_tables(waiting), [len(t) for t in waiting])
+                counts["parts"] += 1
+                waiting.clear()
+
+        for part in parts:
+            documents.append(part.documents)
+            counts["documents"] += len(part.documents)
+            counts["sentences"] += int(np.sum(part.documents["sentences"].to_numpy()))
+            for table in part.sentences:
+                if sum(map(len, waiting)) + len(table) > _PART_ROWS:
+                    flush()
+                waiting.append(table)
+        flush()
+        whole = pa.concat_tables([self.schema.empty_table(), *documents])
+        whole = whole.replace_schema_metadata({_COUNTS: json.dumps(counts)})
+        write_parquet(self.folder / "documents" / shard_name(shard), whole, [len(table) for table in documents])
+        return counts
+
+    def _part(self, shard: int, part: int) -> Storage:
+        return self.folder / "sentences" / f"{shard_name(shard).removesuffix('.parquet')}-{part:03d}.parquet"

@@ -1,0 +1,141 @@
+"""The texts of a corpus, in the shards of its token store, which has token ids only: what a search shows.
+
+They are read from the source once more, in Ray Data tasks, and shuffled to their shards as the corpus stage does it. Of
+rows with one id the first good one counts, as there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray import ObjectRef
+from ray.data import DataContext
+from ray.exceptions import RayError
+
+from infocse_ray.corpus.documents import Rejected, batches_of, document_of
+from infocse_ray.corpus.labels import LabelTable
+from infocse_ray.corpus.prepare import SHUFFLED_BYTES, label_table
+from infocse_ray.corpus.read import Piece
+from infocse_ray.corpus.registry import KINDS
+from infocse_ray.corpus.schema import shard_of, stable_hash
+from infocse_ray.corpus.source import Source, packs_of
+from infocse_ray.corpus.store import shard_name
+from infocse_ray.errors import UnreadableFile
+from infocse_ray.runtime.failures import caused_by
+from infocse_ray.runtime.progress import Board
+from infocse_ray.settings import Corpus
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, write_parquet
+
+_BATCH_CHARACTERS = 4 * 2**20
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("shard", pa.int32()),
+        pa.field("order", pa.int64()),
+        pa.field("row", pa.int64()),
+        pa.field("doc_id", pa.string()),
+        pa.field("title", pa.string()),
+        pa.field("sentences", pa.list_(pa.string())),
+    ]
+)
+_KEPT = ["doc_id", "title", "sentences"]
+
+
+def write_texts(folder: Storage, corpus: Corpus, source: Source, shards: int) -> None:
+    """Write a file of texts for each shard of the token store, unless all are there.
+
+    Args:
+        folder: where to.
+        corpus: settings, those that the token store was made with.
+        source: its files.
+        shards: of the token store.
+
+    Raises:
+        UnreadableFile: a whole file can't be read.
+    """
+    names = {shard_name(shard) for shard in range(shards)}
+    if names <= folder.files().keys():
+        return
+    DataContext.get_current().shuffle_input_batch_bytes = SHUFFLED_BYTES
+    with Board("reading texts", unit="rows") as board:
+        packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(source.pieces)]
+        rows = ray.data.from_items(packs, override_num_blocks=len(packs)).map_batches(
+            _read_packs,  # pyright: ignore[reportArgumentType]
+            batch_size=1,
+            batch_format="pyarrow",
+            zero_copy_batch=True,
+            fn_kwargs={
+                "columns": source.columns,
+                "corpus": corpus,
+                "labels": label_table(corpus, source),
+                "shards": shards,
+                "board": board.handle,
+            },
+        )
+        partitions = min(shards, DataContext.get_current().default_hash_shuffle_parallelism)
+        written = rows.groupby("shard", num_partitions=partitions).map_groups(
+            _write_shard,  # pyright: ignore[reportArgumentType]
+            batch_format="pyarrow",
+            fn_kwargs={"folder": folder},
+        )
+        try:
+            seen = {shard_name(row["shard"]) for row in written.iter_rows()}
+        except RayError as error:
+            if (unreadable := caused_by(error, UnreadableFile)) is not None:
+                raise unreadable from error
+            raise
+    for name in names - seen:
+        _write(folder / name, _SCHEMA.empty_table())
+
+
+def read_texts(folder: Storage, shard: int) -> pa.Table:
+    """The texts of a shard: `doc_id`, `title` (null where a document has no counterpart) and `sentences`."""
+    with open_parquet(folder / shard_name(shard)) as file:
+        return file.read()
+
+
+def _read_packs(
+    packs: pa.Table, columns: dict[str, str], corpus: Corpus, labels: list[ObjectRef], shards: int, board: Any
+) -> Iterator[pa.Table]:
+    """What a reading task does; the arguments are those of `corpus.prepare.tokenise_packs`."""
+    table: LabelTable | None = ray.get(labels[0]) if labels else None
+    yield _SCHEMA.empty_table()  # the shuffle wants columns even where there is no row
+    for row in [row for pack in packs["pieces"].to_pylist() for row in pack]:
+        piece = Piece(**row)
+        for batch in batches_of(KINDS[corpus.kind].rows(piece, columns, corpus, table), _BATCH_CHARACTERS):
+            documents = []
+            for one in batch:
+                with contextlib.suppress(Rejected):
+                    if one.values is not None:
+                        document = document_of(one.values, corpus)
+                        documents.append(
+                            {
+                                "shard": shard_of(stable_hash(document["doc_id"]), shards),
+                                "order": piece.order,
+                                "row": one.number,
+                                "doc_id": document["doc_id"],
+                                "title": next(iter(document["counterparts"]), None),
+                                "sentences": document["sentences"],
+                            }
+                        )
+            yield pa.Table.from_pylist(documents, schema=_SCHEMA)
+            board.add.remote(len(batch))
+
+
+def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
+    """What a writing task does: each document once, by the row that the token store has it from."""
+    shard = rows["shard"][0].as_py()
+    rows = rows.sort_by([("doc_id", "ascending"), ("order", "ascending"), ("row", "ascending")])
+    ids = rows["doc_id"].to_pylist()
+    first = [i == 0 or doc_id != ids[i - 1] for i, doc_id in enumerate(ids)]
+    _write(folder / shard_name(shard), rows.filter(pa.array(first, pa.bool_())))
+    return pa.table({"shard": pa.array([shard], pa.int32())})
+
+
+def _write(target: Storage, rows: pa.Table) -> None:
+    write_parquet(target, rows.select(_KEPT), [len(rows)])

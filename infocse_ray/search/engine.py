@@ -1,0 +1,148 @@
+"""The vector engine: Lance, in this process, on the dataset that is there or on a copy made of the Parquet files.
+
+Lance keeps vectors, ids and texts in columns on disk (or in an object store) and reads what a query needs. Up to
+`EXACT_ROWS` vectors a query is compared with all of them; beyond that an index is built once: inverted lists of 8-bit
+scalar-quantised vectors (IVF_SQ), whose best candidates are compared again by the vectors as they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from infocse_ray.embedding.index import Embedding, Over
+from infocse_ray.embedding.lance_dataset import dataset_place, require_lance
+from infocse_ray.embedding.numbers import vector_fields, vectors_of
+from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.storage.checksums import checked, verified
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
+
+EXACT_ROWS = 100_000
+"""Vectors that a query is compared with one by one; more are indexed."""
+_LIST_ROWS = 4096
+"""Vectors in an inverted list, about."""
+_PROBED = 0.1
+"""Share of the lists that a query looks into."""
+_FEWEST_PROBED = 20
+_REFINE = 5
+"""How many times the results asked for are compared exactly."""
+
+
+class Engine:
+    """The vectors of an index, searchable."""
+
+    def __init__(self, dataset: Any, cosine: bool) -> None:
+        """Take a Lance dataset; it is indexed if it is large.
+
+        Args:
+            dataset: with a column `vector`.
+            cosine: whether similarity is the cosine; else the inner product.
+        """
+        self._dataset = dataset
+        self._metric = "cosine" if cosine else "dot"
+        self.rows: int = dataset.count_rows()
+        self._probes: int | None = None
+        if self.rows > EXACT_ROWS:
+            self.build()
+
+    @property
+    def approximate(self) -> bool:
+        """Whether there is an index, so that a search that needn't be exact is not."""
+        return self._probes is not None
+
+    def build(self) -> None:
+        """Build the index, unless the dataset has one."""
+        lists = max(1, self.rows // _LIST_ROWS)
+        if not any("vector" in index.field_names for index in self._dataset.describe_indices()):
+            say(f"indexing {self.rows:,} vectors, once ...")
+            self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
+        self._probes = max(_FEWEST_PROBED, round(lists * _PROBED))
+
+    def search(self, vector: np.ndarray, top: int, exact: bool = False, row_ids: bool = False) -> pa.Table:
+        """The rows most similar to a query, best first.
+
+        Args:
+            vector: float32 [d].
+            top: how many.
+            exact: compare with every vector even if there is an index.
+            row_ids: give `_rowid`, Lance's number of a row, too.
+
+        Returns:
+            The dataset's columns but the vectors, and `similarity`, float32.
+        """
+        approximate = self._probes is not None and not exact
+        nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": top, "metric": self._metric}
+        nearest |= {"use_index": approximate}
+        if approximate:
+            nearest |= {"minimum_nprobes": self._probes, "maximum_nprobes": self._probes, "refine_factor": _REFINE}
+        columns = [name for name in self._dataset.schema.names if name not in ("vector", "scale")]
+        found = self._dataset.to_table(
+            columns=[*columns, "_distance"],
+            nearest=nearest,
+            with_row_id=row_ids,
+            disable_scoring_autoprojection=True,
+        )
+        similarity = 1 - found["_distance"].to_numpy()
+        return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))
+
+
+def open_engine(output: Storage, embedding: Embedding, over: Over, vectors: str, cosine: bool) -> Engine:
+    """The engine of an index that `infocse embed` finished.
+
+    Args:
+        output: of it.
+        embedding: what it has.
+        over: documents, or their sentences.
+        vectors: fingerprint of the stage that made the vectors.
+        cosine: whether similarity is the cosine.
+
+    Raises:
+        ValueError: Lance isn't installed.
+    """
+    require_lance("infocse search")
+    import lance
+
+    place = output / f"{over}.lance" if embedding.format == "lance" else _copied(output, embedding, over, vectors)
+    uri, options = dataset_place(place)
+    return Engine(lance.dataset(uri, storage_options=options), cosine)
+
+
+def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> Storage:
+    """The Parquet files as a Lance dataset beside them, copied unless they were."""
+    import lance
+
+    target, done = output / "search" / f"{over}.lance", output / "search" / f"{over}.json"
+    if done.exists() and verified(done.read_bytes()) == {"vectors": vectors}:
+        return target
+    # int8 can't be searched by Lance as it is, and half precision has more than all of its digits.
+    precision = "fp16" if embedding.precision == "int8" else embedding.precision
+    folder = output / "vectors" / over
+    names = sorted(name for name in folder.files() if name.endswith(".parquet"))
+    with open_parquet(folder / names[0]) as first:
+        fields = [field for field in first.schema_arrow if field.name not in ("vector", "scale")]
+    schema = pa.schema([*fields, *vector_fields(embedding.dimension, precision)])
+    uri, options = dataset_place(target)
+    lance.write_dataset(_batches(folder, names, schema), uri, schema, mode="overwrite", storage_options=options)
+    done.write_json(checked({"vectors": vectors}))
+    return target
+
+
+def _batches(folder: Storage, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of the files, a row group at a time."""
+    kind = schema.field("vector").type.value_type.to_pandas_dtype()
+    bar = Bar("copying vectors into the engine, once", len(names), "files")
+    for name in names:
+        with open_parquet(folder / name) as file:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                if "scale" in table.column_names:
+                    vectors = vectors_of(table).astype(kind)
+                    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+                    table = table.drop_columns(["vector", "scale"]).append_column("vector", column)
+                yield from table.cast(schema).to_batches()
+        bar.add(1)
+    bar.close()

@@ -1,0 +1,149 @@
+"""An index opened to be searched: its encoder, and the engine with its vectors."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from infocse_ray.annotate.in_process import tokenised
+from infocse_ray.embedding.index import Over, read_embedding
+from infocse_ray.embedding.numbers import truncated
+from infocse_ray.encoder.embed import embed, for_inference
+from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.search.engine import open_engine
+from infocse_ray.settings import Encoder
+from infocse_ray.stages.stage import read_stage
+from infocse_ray.storage.folder import Storage
+
+
+class Hit(NamedTuple):
+    """A document, or a sentence, that was found."""
+
+    rank: int
+    """From 1."""
+    doc_id: str
+    number: int | None
+    """Of the sentence in its document, from 0; None for a document."""
+    title: str
+    text: str
+    similarity: float
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """What names it in every index of the same documents."""
+        return self.doc_id, self.number
+
+
+class Index:
+    """What `infocse embed` wrote, searchable in this process.
+
+    Attributes:
+        name: the encoder's, for people.
+        approximate: whether a search isn't exact unless that is asked for: the index is large.
+    """
+
+    def __init__(self, folder: str, over: Over = "documents", model: str | None = None, setting: str = "index") -> None:
+        """Open it; the first time its vectors are copied into the engine, and indexed if they are many.
+
+        Args:
+            folder: or URI, the `output` of `infocse embed`.
+            over: what is found; `sentences` needs an index that has them.
+            model: the encoder that made it, to be checked against it; None: the copy that it has.
+            setting: what error messages call `folder`.
+
+        Raises:
+            ValueError: nothing finished is there, it has no sentences, `model` is another encoder, or Lance isn't
+                installed.
+        """
+        output = Storage.open(folder)
+        where = f"{setting} = {str(output)!r}"
+        try:
+            embedding = read_embedding(output)
+        except FileNotFoundError:
+            raise ValueError(f"{where}: no vectors are there; `infocse embed` writes them") from None
+        try:
+            vectors = read_stage(output / "vectors")
+        except FileNotFoundError:
+            raise ValueError(f"{where}: isn't finished; run its `infocse embed` again, which goes on") from None
+        if over == "sentences" and not embedding.sentences:
+            raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
+        encoder = embedding.encoder_folder(output).load()
+        if model is not None:
+            _check(model, "model" if setting == "index" else "compare", embedding.encoder, where, encoder)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.name, self.corpus = embedding.model, embedding.corpus
+        self._dimensions = embedding.dimensions
+        self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
+        self._engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
+        self._one = threading.Lock()
+        """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the engine has an index."""
+        return self._engine.approximate
+
+    def __len__(self) -> int:
+        return self._engine.rows
+
+    def vector(self, query: str) -> np.ndarray:
+        """The query's vector, float32 [d], with the encoder's query prompt, cut as the index is."""
+        with self._one:
+            return vectors_of_queries(self._encoder, [query], self._dimensions)[0]
+
+    def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]:
+        """The documents, or sentences, most similar to a query, best first.
+
+        Args:
+            query: a text; what goes beyond the encoder's max_length is cut.
+            top: how many.
+            exact: compare with every vector, also where the index is large.
+
+        Raises:
+            ValueError: the query has no text.
+        """
+        if not query.strip():
+            raise ValueError("query: has no text")
+        found: list[dict[str, Any]] = self._engine.search(self.vector(query), top, exact).to_pylist()
+        return [
+            Hit(rank, row["doc_id"], row.get("number"), row["title"], row["text"], row["similarity"])
+            for rank, row in enumerate(found, 1)
+        ]
+
+
+def vectors_of_queries(encoder: SentenceEncoder, queries: list[str], dimensions: int | None = None) -> np.ndarray:
+    """Vectors of n queries, float32 [n, d], with the encoder's query prompt.
+
+    Args:
+        encoder: in evaluation mode, in the precision to use.
+        queries: texts.
+        dimensions: what their vectors are cut to, as those of the documents; None: not at all.
+    """
+    tokens = tokenised(encoder, [" ".join(query.split()) for query in queries])
+    vectors = embed(encoder, tokens, role="query").vectors
+    return truncated(vectors, dimensions, encoder.normalize).float().cpu().numpy()
+
+
+def _check(model: str, setting: str, fingerprint: str, where: str, own: SentenceEncoder) -> None:
+    """See that a model is the one that made an index, shaped as the index has it.
+
+    Raises:
+        ValueError: it isn't.
+    """
+    shape = Encoder(
+        model=model,
+        pooling=own.pooling,
+        max_length=own.max_length,
+        document_prompt=own.prompts.of("document") if own.prompts else None,
+        query_prompt=own.prompts.of("query") if own.prompts else None,
+    )
+    given = load_encoder(resolve_encoder(model, setting), shape, cosine=own.normalize, setting=setting)
+    if given.fingerprint() != fingerprint:
+        raise ValueError(
+            f"{setting} = {model!r}: {where} was made by another encoder; embed with this one, to another folder, or "
+            f"leave out {setting}"
+        )

@@ -1,0 +1,172 @@
+"use strict";
+// What documents say is set as text, never as HTML: a corpus is anybody's writing.
+
+const SHORT = 280;
+const $ = (id) => document.getElementById(id);
+let about = null;
+let asked = 0;
+
+function make(tag, name, text) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function sideName(side) {
+  return about.sides.length < 2 ? "" : side === 0 ? "Before" : "After";
+}
+
+function keyOf(hit) {
+  return JSON.stringify([hit.doc_id, hit.number]);
+}
+
+// How a result stands against the other list; in the list before, what comes later has fallen behind or will rise.
+function move(hit, side) {
+  if (hit.other === null) {
+    return side === 1 ? ["new", `new: beyond ${about.depth} before`] : ["down", `gone: beyond ${about.depth} after`];
+  }
+  const [before, after] = side === 1 ? [hit.other, hit.rank] : [hit.rank, hit.other];
+  if (before === after) return ["", "= same rank"];
+  const way = after < before ? ["up", "▲ up"] : ["down", "▼ down"];
+  const words = side === 1 ? `from ${before}` : `to ${after}`;
+  return [way[0], `${way[1]} ${words}`];
+}
+
+function card(hit, side) {
+  const item = make("li");
+  item.tabIndex = -1;
+  item.dataset.key = keyOf(hit);
+  const head = make("div", "head");
+  head.append(make("span", "rank", `${hit.rank}`), make("span", "similarity", `similarity ${hit.similarity.toFixed(3)}`));
+  if (about.sides.length > 1) {
+    const [kind, words] = move(hit, side);
+    if (kind) item.classList.add(kind);
+    const shown = hit.other !== null && hit.other <= about.top;
+    const badge = make(shown ? "button" : "span", "moved", words);
+    if (shown) {
+      badge.type = "button";
+      badge.title = "Go to it in the other list";
+      badge.addEventListener("click", () => twin(item));
+    }
+    head.append(badge);
+  }
+  item.append(head, make("h3", "", hit.title));
+  const text = hit.text.startsWith(hit.title) ? hit.text.slice(hit.title.length).trim() : hit.text;
+  if (text) {
+    item.append(make("p", "", text.length > SHORT ? `${text.slice(0, SHORT)} …` : text));
+    if (text.length > SHORT) {
+      const more = make("details");
+      more.append(make("summary", "", "All of it"), make("p", "", hit.cut ? `${text} …` : text));
+      item.append(more);
+    }
+  }
+  const number = hit.number === null ? "" : `, sentence ${hit.number + 1}`;
+  item.append(make("p", "id", hit.doc_id + number));
+  return item;
+}
+
+function show(found) {
+  const sides = $("sides");
+  sides.replaceChildren();
+  sides.className = found.sides.length > 1 ? "two" : "";
+  found.sides.forEach((hits, side) => {
+    const section = make("section");
+    const title = make("h2", "", sideName(side) || "Results");
+    title.id = `side-${side}`;
+    section.setAttribute("aria-labelledby", title.id);
+    title.append(make("small", "", about.sides[side].name));
+    const list = make("ol");
+    list.append(...hits.map((hit) => card(hit, side)));
+    section.append(title, list);
+    sides.append(section);
+  });
+}
+
+function items() {
+  return [...document.querySelectorAll("#sides li")];
+}
+
+function twin(item) {
+  const other = items().find((one) => one !== item && one.dataset.key === item.dataset.key);
+  if (other) go(other);
+}
+
+function go(item) {
+  item.focus();
+  item.scrollIntoView({ block: "nearest" });
+}
+
+function mark() {
+  const here = document.activeElement && document.activeElement.closest("#sides li");
+  for (const one of items()) {
+    one.classList.toggle("twin", Boolean(here) && one !== here && one.dataset.key === here.dataset.key);
+  }
+}
+
+async function json(url) {
+  const answer = await fetch(url);
+  const value = await answer.json();
+  if (!answer.ok) throw new Error(value.error);
+  return value;
+}
+
+async function search(query) {
+  const mine = ++asked;
+  $("status").textContent = "Searching …";
+  try {
+    const found = await json(`/search?q=${encodeURIComponent(query)}`);
+    if (mine !== asked) return;
+    show(found);
+    $("status").textContent = `${found.sides[0].length} results for “${query}”`;
+    document.title = `${query} – Search`;
+  } catch (error) {
+    if (mine !== asked) return;
+    $("sides").replaceChildren();
+    $("status").textContent = `No results: ${error.message}`;
+  }
+}
+
+function fromAddress() {
+  const query = new URLSearchParams(location.search).get("q") || "";
+  $("query").value = query;
+  if (query.trim()) search(query);
+}
+
+document.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const query = $("query").value;
+  if (!query.trim()) return;
+  history.pushState(null, "", `/?q=${encodeURIComponent(query)}`);
+  search(query);
+});
+
+document.addEventListener("focusin", mark);
+document.addEventListener("focusout", mark);
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target === $("query")) return;
+  const all = items();
+  const here = all.indexOf(document.activeElement && document.activeElement.closest("#sides li"));
+  if (event.key === "/") $("query").focus();
+  else if (event.key === "j" && all.length) go(all[Math.min(here + 1, all.length - 1)]);
+  else if (event.key === "k" && all.length) go(all[Math.max(here - 1, 0)]);
+  else if (event.key === "o" && here >= 0) twin(all[here]);
+  else return;
+  event.preventDefault();
+});
+window.addEventListener("popstate", fromAddress);
+
+(async () => {
+  try {
+    about = await json("/about");
+  } catch (error) {
+    $("status").textContent = `No answer: ${error.message}`;
+    return;
+  }
+  const size = Math.max(...about.sides.map((side) => side.size)).toLocaleString();
+  const how = about.sides.some((side) => side.approximate) ? "approximate search" : "exact search";
+  const whose = about.sides.map((side, i) => [sideName(i), side.name].filter(Boolean).join(": ")).join(" · ");
+  $("about").textContent = `${size} ${about.over}, ${how}. ${whose}`;
+  $("jump").hidden = about.sides.length < 2;
+  fromAddress();
+})();

@@ -1,0 +1,60 @@
+"""A corpus searched from the command line, or by a page that is served: the work of `infocse search`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infocse_ray.retrieval.examples import plain
+from infocse_ray.runtime.progress import say
+from infocse_ray.search.index import Index
+from infocse_ray.search.server import serve
+from infocse_ray.search.sides import DEPTH, Placed, search_sides
+from infocse_ray.settings.search import Search
+
+_TITLE, _TEXT = 100, 240
+
+
+def search(settings: Search) -> None:
+    """Print results, or serve the page until Ctrl-C.
+
+    Raises:
+        ValueError: an index can't be opened, or the address can't be served on.
+    """
+    indexes = _open(settings)
+    if settings.serve:
+        serve(indexes, settings)
+        return
+    assert settings.query is not None
+    for index, results in zip(
+        indexes, search_sides(indexes, settings.query, settings.top, settings.exact), strict=True
+    ):
+        if len(indexes) > 1:
+            say(f"\n{'before' if index is indexes[0] else 'after'}: {plain(index.name, _TITLE)}")
+        for line in _lines(results, len(indexes) > 1):
+            say(line)
+
+
+def _open(settings: Search) -> list[Index]:
+    """The index, behind the one before where there is one."""
+    after = Index(settings.index, settings.over, settings.model)
+    if settings.compare_index is None:
+        return [after]
+    before = Index(settings.compare_index, settings.over, settings.compare, setting="compare_index")
+    if before.corpus != after.corpus:
+        say("note: the two indexes are not of the same files and corpus settings; results are matched by their ids")
+    return [before, after]
+
+
+def _lines(results: list[Placed], compared: bool) -> Iterator[str]:
+    for hit, other in results:
+        number = "" if hit.number is None else f" #{hit.number}"
+        place = f"  [{_moved(hit.rank, other)}]" if compared else ""
+        named = f"{plain(hit.title, _TITLE)}  ({plain(hit.doc_id, _TITLE)}{number})"
+        yield f"{hit.rank:3}  {hit.similarity:.3f}  {named}{place}"
+        yield f"            {plain(hit.text, _TEXT)}"
+
+
+def _moved(rank: int, other: int | None) -> str:
+    if other is None:
+        return f"beyond {DEPTH} in the other"
+    return "the same rank in the other" if other == rank else f"{other} in the other"

@@ -1,0 +1,80 @@
+"""Settings of `infocse embed`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from infocse_ray.settings.corpus import Corpus
+from infocse_ray.settings.section import OnGpu, Section, Workers
+
+Stored = Literal["fp32", "fp16", "int8"]
+
+
+class Embed(Section):
+    """Write the vectors of a corpus."""
+
+    model: str = Field(description="Encoder: a folder, a URI or a hub name.")
+    output: str = Field(
+        min_length=1,
+        description="Folder or URI (s3://, gs://, ...) that the vectors, their texts and a copy of the encoder go to. "
+        "The same command goes on there; other settings need another folder.",
+    )
+    sentences: bool = Field(
+        default=False,
+        description="Write the vectors of sentences, too. false: of documents only, each the mean of its sentences'.",
+    )
+    format: Literal["parquet", "lance"] = Field(
+        default="parquet",
+        description="`parquet`: files that every tool reads; `infocse search` copies them into its engine once. "
+        "`lance`: a Lance dataset that all workers write into, which is searched where it is.",
+    )
+    precision: Stored = Field(
+        default="fp32",
+        description="How numbers are stored. `int8`: each vector's largest number becomes 127, and a column `scale` "
+        "has what one step is worth.",
+    )
+    dimensions: int | None = Field(
+        default=None,
+        ge=2,
+        description="Keep the first so many numbers of each sentence's vector, scaled to length 1 again where "
+        "similarity is the cosine. Best for encoders that are whitened or were trained for it (Matryoshka). "
+        "Default: all.",
+    )
+    compute: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="Same as encoder.precision of `infocse pretrain`."
+    )
+    pooling: Literal["auto", "mean", "cls"] = Field(
+        default="auto", description="Same as encoder.pooling of `infocse pretrain`."
+    )
+    max_length: int = Field(default=32, ge=4, description="Same as encoder.max_length of `infocse pretrain`.")
+    document_prompt: str | None = Field(
+        default=None, description="Same as encoder.document_prompt of `infocse pretrain`."
+    )
+    query_prompt: str | None = Field(
+        default=None,
+        description="Same as encoder.query_prompt of `infocse pretrain`; `infocse search` puts it before queries.",
+    )
+    similarity: Literal["dot", "cosine"] = Field(
+        default="cosine",
+        description="`cosine` normalises vectors even if the encoder's folder doesn't say so; `dot` leaves them as "
+        "they are.",
+    )
+    storage: str = Field(
+        default="runs", min_length=1, description="Folder or URI that runs share; the tokenised corpus goes there."
+    )
+    num_workers: Workers = Field(
+        default="auto",
+        description="Number of embedding actors. `auto`: one per GPU, or one per CPU core if there are no GPUs.",
+    )
+    use_gpu: OnGpu = Field(default="auto", description="`auto`: use GPUs if the cluster has any.")
+    corpus: Corpus
+
+    @model_validator(mode="after")
+    def _what_lance_searches(self) -> Embed:
+        if self.format == "lance" and self.precision == "int8":
+            raise ValueError(
+                "precision = int8: Lance searches floating-point vectors only; use fp16, or --format parquet"
+            )
+        return self

@@ -1,0 +1,56 @@
+"""Settings of `infocse search`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from infocse_ray.settings.section import Section
+
+
+class Search(Section):
+    """Search a corpus that `infocse embed` embedded."""
+
+    query: str | None = Field(
+        default=None, description="What is searched for; may be given without its name. None with --serve."
+    )
+    index: str = Field(min_length=1, description="Folder or URI that `infocse embed` wrote.")
+    model: str | None = Field(
+        default=None,
+        description="The encoder that made the index, a folder, a URI or a hub name, to be checked against it. "
+        "Default: the copy that the index has.",
+    )
+    compare_index: str | None = Field(
+        default=None,
+        description="Another index of the same documents, of the encoder before: both results are shown side by side.",
+    )
+    compare: str | None = Field(default=None, description="The encoder that made compare_index, as `model`.")
+    top: int = Field(default=10, ge=1, le=1000, description="How many results to show.")
+    over: Literal["documents", "sentences"] = Field(
+        default="documents", description="What is found. `sentences` needs an index made with --sentences true."
+    )
+    exact: bool = Field(
+        default=False,
+        description="Compare the query with every vector, also where the index is large enough for an approximate "
+        "search.",
+    )
+    serve: bool = Field(default=False, description="Serve a page to search with, until Ctrl-C.")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address that the page is served on. The default is reached from this machine only.",
+    )
+    port: int = Field(default=8321, ge=0, le=65535, description="Port of the page; 0: any that is free.")
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Search:
+        if self.serve and self.query is not None:
+            raise ValueError(f"query = {self.query!r}: the page asks for queries; leave it out, or --serve")
+        if not self.serve and not (self.query or "").strip():
+            raise ValueError("query is required: give the text to search for, or --serve")
+        if self.compare is not None and self.compare_index is None:
+            raise ValueError(
+                f"compare = {self.compare!r}: its vectors are needed, too: `infocse embed` them and give compare_index"
+            )
+        return self

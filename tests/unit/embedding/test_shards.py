@@ -1,0 +1,133 @@
+"""What is written of a shard: document and sentence vectors with their texts, whole, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.in_process import tokenised
+from infocse_ray.embedding import shards
+from infocse_ray.embedding.index import Embedding, read_counts, read_embedding
+from infocse_ray.embedding.numbers import vectors_of
+from infocse_ray.embedding.rows import document_schema
+from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.embed import embed
+from infocse_ray.settings.embed import Embed
+from infocse_ray.storage.folder import Storage
+from tests.unit.indexes import TEXTS, Text, store_of, tiny, write_index
+
+
+def read(output: Storage, over: str) -> dict[Any, dict]:
+    """Rows by id (and number), read as any other program would."""
+    table = pa.concat_tables(
+        [pq.read_table((output / "vectors" / over / name).path) for name in (output / "vectors" / over).files()]
+    )
+    vectors = vectors_of(table)
+    rows = table.drop_columns("vector").to_pylist()
+    return {(r["doc_id"], r.get("number")): r | {"vector": v} for r, v in zip(rows, vectors, strict=True)}
+
+
+def test_a_document_is_the_mean_of_its_sentences(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder, sentences=True)
+    documents, sentences = read(output, "documents"), read(output, "sentences")
+    assert {doc_id for doc_id, _ in documents} == {text.doc_id for text in TEXTS}
+    encoder = tiny(tiny_encoder)
+    for text in TEXTS:
+        own = embed(encoder.eval(), tokenised(encoder, text.sentences)).vectors.numpy()
+        mean = own.mean(0) / np.linalg.norm(own.mean(0))
+        row = documents[text.doc_id, None]
+        assert np.abs(row["vector"] - mean).max() < 1e-5
+        assert (row["title"], row["sentences"]) == (text.title or text.sentences[0], len(text.sentences))
+        assert row["text"] == " ".join(text.sentences)
+        for number, sentence in enumerate(text.sentences):
+            assert sentences[text.doc_id, number]["text"] == sentence
+            assert np.abs(sentences[text.doc_id, number]["vector"] - own[number]).max() < 1e-5
+    assert len(sentences) == sum(len(text.sentences) for text in TEXTS)
+    assert read_embedding(output).dimension == 32
+    assert read_counts(output)["documents"] == len(TEXTS)
+
+
+def test_fewer_dimensions_are_of_each_sentence_then_of_the_document(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder, dimensions=8, precision="fp16", sentences=True)
+    documents, sentences = read(output, "documents"), read(output, "sentences")
+    mean = np.mean([sentences["court", number]["vector"] for number in (0, 1)], axis=0)
+    assert mean.shape == (8,)
+    assert np.abs(documents["court", None]["vector"] - mean / np.linalg.norm(mean)).max() < 2e-3
+
+
+def embedding_of(folder: Path, encoder: Path, **settings: Any) -> Embedding:
+    given = {"model": str(encoder), "output": str(folder), "corpus": {"source": "x"}, **settings}
+    return Embedding.of(Embed.model_validate(given), "encoder", "corpus", 32)
+
+
+def writing(tmp_path: Path, encoder: Path, texts: list[Text]) -> tuple[EmbedShards, Annotator, Storage]:
+    loaded = tiny(encoder)
+    store, place = store_of(tmp_path, loaded, texts)
+    folder = Storage.open(str(tmp_path / "vectors"))
+    annotator = Annotator(EncoderFolder.save(loaded, Storage.open(str(tmp_path / "e"))), "fp32", torch.device("cpu"))
+    writer = ParquetWriter(folder, document_schema(32, "fp32"))
+    return EmbedShards(store, place, embedding_of(tmp_path, encoder, sentences=True), writer), annotator, folder
+
+
+def test_whole_shards_are_left_and_what_is_missing_is_made(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    monkeypatch.setattr(shards, "_PART_ROWS", 3)
+    work, annotator, folder = writing(tmp_path, tiny_encoder, TEXTS)
+    counts = work(annotator, [0, 1, 2])
+    assert [one["documents"] for one in counts] == [2, 1, 1]
+    assert counts[0]["parts"] == 2, "files of sentences are of bounded size"
+    before = {name: (folder / name).read_bytes() for name in folder.files()}
+    lost = ["sentences/shard-000000-001.parquet", "documents/shard-000002.parquet"]
+    for name in lost:
+        (folder / name).delete()
+    embedded = annotator.tokens
+    assert work(annotator, [0, 1, 2]) == counts
+    assert {name: (folder / name).read_bytes() for name in folder.files()} == before
+    again = annotator.tokens - embedded
+    assert work(annotator, [0, 1, 2]) == counts
+    assert 0 < again < embedded
+    assert annotator.tokens == embedded + again, "whole shards are not embedded again"
+
+
+def test_a_shard_without_documents_has_the_same_columns(tmp_path: Path, tiny_encoder: Path):
+    work, annotator, folder = writing(tmp_path, tiny_encoder, TEXTS[:1])
+    work(annotator, [0, 1])
+    tables = [pq.read_table((folder / "documents" / f"shard-00000{i}.parquet").path) for i in (0, 1)]
+    assert [len(table) for table in tables] == [1, 0]
+    assert tables[0].schema.equals(tables[1].schema)
+
+
+def test_texts_that_are_not_those_of_the_tokens_are_refused(tmp_path: Path, tiny_encoder: Path):
+    work, annotator, _ = writing(tmp_path, tiny_encoder, TEXTS)
+    changed = [text._replace(sentences=[*text.sentences, "More."]) for text in TEXTS]
+    _, place = store_of(tmp_path / "changed", tiny(tiny_encoder), changed)
+    with pytest.raises(ValueError, match=r"corpus\.source: its files changed"):
+        work._replace(texts=place)(annotator, [0])
+
+
+def test_another_embedding_is_refused_in_the_same_output(tmp_path: Path, tiny_encoder: Path):
+    output = Storage.open(str(tmp_path / "index"))
+    first = embedding_of(tmp_path, tiny_encoder)
+    first.begin(output)
+    first.begin(output)
+    first._replace(model="the same, elsewhere").begin(output)
+    for change, said in [
+        ({"precision": "fp16"}, "vectors of precision fp32, not fp16"),
+        ({"dimensions": 8}, "vectors of dimensions all, not 8"),
+        ({"sentences": True}, "vectors of sentences false, not true"),
+        ({"format": "lance"}, "vectors of format parquet, not lance"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            embedding_of(tmp_path, tiny_encoder, **change).begin(output)
+    with pytest.raises(ValueError, match="vectors of encoder another model"):
+        first._replace(encoder="other").begin(output)
+    with pytest.raises(ValueError, match="vectors of corpus another, not this"):
+        first._replace(corpus="other").begin(output)
+    assert read_embedding(output) == first

@@ -1,0 +1,42 @@
+"""The texts of a corpus on their way to the shards of its token store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+from infocse_ray.corpus.source import find_source
+from infocse_ray.embedding.embed import all_documents
+from infocse_ray.embedding.texts import _read_packs, _write_shard, read_texts
+from infocse_ray.settings import Corpus
+from infocse_ray.storage.folder import Storage
+from tests.conftest import write_jsonl
+
+
+def test_the_first_good_row_of_an_id_counts_and_documents_of_one_sentence_do(tmp_path: Path):
+    rows = [
+        {"id": "a", "sentences": None, "counterpart": "bad"},
+        {"id": "a", "sentences": ["One.", " "], "counterpart": ["Title", "another"]},
+        {"id": "a", "sentences": ["Later."], "counterpart": "later"},
+        {"id": "b", "sentences": ["Two.", "Three  more."]},
+    ]
+    corpus = all_documents(Corpus(source=str(write_jsonl(tmp_path / "c.jsonl", rows))))
+    source = find_source(corpus)
+    packs = pa.table({"pieces": [[piece._asdict() for piece in source.pieces]]})
+    board = SimpleNamespace(add=SimpleNamespace(remote=lambda n: None))
+    read = pa.concat_tables([*_read_packs(packs, source.columns, corpus, [], 1, board)])
+    folder = Storage.open(str(tmp_path / "texts"))
+    _write_shard(read.take([2, 1, 0]), folder)
+    assert read_texts(folder, 0).to_pylist() == [
+        {"doc_id": "a", "title": "Title", "sentences": ["One."]},
+        {"doc_id": "b", "title": None, "sentences": ["Two.", "Three more."]},
+    ]
+
+
+def test_splits_and_lengths_leave_nothing_out_unless_asked():
+    assert all_documents(Corpus(source="x", split="s")).model_dump()["split"] is None
+    assert all_documents(Corpus(source="x")).min_sentences == 1
+    asked = all_documents(Corpus(source="x", min_sentences=3, lanes=2))
+    assert (asked.min_sentences, asked.lanes) == (3, 2)

@@ -1,0 +1,87 @@
+"""What is found, on Parquet copied into Lance and on Lance itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from infocse_ray.embedding.numbers import vector_columns
+from infocse_ray.search import engine
+from infocse_ray.search.engine import Engine
+from infocse_ray.search.index import Index
+from tests.unit.indexes import TEXTS, write_index
+
+lance = pytest.importorskip("lance")
+
+
+def random_engine(folder: Path, rows: int, cosine: bool = True) -> tuple[Engine, np.ndarray]:
+    vectors = np.random.default_rng(0).standard_normal((rows, 16)).astype(np.float32)
+    table = pa.table({"doc_id": [str(i) for i in range(rows)], **vector_columns(vectors, "fp32")})
+    return Engine(lance.write_dataset(table, str(folder / "rows.lance")), cosine), vectors
+
+
+@pytest.mark.parametrize("cosine", [True, False])
+def test_an_exact_search_gives_the_most_similar_in_order(tmp_path: Path, cosine: bool):
+    searched, vectors = random_engine(tmp_path, 300, cosine)
+    query = vectors[7] * 3
+    scores = vectors @ query
+    if cosine:
+        scores /= np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+    found = searched.search(query, 5)
+    assert not searched.approximate
+    best = np.argsort(-scores)[:5]
+    assert found["doc_id"].to_pylist() == [str(i) for i in best]
+    assert np.abs(found["similarity"].to_numpy() - scores[best]).max() < 1e-4
+    assert found.column_names == ["doc_id", "similarity"]
+
+
+def test_many_vectors_are_indexed_once_and_can_still_be_searched_exactly(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setattr(engine, "EXACT_ROWS", 1_000)
+    searched, vectors = random_engine(tmp_path, 2_000)
+    assert searched.approximate
+    assert "indexing 2,000 vectors, once" in capsys.readouterr().out
+    plan = searched._dataset.scanner(nearest={"column": "vector", "q": vectors[0], "k": 3}).explain_plan()
+    assert "ANN" in plan
+    exact = searched.search(vectors[3], 10, exact=True)["doc_id"].to_pylist()
+    near = searched.search(vectors[3], 10)["doc_id"].to_pylist()
+    assert exact[0] == near[0] == "3"
+    assert len({*exact} & {*near}) >= 8
+    again = Engine(lance.dataset(str(tmp_path / "rows.lance")), True)
+    assert again.approximate
+    assert "indexing" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"precision": "fp16"}, {"precision": "int8"}, {"format": "lance"}, {"format": "lance", "precision": "fp16"}],
+    ids=str,
+)
+def test_every_way_to_store_gives_the_same_results(tmp_path: Path, tiny_encoder: Path, settings):
+    output = write_index(tmp_path, tiny_encoder, sentences=True, **settings)
+    index = Index(str(output))
+    assert len(index) == len(TEXTS)
+    for text in TEXTS:
+        hits = index.search(" ".join(text.sentences), top=2)
+        assert [hit.rank for hit in hits] == [1, 2]
+        assert hits[0].text == " ".join(text.sentences) or hits[0].similarity >= hits[1].similarity
+    sentences = Index(str(output), over="sentences")
+    assert len(sentences) == sum(len(text.sentences) for text in TEXTS)
+    hit = sentences.search("A comet near the star.", top=1)[0]
+    assert (hit.doc_id, hit.number, hit.title) == ("sky", 1, "The eclipse")
+    assert hit.similarity == pytest.approx(1, abs=2e-3)
+
+
+def test_parquet_is_copied_once_and_again_when_it_is_others(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    output = write_index(tmp_path, tiny_encoder)
+    Index(str(output))
+    copied: list[str] = []
+    plain = lance.write_dataset
+    monkeypatch.setattr(lance, "write_dataset", lambda *a, **k: copied.append(a[1]) or plain(*a, **k))
+    Index(str(output))
+    assert copied == []
+    (output / "search" / "documents.json").write_bytes(b"{}")
+    assert len(Index(str(output)).search("tide", top=9)) == len(TEXTS), "what is there is replaced, not added to"
+    assert len(copied) == 1

@@ -1,0 +1,121 @@
+"""An index opened: with the encoder that made it, or not at all; the command around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+import infocse_ray
+from infocse_ray.annotate.in_process import tokenised
+from infocse_ray.encoder.embed import embed
+from infocse_ray.search.index import Hit, Index
+from infocse_ray.search.searched import search
+from infocse_ray.search.sides import Placed, search_sides
+from infocse_ray.settings.command_line import parse
+from infocse_ray.settings.search import Search
+from tests.unit.indexes import TEXTS, Text, tiny, write_index
+
+pytest.importorskip("lance")
+
+
+def test_a_query_has_the_encoders_query_prompt(tmp_path: Path, tiny_encoder: Path):
+    index = Index(str(write_index(tmp_path, tiny_encoder, query_prompt="ship : ")))
+    encoder = tiny(tiny_encoder, query_prompt="ship : ").eval()
+    tokens = tokenised(encoder, ["the tide"])
+    asked, stated = (embed(encoder, tokens, role=role).vectors[0].numpy() for role in ("query", "document"))
+    assert np.abs(index.vector("the  tide\n") - asked).max() < 1e-5
+    assert np.abs(asked - stated).max() > 1e-3
+
+
+def test_a_query_is_cut_as_the_index_is(tmp_path: Path, tiny_encoder: Path):
+    assert Index(str(write_index(tmp_path, tiny_encoder, dimensions=8))).vector("tide").shape == (8,)
+
+
+def test_the_model_must_be_the_one_that_made_it(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder, query_prompt="ship : ", document_prompt="")
+    assert Index(str(output), model=str(tiny_encoder)).search("tide", top=1)
+    other = write_index(tmp_path / "other", tiny_encoder)
+    from safetensors.torch import load_file, save_file
+
+    weights = other / "encoder" / "model" / "model.safetensors"
+    changed = {name: tensor * 1.5 for name, tensor in load_file(weights.path).items()}
+    save_file(changed, weights.path, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"^model = .*: index = .* was made by another encoder"):
+        Index(str(output), model=(other / "encoder" / "model").path)
+
+
+def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path):
+    with pytest.raises(ValueError, match=r"^index = .*: no vectors are there; `infocse embed` writes them$"):
+        Index(str(tmp_path / "nowhere"))
+    output = write_index(tmp_path, tiny_encoder)
+    with pytest.raises(ValueError, match="has no sentences; embed with --sentences true"):
+        Index(str(output), over="sentences")
+    with pytest.raises(ValueError, match="query: has no text"):
+        Index(str(output)).search(" ")
+    (output / "vectors" / "stage.json").delete()
+    with pytest.raises(ValueError, match="isn't finished; run its `infocse embed` again"):
+        Index(str(output))
+
+
+class Fixed:
+    """An index that always answers the same."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    def search(self, query: str, top: int, exact: bool) -> list[Hit]:
+        return [Hit(rank, doc_id, None, doc_id, "", 1 / rank) for rank, doc_id in enumerate(self.ids[:top], 1)]
+
+
+def test_each_result_has_its_rank_in_the_other_list(monkeypatch):
+    from infocse_ray.search import sides
+
+    before, after = Fixed("a", "b", "c", "d"), Fixed("d", "a", "x", "b")
+    left, right = search_sides([before, after], "q", 2)  # pyright: ignore[reportArgumentType]
+    assert [(one.hit.doc_id, one.other) for one in left] == [("a", 2), ("b", 4)]
+    assert [(one.hit.doc_id, one.other) for one in right] == [("d", 4), ("a", 1)]
+    monkeypatch.setattr(sides, "DEPTH", 3)
+    left, right = search_sides([before, after], "q", 2)  # pyright: ignore[reportArgumentType]
+    assert [one.other for one in left] == [2, None]
+    [alone] = search_sides([after], "q", 1)  # pyright: ignore[reportArgumentType]
+    assert alone == [Placed(Hit(1, "d", None, "d", "", 1.0), None)]
+
+
+def test_the_command_prints_both_lists_without_what_would_move_a_terminal(tmp_path: Path, tiny_encoder: Path, capsys):
+    texts = [*TEXTS, Text("evil\x1b[2J", ["The tide\x1b]0;owned\x07 <script>.", "A ship."])]
+    output = write_index(tmp_path, tiny_encoder, texts)
+    search(Search(index=str(output), compare_index=str(output), query="tide", top=9))
+    out = capsys.readouterr().out
+    assert out.count("before: ") == out.count("after: ") == 1
+    assert out.count("[the same rank in the other]") == 2 * len(texts)
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert "<script>" in out
+
+
+def test_the_query_needs_no_name():
+    for argv in (["--index", "i", "two words"], ["two words", "--index=i"], ["--index", "i", "--query", "two words"]):
+        assert parse(Search, argv, "infocse search", "", unnamed="query").query == "two words"
+    with pytest.raises(SystemExit):
+        parse(Search, ["one", "two", "--index", "i"], "infocse search", "", unnamed="query")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "query is required"),
+        ({"query": "  "}, "query is required"),
+        ({"query": "x", "serve": True}, "the page asks for queries"),
+        ({"query": "x", "compare": "m"}, "give compare_index"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(given, said):
+    with pytest.raises(ValidationError, match=said):
+        Search(index="i", **given)
+
+
+def test_the_index_is_a_name_of_the_package():
+    assert infocse_ray.Index is Index
