@@ -19,7 +19,7 @@ from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Corpus, Encoder, Settings
-from infocse_ray.settings.commands import Evaluate
+from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.run import sweep as run_sweep
