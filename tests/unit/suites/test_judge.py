@@ -60,8 +60,8 @@ def test_before_and_after_on_everything_asked(
     tmp_path: Path, tiny_encoder: Path, started: list[str], capsys: pytest.CaptureFixture[str]
 ):
     pairs = write_pairs(tmp_path / "pairs.tsv")
-    for name in ("one", "two"):
-        write_set(tmp_path / "sets" / name)
+    write_set(tmp_path / "sets" / "one")
+    write_set(tmp_path / "sets" / "two", 20)
     settings = asked(
         tmp_path,
         tiny_encoder,
