@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from infocse_ray.corpus.read import READ_ERRORS, Piece, open_lines, parse_json_line, parse_tab_line
 from infocse_ray.corpus.streams import compression_of
+from infocse_ray.runtime.progress import Bar
 from infocse_ray.settings import fingerprint
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import Storage
@@ -214,11 +215,14 @@ def _look_through(uri: str, size: int, wanted: set[str], where: str) -> tuple[se
     found: set[str] = set()
     counts: Counter[str] = Counter()
     content = hashlib.blake2b(digest_size=16)
+    bar = Bar(f"reading {where.removeprefix('suite_path = ')}", None if compression_of(uri) else size, "bytes")
     for passage, line in _passages(uri, 0, size):
+        bar.add(len(line))
         content.update(line)
         counts["bad" if passage is None else "documents"] += 1
         if passage is not None and passage.doc_id in wanted:
             found.add(passage.doc_id)
+    bar.close()
     if not counts["documents"]:
         raise ValueError(f"{where}: {CORPUS} has no document; a line is a JSON object with _id and text")
     return found, counts, content.hexdigest()

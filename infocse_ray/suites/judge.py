@@ -122,7 +122,7 @@ def _write(judged: Judged, rows: list[Row], lines: list[str], questions: dict[st
         "model": settings.model,
         "compare": settings.compare,
         "rows": [row.content() for row in rows],
-        "questions": questions,
+        "scores_by_question": questions,
         "settings": settings.model_dump(mode="json", exclude={"corpus"}),
     }
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from infocse_ray.annotate.actor import Work, in_actors
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.runtime.cluster import Placement
+from infocse_ray.runtime.cluster import Placement, quiet_data
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.stages.stage import Stage, run_stage
@@ -41,6 +41,7 @@ class Judged(NamedTuple):
     ) -> list[dict[str, Any]]:
         """What `work` returns for each of so many groups, from actors with the encoder; counts `unit` on a bar."""
         done: list[dict[str, Any]] = []
+        quiet_data()
         bar = Bar(title, total, unit)
         try:
             numbers = [[number] for number in range(groups)]

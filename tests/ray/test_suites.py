@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray.annotate.actor import Annotator
 from infocse_ray.settings.evaluate import Evaluate
-from infocse_ray.suites import beir, judged
 from infocse_ray.suites.judge import judge
-from tests.unit.suites.data_sets import write_set
-from tests.unit.suites.test_judge import write_pairs
+from tests.unit.suites.data_sets import write_pairs, write_set
+from tests.unit.suites.in_process import without_actors
 
 pytest.importorskip("pytrec_eval")
 pytest.importorskip("bm25s")
@@ -22,20 +20,12 @@ pytest.importorskip("Stemmer")
 def test_actors_find_what_one_process_finds(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infocse_ray.suites.beir_layout._MOST_BLOCKS", 3)
     pairs = write_pairs(tmp_path / "pairs.tsv")
     write_set(tmp_path / "one")
     content = {"model": str(tiny_encoder), "max_length": 16, "precision": "fp32", "suite": "sts,beir"}
     content |= {"suite_path": [str(pairs), str(tmp_path / "one")], "num_workers": 2}
     with_ray = judge(Evaluate.model_validate(content | {"storage": str(tmp_path / "with")}))
-
-    def in_process(groups, encoder, precision, placement, work, title):  # pyright: ignore
-        annotator = Annotator(encoder, precision, __import__("torch").device("cpu"))
-        for group in groups:
-            yield from work(annotator, group)
-
-    monkeypatch.setattr(judged, "in_actors", in_process)
-    monkeypatch.setattr(beir, "in_one_task", lambda work, *arguments: work(*arguments))
+    without_actors(monkeypatch)
     without = judge(Evaluate.model_validate(content | {"storage": str(tmp_path / "without")}))
     for one, other in zip(with_ray.rows, without.rows, strict=True):
         assert one._replace(after=other.after) == other

@@ -1,4 +1,4 @@
-"""Data sets in BEIR's layout, for tests."""
+"""Data sets in BEIR's layout, and sentence pairs, for tests."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def write_set(folder: Path, count: int = 30, split: str = "test") -> list[dict]:
 def append(file: Path, *rows: dict | str) -> None:
     with file.open("a") as stream:
         stream.writelines((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+
+
+def write_pairs(file: Path) -> Path:
+    """Thirty pairs with scores from 0 to 4."""
+    rows = [f"{d['sentences'][0]}\t{d['sentences'][1]}\t{n % 5}" for n, d in enumerate(make_documents(30))]
+    file.write_text("\n".join(rows))
+    return file

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from infocse_ray.annotate.actor import Annotator
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
-from infocse_ray.suites import beir, judge, judged
-from tests.conftest import make_documents
-from tests.unit.suites.data_sets import write_set
+from infocse_ray.suites import beir, judge
+from tests.unit.suites.data_sets import write_pairs, write_set
+from tests.unit.suites.in_process import without_actors
 
 pytest.importorskip("pytrec_eval")
 pytest.importorskip("bm25s")
@@ -28,27 +26,9 @@ pytest.importorskip("Stemmer")
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Without Ray; the titles of what actors were started for."""
-    titles: list[str] = []
-
-    def in_process(
-        groups: list[list[int]], encoder: Any, precision: Any, placement: Any, work: Any, title: str
-    ) -> Iterator[dict[str, Any]]:
-        titles.append(title)
-        annotator = Annotator(encoder, precision, torch.device("cpu"))
-        for group in groups:
-            yield from work(annotator, group)
-
-    monkeypatch.setattr(judged, "in_actors", in_process)
-    monkeypatch.setattr(beir, "in_one_task", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(judge, "connect", lambda: None)
     monkeypatch.setattr(judge, "placement", lambda _: Placement(1, False, 1))
-    return titles
-
-
-def write_pairs(file: Path) -> Path:
-    rows = [f"{d['sentences'][0]}\t{d['sentences'][1]}\t{n % 5}" for n, d in enumerate(make_documents(30))]
-    file.write_text("\n".join(rows))
-    return file
+    return without_actors(monkeypatch)
 
 
 def asked(tmp_path: Path, model: Path, **more: Any) -> Evaluate:
@@ -90,7 +70,7 @@ def test_before_and_after_on_everything_asked(
     written = json.loads((Path(done.folder.path) / "suites.json").read_text())
     assert written["rows"] == json.loads(json.dumps([row.content() for row in done.rows]))
     assert written["rows"][0]["questions"] == 30
-    assert Path(written["questions"]["one"]["model"]).exists()
+    assert Path(written["scores_by_question"]["one"]["model"]).exists()
     assert (Path(done.folder.path) / "suites.md").read_text() == "\n".join(done.lines) + "\n"
     assert started == ["judging pairs.tsv", "searching one (before)", "searching two (before)"], "the same is done once"
 
@@ -105,7 +85,7 @@ def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, s
     done = judge.judge(asked(tmp_path, tiny_encoder, suite="beir", suite_path=[str(tmp_path / "one")], qrels="dev"))
     assert started == ["searching one (model)"]
     assert "| data set | read as | measure | score |" in done.lines
-    files = json.loads((Path(done.folder.path) / "suites.json").read_text())["questions"]["one"]
+    files = json.loads((Path(done.folder.path) / "suites.json").read_text())["scores_by_question"]["one"]
     for whose, readings in (("BM25", ["BM25"]), ("model", ["passage", "mean of sentences"])):
         with open_parquet(Storage.open(files[whose])) as opened:
             rows = opened.read().to_pylist()
@@ -187,7 +167,7 @@ def test_a_missing_package_is_named(
     write_set(tmp_path / "one")
     settings = asked(tmp_path, tiny_encoder, suite="beir", suite_path=[str(tmp_path / "one")])
     for package, named in (("bm25s", "bm25s"), ("pytrec_eval", "pytrec_eval")):
-        monkeypatch.setitem(__import__("sys").modules, package, None)
+        monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ValueError, match=rf"suite = beir: needs {named}; pip install 'infocse-ray\[suites\]'"):
             judge.judge(settings)
 
