@@ -94,7 +94,7 @@ def _lexical(judged: Judged, data: BeirSet, words: bm25.Words) -> Stage:
         in_one_task(_search_words, data, words, stage.folder)
         return read_checked(stage.folder / "metrics.json")
 
-    return judged.stage("bm25", fingerprint("bm25", _FORMAT, data.fingerprint, words), work)
+    return judged.stage("bm25", fingerprint("bm25", _FORMAT, bm25.version(), data.fingerprint, words), work)
 
 
 def _search_words(data: BeirSet, words: bm25.Words, folder: Storage) -> None:
@@ -141,17 +141,14 @@ def _time(judged: Judged, whose: str) -> str:
 
 def _row(judged: Judged, data: BeirSet, systems: list[_System], read_as: str, measure: str) -> Row:
     of = {one.whose: one for one in systems if one.read_as == read_as}
-    ours = of.get("model") or of[_BM25]
-    theirs = of.get("compare") or of.get(_BM25)
+    ours = of["model" if "model" in of else _BM25].estimate(measure)
+    row = Row("beir", data.name, read_as, SHOWN[measure], ours, questions=len(data.queries), main=measure == MAIN)
     if "compare" not in judged.encoders:
-        theirs = None
-    row = Row("beir", data.name, read_as, SHOWN[measure], ours.estimate(measure), main=measure == MAIN)
-    row = row._replace(questions=len(data.queries))
-    if theirs is None:
         return row
-    if ours is theirs:  # no encoder has a part in it
-        return row._replace(before=row.after)
-    return row._replace(before=theirs.estimate(measure), difference=_lead(ours, theirs, measure))
+    if _BM25 in of:  # no encoder has a part in it
+        return row._replace(before=ours)
+    before = of["compare"].estimate(measure)
+    return row._replace(before=before, difference=_lead(of["model"], of["compare"], measure))
 
 
 def _lead(ours: _System, theirs: _System, measure: str) -> Estimate:

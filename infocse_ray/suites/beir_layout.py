@@ -191,7 +191,7 @@ def _queries(file: Storage, where: str) -> tuple[dict[str, str], int]:
     for _, line in _lines(file.uri, where):
         row, _ = parse_json_line(line)
         name, text = (row or {}).get("_id"), (row or {}).get("text")
-        if name is None or not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not text.strip() or not _usable(name, text):
             bad += 1
         else:
             texts[str(name)] = " ".join(text.split())
@@ -204,10 +204,26 @@ def _passages(uri: str, begin: int, end: int) -> Iterator[tuple[Passage | None, 
         row, _ = parse_json_line(line)
         name, title, text = ((row or {}).get(key) for key in ("_id", "title", "text"))
         title, text = title or "", text or ""
-        if name is None or not isinstance(title, str) or not isinstance(text, str) or not (title + text).strip():
+        if (
+            not isinstance(title, str)
+            or not isinstance(text, str)
+            or not (title + text).strip()
+            or not _usable(name, title + text)
+        ):
             yield None, line
         else:
             yield Passage(str(name), title.strip(), text.strip()), line
+
+
+def _usable(name: Any, text: str) -> bool:
+    """Whether there is an id, without what would end it in trec_eval, and all is text that UTF-8 has."""
+    if name is None or "\0" in str(name):
+        return False
+    try:
+        f"{name}{text}".encode()
+    except UnicodeEncodeError:  # a lone surrogate gets through JSON
+        return False
+    return True
 
 
 def _look_through(uri: str, size: int, wanted: set[str], where: str) -> tuple[set[str], Counter[str], str]:

@@ -41,6 +41,11 @@ def require_bm25() -> tuple[Any, Any]:
     return bm25s, Stemmer
 
 
+def version() -> str:
+    """Of bm25s."""
+    return require_bm25()[0].__version__
+
+
 def words_of(language: str) -> Words:
     """The stemmer and the stop words that there are for a language.
 

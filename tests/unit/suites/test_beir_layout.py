@@ -52,11 +52,12 @@ def test_compressed_is_the_same(tmp_path: Path):
 def test_what_cannot_be_used_is_counted(tmp_path: Path):
     write_set(tmp_path)
     append(tmp_path / "corpus.jsonl", "no JSON", {"_id": "empty", "title": "", "text": " "}, {"text": "no id"})
+    append(tmp_path / "corpus.jsonl", '{"_id": "half", "text": "\\ud800"}')
     append(tmp_path / "queries.jsonl", {"_id": "q-blank", "text": " "}, {"_id": "q-zero", "text": "a judge"})
     append(tmp_path / "qrels" / "test.tsv", "unknown\tdoc-00001\t1", "qdoc-00001\tnowhere\t1", "q-zero\tdoc-00001\t0")
     before = read(tmp_path)
     assert before.notes == [
-        "3 lines of the corpus without an id or a text",
+        "4 lines of the corpus without an id or a text",
         "1 lines of queries.jsonl without an id or a text",
         "1 judgements of unknown queries",
         "1 judgements of unknown documents",
