@@ -147,7 +147,7 @@ def in_actors(
 ) -> Iterator[dict[str, Any]]:
     """What `work` returns for every group of shards, in any order, from a pool of actors with the encoder.
 
-    It begins with one actor; the others come as there is room for them. What it waits for is said with `title`.
+    It begins with one actor; the others come as there is room for them. `title` says what waits until there is.
     """
     await_places(placement, title, 1)
     done = _dealt(groups).map_batches(

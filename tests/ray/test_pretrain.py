@@ -38,7 +38,8 @@ from infocse_ray.runtime.cluster import Placement, placement
 from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples, Shards
 from infocse_ray.settings import Annotate, Corpus, Settings
-from infocse_ray.settings.commands import Evaluate, Prepare
+from infocse_ray.settings.commands import Prepare
+from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
