@@ -95,9 +95,8 @@ def pairs_section(record: Record) -> Section:
     """Clusters and pairs of every annotation, and the similarities of pairs that the explorer measured."""
     blocks: list[Block] = []
     rows, sizes = [], []
-    for training in record.trainings:
-        annotated = record.stages.get(f"{training}/annotations")
-        if annotated is not None and (summary := annotated.summary):
+    for training in record.having("annotations"):
+        if summary := record.stages[f"{training}/annotations"].summary:
             counts = [summary.get(name) for name in ("documents", "sentences", "clusters", "pairs", "copies")]
             rows.append([training.replace("_", " "), *counts])
             sizes += [[training.replace("_", " "), *one] for one in _sizes(summary.get("cluster_sizes", {}))]
