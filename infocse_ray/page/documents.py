@@ -60,7 +60,7 @@ def _lengths(title: str, unit: str, counted: str, histogram: Mapping[str, int], 
         axes.set_xlabel(f"{unit}", color=MUTED)
         axes.set_ylabel(counted, color=MUTED)
         if cut is not None and least[0] < cut < least[-1]:
-            place = sum(one <= cut for one in least) - 0.5
+            place = sum(one < cut for one in least) - 0.5
             axes.axvline(place, color=MUTED, linestyle="--", linewidth=1.2)
             axes.annotate(
                 f"about where\n{cut} tokens end", (place, max(counts)), (5, 0), textcoords="offset points", va="top"

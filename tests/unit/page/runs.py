@@ -65,7 +65,7 @@ MOVED = {
                 [{"text": "the title", "true": True}, {"text": "next", "true": False}],
             ],
         },
-        {"doc_id": "two", "document": "b", "true": "c", "ranks": [1, 9], "tops": [[], []]},
+        *({"doc_id": f"two{i}", "document": "b", "true": "c", "ranks": [1, 9], "tops": [[], []]} for i in range(4)),
     ],
 }
 EXPLORER = {

@@ -62,6 +62,7 @@ def test_a_finished_run_has_every_section(root):
         assert name in text["scores"]
     assert "standard error" in text["scores"]
     assert "Of 30 validation questions 2 rank better" in text["moved"]
+    assert "▼ worse two3, rank 1 to 9" in text["moved"]
     for title in ("Training loss", "Norm of the gradient", "Validation Recall@5"):
         assert title in text["training"]
     for title in ("Spectrum before whitening", "By power", "By dimensions"):
