@@ -53,6 +53,8 @@ class Question(NamedTuple):
     content: dict[str, Any]
     """See `retrieval.examples.Example.content`."""
     better: bool
+    folded: bool = False
+    """Whether it is shown only when it is asked for."""
     kind: str = "question"
 
 

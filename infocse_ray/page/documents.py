@@ -60,7 +60,7 @@ def _lengths(title: str, unit: str, counted: str, histogram: Mapping[str, int], 
         axes.set_xlabel(f"{unit}", color=MUTED)
         axes.set_ylabel(counted, color=MUTED)
         if cut is not None and least[0] < cut < least[-1]:
-            place = sum(one <= cut for one in least) - 0.5
+            place = sum(one < cut for one in least) - 0.5
             axes.axvline(place, color=MUTED, linestyle="--", linewidth=1.2)
             axes.annotate(
                 f"about where\n{cut} tokens end", (place, max(counts)), (5, 0), textcoords="offset points", va="top"
@@ -95,9 +95,8 @@ def pairs_section(record: Record) -> Section:
     """Clusters and pairs of every annotation, and the similarities of pairs that the explorer measured."""
     blocks: list[Block] = []
     rows, sizes = [], []
-    for training in record.trainings:
-        annotated = record.stages.get(f"{training}/annotations")
-        if annotated is not None and (summary := annotated.summary):
+    for training in record.having("annotations"):
+        if summary := record.stages[f"{training}/annotations"].summary:
             counts = [summary.get(name) for name in ("documents", "sentences", "clusters", "pairs", "copies")]
             rows.append([training.replace("_", " "), *counts])
             sizes += [[training.replace("_", " "), *one] for one in _sizes(summary.get("cluster_sizes", {}))]

@@ -83,8 +83,13 @@ class Record(NamedTuple):
     @property
     def trainings(self) -> list[str]:
         """Names of what was trained, such as `iteration_1`, in the order of their numbers."""
-        found = [name.partition("/")[0] for name, stage in self.stages.items() if stage.kind == "train"]
-        return sorted(found, key=lambda name: (int(name.rpartition("_")[2]), name.startswith("fine")))
+        return self.having("train")
+
+    def having(self, part: str) -> list[str]:
+        """As `trainings`, of those whose stage of this name, such as `annotations`, is finished."""
+        found = [name.partition("/")[0] for name in self.stages if name.endswith(f"/{part}")]
+        numbered = [name for name in found if name.rpartition("_")[2].isdigit()]
+        return sorted(numbered, key=lambda name: (int(name.rpartition("_")[2]), name.startswith("fine")))
 
 
 def _json(file: Storage, sealed: bool = False) -> dict[str, Any] | None:

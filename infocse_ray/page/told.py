@@ -22,6 +22,8 @@ _STAGES = {
     "evaluate": "scoring",
     "labels": "drawing labels",
 }
+_OPEN = 3
+"""Questions that are open when the page is."""
 _BARS = 24
 """Stages that the plot shows; the table has all."""
 
@@ -43,7 +45,8 @@ def moved_section(record: Record) -> Section:
     said += f"{counts['down']:,} worse, {counts['same']:,} the same. Each document has to find {what}. "
     said += "Texts are as the tokenizer has them."
     blocks: list[Block] = [Note(said)]
-    blocks += [Question(one, one["ranks"][1] < one["ranks"][0]) for one in moved["moved"]]
+    for place, one in enumerate(moved["moved"]):
+        blocks.append(Question(one, one["ranks"][1] < one["ranks"][0], folded=place >= _OPEN))
     return Section("moved", title, blocks)
 
 

@@ -27,6 +27,9 @@ def training_section(record: Record) -> Section:
     """Of every training, finished or under way."""
     curves = {name: read_curves(record.folder, name) for name in _begun(record)}
     histories = {name: record.stages[f"{name}/train"].summary.get("history", []) for name in record.trainings}
+    for name in [name for name in curves if name not in histories]:  # under way
+        seen = curves[name].get(f"validation/{record.metric}", [])
+        histories[name] = [{"step": step, record.metric: value} for step, value in seen]
     if not any(curves.values()) and not any(histories.values()):
         what = "Nothing was trained" if record.metrics is not None else "Nothing is trained yet"
         return Section("training", "Training curves", [Note(f"{what}, so there are no curves.")])

@@ -8,9 +8,11 @@ import pyarrow as pa
 
 from infocse_ray.corpus.schema import rejected_schema
 from infocse_ray.settings import Settings
+from infocse_ray.stages.metrics import TrainingMetrics, events_folder
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import write_parquet
+from infocse_ray.train.step import StepReport
 
 EVIL = '<script>alert("x")</script>'
 """A text of a corpus that a page must show, not obey."""
@@ -63,7 +65,7 @@ MOVED = {
                 [{"text": "the title", "true": True}, {"text": "next", "true": False}],
             ],
         },
-        {"doc_id": "two", "document": "b", "true": "c", "ranks": [1, 9], "tops": [[], []]},
+        *({"doc_id": f"two{i}", "document": "b", "true": "c", "ranks": [1, 9], "tops": [[], []]} for i in range(4)),
     ],
 }
 EXPLORER = {
@@ -94,7 +96,9 @@ def iterations(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def write_run(root: Storage, name: str = "news", finished: bool = True, trainings: int = 2, **more: Any) -> Storage:
+def write_run(
+    root: Storage, name: str = "news", finished: bool = True, trainings: int = 2, begun: int = 0, **more: Any
+) -> Storage:
     """A run of `pretrain`; its folder.
 
     Args:
@@ -102,6 +106,7 @@ def write_run(root: Storage, name: str = "news", finished: bool = True, training
         name: of the run.
         finished: with metrics, moved questions and the explorer's figures.
         trainings: iterations that are done.
+        begun: iterations besides whose training is under way.
         more: sections of the settings.
     """
     folder, stages = root / name, {}
@@ -121,9 +126,16 @@ def write_run(root: Storage, name: str = "news", finished: bool = True, training
     (place / "whitening.json").write_json(checked(whitened | {"curves": CURVES}))
     stage("start/valid", "evaluate", {"metrics": scores(0.4)})
     stage("whitened/valid", "evaluate", {"metrics": scores(0.5)})
-    for t in range(1, trainings + 1):
+    for t in range(1, trainings + 1 + begun):
         counts = {"documents": 10, "sentences": 50, "clusters": 12, "pairs": 40, "copies": 1}
         stage(f"iteration_{t}/annotations", "annotate", counts | {"cluster_sizes": {"2": 8, "4": 4}})
+        if t > trainings:
+            shown = TrainingMetrics(folder / f"iteration_{t}" / "train", events_folder(folder, f"iteration_{t}"), 0)
+            shown.validation(0, scores(0.5))
+            for step in range(1, 25):
+                shown.step(step, StepReport(3.0 / step, 2.0, 0.5, 80, 100), 1.0, 8)
+            shown.close()
+            continue
         stage(f"iteration_{t}/train", "train", {"history": HISTORY, "chosen": CHOSEN})
     manifest = {
         "format": 2,

@@ -62,6 +62,7 @@ def test_a_finished_run_has_every_section(root):
         assert name in text["scores"]
     assert "standard error" in text["scores"]
     assert "Of 30 validation questions 2 rank better" in text["moved"]
+    assert "▼ worse two3, rank 1 to 9" in text["moved"]
     for title in ("Training loss", "Norm of the gradient", "Validation Recall@5"):
         assert title in text["training"]
     for title in ("Spectrum before whitening", "By power", "By dimensions"):
@@ -122,6 +123,17 @@ def test_an_unfinished_run_shows_what_there_is(root):
     assert "iteration 2" not in text["scores"]
     assert "Training loss" in text["training"]
     assert "Warnings are kept when a run is finished" in text["warnings"]
+
+
+def test_a_training_under_way_has_its_steps_and_annotations(root):
+    write_run(root, finished=False, trainings=1, begun=1)
+    content = write_page(root, "news").read_bytes()
+    text = Page(content).sections
+    assert "iteration 2" in text["training"]
+    assert b"Training loss by step: iteration 1 from 3 to 2.5; iteration 2 from 3 to 0.125." in content
+    assert b"iteration 2 best 0.5000" in content
+    assert "iteration 2" in text["pairs"]
+    assert "iteration 2" not in text["scores"]
 
 
 def test_a_run_that_just_began_has_its_settings(root):
