@@ -97,6 +97,18 @@ def test_clusters_and_edges_of_each_iteration(browser_page: BrowserPage, file: P
     browser_page.assert_quiet()
 
 
+def test_a_shorter_document_takes_less_room(browser_page: BrowserPage, file: Path):
+    page = browser_page.open(file)
+    heights = []
+    for _ in range(2):
+        heights.append([page.locator(which).bounding_box() for which in ("#sentences", "#arcs")])
+        page.keyboard.press("ArrowRight")
+    (long, long_arcs), (short, short_arcs) = ([box["height"] if box else 0 for box in pair] for pair in heights)
+    assert 0 < short < long
+    assert short_arcs == pytest.approx(short, abs=2)
+    assert long_arcs == pytest.approx(long, abs=2)
+
+
 def test_search_over_all_documents(browser_page: BrowserPage, file: Path):
     page = browser_page.open(file)
     page.get_by_label("Search").fill("A SHIP")

@@ -120,6 +120,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "finetune.learning_rate": (1e-3, "few"),
     "finetune.temperature": (0.5, "few"),
     "plusplus.max_rounds": (9, "few"),
+    "explorer.documents": (9, NONE),
+    "explorer.ids": (["a"], NONE),
     "conpono.context": (2, FIRST),
     "conpono.offsets": (1, "run first"),
     "conpono.targets": (1, "run first"),

@@ -2,74 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
-import torch
 
-from infocse_ray.corpus.store import TokenStore
 from infocse_ray.errors import RunInUse
 from infocse_ray.loop import iteration_stages
-from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
-from infocse_ray.runtime.cluster import Placement
-from infocse_ray.sampling import examples
-from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stages.stage import Stage, look_again, run_stage
+from infocse_ray.settings import Settings
+from infocse_ray.stages.stage import look_again
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train import loop, trainer
 from tests.conftest import make_documents, write_jsonl
-from tests.unit.passes import Passes, small_store
-
-
-def prepared(root: Storage, corpus: object, source: Any, tokenizer: str) -> TokenStore:
-    """Stands for `prepare`: the same documents whatever the source has."""
-
-    def work(stage: Stage) -> dict[str, Any]:
-        counts = small_store(Path(stage.folder.path)).summary
-        return counts | {"tokens": 1, "rejected": {}, "token_type": "uint16"}
-
-    identity = fingerprint("prepare", source.fingerprint)
-    return TokenStore.of(run_stage(root, root / "corpora" / identity, "prepare", identity, work, piecewise=True))
-
-
-def over_shards(source: Any, work: Callable[..., pa.Table], **arguments: Any) -> list[dict[str, Any]]:
-    packs = pa.table({"shards": [list(range(source.shards))]})
-    return work(packs, source, **arguments).to_pylist()
+from tests.unit.passes import Passes
+from tests.unit.runs_here import settings_here
 
 
 @pytest.fixture
 def settings(passes: Passes, tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Of a run whose every phase is in this process."""
-    monkeypatch.setattr(run_module, "connect", lambda: None)
-    monkeypatch.setattr(run_module, "placement", lambda *_: Placement(1, False, 1))
-    monkeypatch.setattr(run_module, "prepare", prepared)
-    monkeypatch.setattr(examples, "over_shards", over_shards)
-    board = contextlib.nullcontext(SimpleNamespace(handle=None))
-    monkeypatch.setattr(trainer, "Board", lambda *_, **__: board)
-    monkeypatch.setattr(trainer, "run_workers", lambda work, argument, *_: work(argument))
-    monkeypatch.setattr(loop, "worker_device", lambda: torch.device("cpu"))
-    monkeypatch.setattr(loop, "assigned_cores", lambda: 1)
-    monkeypatch.setattr(loop.ray.train, "get_checkpoint", lambda: None)
-    monkeypatch.setattr(loop.ray.train, "report", lambda *_, **__: None)
-    corpus = write_jsonl(tmp_path / "corpus.jsonl", make_documents(20))
-    return Settings.model_validate(
-        {
-            "name": "run",
-            "storage": str(tmp_path / "runs"),
-            "corpus": {"source": str(corpus), "lanes": 6},
-            "encoder": {"model": str(tiny_encoder), "max_length": 16, "precision": "fp32"},
-            "train": {"batch_size": 8, "max_steps": 4, "learning_rate": 1e-3, "chunk_tokens": 256, "similarity": "dot"},
-            "validate": {"every": 2},
-            "loop": {"max_iterations": 1, "initialization": "none"},
-        }
-    )
+    return settings_here(tmp_path, tiny_encoder, monkeypatch)
 
 
 def flip(file: Path) -> None:

@@ -1,0 +1,197 @@
+"""A run's explorer, of a run in this process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.corpus.schema import shard_of, stable_hash
+from infocse_ray.explorer import explore as module
+from infocse_ray.explorer.annotations import annotated_run
+from infocse_ray.explorer.explore import explore, explore_after
+from infocse_ray.loop.infocse import pretrain
+from infocse_ray.loop.manifest import read_manifest
+from infocse_ray.runtime.cluster import Placement
+from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import parse
+from infocse_ray.settings.explorer import Explorer, ExploreRun
+from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.folder import Storage
+from tests.unit.passes import Passes, encoder_in, written_clusters
+from tests.unit.runs_here import settings_here
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Settings:
+    """Of a finished run of two iterations, each of which trains."""
+    with pytest.MonkeyPatch.context() as patched:
+        Passes(patched, encoder_in(tiny_encoder))
+        settings = with_sections(
+            settings_here(tmp_path_factory.mktemp("finished"), tiny_encoder, patched),
+            train={"never_worse": False, "interpolation": []},
+            loop={"max_iterations": 2, "early_stop": False},
+            explorer={"documents": 9},
+        )
+        pretrain(settings)
+    return settings
+
+
+@pytest.fixture
+def settings(finished: Settings, passes: Passes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Of a copy of that run, whose explorer is made in this process."""
+    monkeypatch.setattr(module, "in_actors", passes._in_actors)
+    monkeypatch.setattr(module, "connect", lambda: None)
+    monkeypatch.setattr(module, "placement", lambda *_: Placement(1, False, 1))
+    shutil.copytree(finished.storage, tmp_path / "copied")
+    return finished.model_copy(update={"storage": str(tmp_path / "copied")})
+
+
+def with_sections(settings: Settings, **sections: dict[str, Any]) -> Settings:
+    content = settings.model_dump()
+    for name, values in sections.items():
+        content[name] |= values
+    return Settings.model_validate(content)
+
+
+def read(settings: Settings) -> dict[str, Any]:
+    return json.loads((Path(settings.storage) / settings.name / "explorer.json").read_text())
+
+
+def some_id(run: Path) -> str:
+    """Of a document that is in the shard where its hash puts it; the store of these tests deals them in turn."""
+    splits = annotated_run(Storage.open(str(run.parent)), run.name).documents
+    for shard in range(6):
+        for table in splits.rows(shard):
+            for doc_id in table["doc_id"].to_pylist():
+                if shard_of(stable_hash(doc_id), 6) == shard:
+                    return doc_id
+    raise AssertionError("none is")
+
+
+def test_a_run_ends_with_its_clusters_iteration_by_iteration(settings, passes, capsys):
+    page = explore_after(settings)
+    assert page is not None
+    content = read(settings)
+    assert str(page) in capsys.readouterr().out
+    assert [one["iteration"] for one in content["iterations"]] == [1, 2]
+    assert len(content["documents"]) == 9
+    store = annotated_run(Storage.open(settings.storage), "run").documents.store
+    for iteration in ("1", "2"):
+        written = written_clusters(store, Path(settings.storage) / "run" / f"iteration_{iteration}" / "annotations")
+        pairs = 0
+        for document in content["documents"]:
+            found = document["iterations"][iteration]
+            assert found["clusters"] == written[stable_hash(document["id"])]
+            assert found["same"]  # so it is the encoder that annotated this iteration, not the other
+            assert len(document["sentences"]) == len(found["clusters"])
+            nodes = len(found["clusters"]) - len(found["copies"])
+            pairs += nodes * (nodes - 1) // 2
+        assert sum(sum(content["histogram"][iteration][kind]) for kind in ("kept", "chained", "dropped")) == pairs
+    assert any(
+        one["iterations"]["1"]["edges"] != one["iterations"]["2"]["edges"] for one in content["documents"]
+    )  # the encoder has changed
+    passes.works.clear()
+    explore_after(settings)
+    assert passes.works == []  # it is there
+    explore_after(with_sections(settings, explorer={"documents": 4}))
+    assert len(read(settings)["documents"]) == 4
+
+
+def test_the_command_adds_documents_and_they_stay(settings, passes, capsys):
+    doc_id = some_id(Path(settings.storage) / "run")
+    explore(ExploreRun(name="run", storage=settings.storage, documents=0, ids=[doc_id]))
+    assert [(one["id"], one["named"]) for one in read(settings)["documents"]] == [(doc_id, True)]
+    explore(ExploreRun(name="run", storage=settings.storage, ids=[doc_id]))
+    ids = [one["id"] for one in read(settings)["documents"]]
+    assert ids[0] == doc_id
+    assert len(set(ids)) == len(ids) >= 9
+    passes.works.clear()
+    assert explore_after(settings) is not None
+    assert passes.works == []
+    before = read(settings)
+    with pytest.raises(ValueError, match=r"ids = 'nowhere': no document that was clustered has such an id"):
+        explore(ExploreRun(name="run", storage=settings.storage, ids=["nowhere"]))
+    assert read(settings) == before
+
+
+def test_a_page_stays_small(settings, monkeypatch, capsys):
+    monkeypatch.setattr(module, "_MOST_BYTES", 2_000)
+    explore_after(settings)
+    assert 0 < len(read(settings)["documents"]) < 9
+    assert "of 9 documents: it stays under 5 MB" in capsys.readouterr().out
+
+
+def test_failing_it_fails_no_run(settings, monkeypatch, capsys):
+    def broken(*_: object) -> None:
+        raise RuntimeError("no room\nmore of it")
+
+    monkeypatch.setattr(module, "draw", broken)
+    assert explore_after(settings) is None
+    said = [line for line in capsys.readouterr().out.splitlines() if "explorer" in line]
+    assert said == [
+        "warning: the run is finished, its cluster explorer isn't: RuntimeError: no room; `infocse explorer run "
+        f"--storage {settings.storage}` makes it"
+    ]
+    explored = explore_after(with_sections(settings, explorer={"documents": 0}))
+    assert explored is None
+    assert capsys.readouterr().out == ""
+
+
+def test_a_named_document_that_is_not_there_is_a_warning_at_a_runs_end(settings, capsys):
+    explore_after(with_sections(settings, explorer={"ids": ["nowhere"]}))
+    assert "warning: explorer.ids = 'nowhere': no document that was clustered" in capsys.readouterr().out
+    assert len(read(settings)["documents"]) == 9
+
+
+def change_manifest(settings: Settings, change: Callable[[dict[str, Any]], object]) -> None:
+    run = Storage.open(settings.storage) / settings.name
+    manifest = read_manifest(run)
+    change(manifest)
+    (run / "manifest.json").write_json(checked({name: v for name, v in manifest.items() if name != "checksum"}))
+
+
+def test_what_has_no_clusters_has_no_explorer(settings, capsys):
+    def other_method(manifest: dict[str, Any]) -> None:
+        manifest["settings"]["train"]["method"] = "simcse"
+        manifest["stages"] = {n: one for n, one in manifest["stages"].items() if not n.endswith("annotations")}
+
+    change_manifest(settings, other_method)
+    assert explore_after(settings) is None
+    assert capsys.readouterr().out == "no cluster explorer: train.method = simcse makes no clusters\n"
+    with pytest.raises(ValueError, match="nothing to show"):
+        explore(ExploreRun(name="run", storage=settings.storage))
+
+
+def test_runs_that_are_not_there_or_not_finished(settings):
+    with pytest.raises(ValueError, match=r"name = 'other': there is no run in"):
+        explore(ExploreRun(name="other", storage=settings.storage))
+    change_manifest(settings, lambda manifest: manifest.pop("finished"))
+    with pytest.raises(ValueError, match=r"name = 'run': that run isn't finished"):
+        explore(ExploreRun(name="run", storage=settings.storage))
+
+
+def test_an_encoder_that_is_gone_is_said(settings):
+    change_manifest(settings, lambda manifest: manifest["stages"].pop("iteration_1/train"))
+    with pytest.raises(ValueError, match=r"the encoder that made .*iteration_2/annotations isn't found"):
+        explore(ExploreRun(name="run", storage=settings.storage))
+
+
+def test_ids_on_the_command_line_and_in_yaml():
+    assert Explorer.model_validate({"ids": "a, b"}).ids == ["a", "b"]
+    assert Explorer.model_validate({"ids": ["a,b", 7]}).ids == ["a,b", "7"]
+    asked = parse(ExploreRun, ["--name", "news", "--ids", "[1, 'a,b']"], "infocse explorer", "")
+    assert asked.ids == ["1", "a,b"]
+
+
+def test_the_run_is_named_without_an_option(monkeypatch):
+    from infocse_ray.commands import explorer
+
+    asked: list[ExploreRun] = []
+    monkeypatch.setattr(module, "explore", asked.append)
+    assert explorer.main(["news", "--storage", "s3://bucket/runs", "--ids", "a,b"]) == 0
+    assert asked == [ExploreRun(name="news", storage="s3://bucket/runs", ids=["a", "b"])]
