@@ -58,8 +58,8 @@ def parts_of(folder: Path) -> list[Part]:
             raise ValueError(f"model: {name!r} in {folder} is a link to elsewhere; put the file itself there")
         if not _is_part(name):
             raise ValueError(
-                f"model: {name!r} in {folder} is {_kind(name)}, no part of an encoder, and isn't uploaded; remove it, or "
-                "push a run's <storage>/<name>/model or what `infocse export` wrote"
+                f"model: {name!r} in {folder} is {_kind(name)}, no part of an encoder, and isn't uploaded; remove "
+                "it, or push a run's <storage>/<name>/model or what `infocse export` wrote"
             )
     if "README.md" not in names:
         raise ValueError(f"model: {folder} has no card (README.md); a run's model and an export have one")
