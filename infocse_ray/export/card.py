@@ -33,7 +33,7 @@ def exported_card(source: Path, model: str, name: str, content: dict[str, Any]) 
         index = {} if not results else ModelCardData(model_name=_name(written, name), eval_results=results).to_dict()
         # What the original scored isn't what these score.
         kept = {key: value for key, value in written.items() if key != "model-index"}
-        given = kept.get("tags") if isinstance(kept.get("tags"), list) else []
+        given = tagged if isinstance(tagged := kept.get("tags"), list) else []
         head = card_metadata.fenced(kept | {"tags": list(dict.fromkeys([*given, *tags]))} | index)
     else:
         head = card_metadata.front_matter(name, origin_of(source, model), results, tags)

@@ -17,6 +17,7 @@ from infocse_ray.export.questions import Asked
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 from infocse_ray.retrieval.held_out import HeldOut
 from infocse_ray.retrieval.ranks import shown
+from infocse_ray.retrieval.scores import Scores
 from infocse_ray.retrieval.validation import score
 from infocse_ray.retrieval.verdict import asked, difference
 from infocse_ray.settings import Metric
@@ -62,26 +63,31 @@ class Check(NamedTuple):
         return {"metric": self.metric, "on": self.on, "before": self.before, "after": self.after, **lead}
 
 
-def check(original: SentenceEncoder, exported: AnyEncoder, what: Asked, metric: Metric) -> Check:
-    """Ask both.
-
-    Args:
-        original: on the CPU, in fp32.
-        exported: the same encoder as a graph, or with fewer dimensions.
-        what: the questions.
-        metric: that the bootstrap compares.
+def answers(encoder: AnyEncoder, what: Asked) -> Scores:
+    """What an encoder, on the CPU and in fp32, or a graph answers.
 
     Raises:
         ValueError: there are no questions.
     """
-    questions = what.questions
-    theirs, ours = (score(cast(SentenceEncoder, one), questions) for one in (original, exported))
+    return score(cast(SentenceEncoder, encoder), what.questions)
+
+
+def check(original: Scores, exported: Scores, what: Asked, metric: Metric) -> Check:
+    """Hold the answers of an export against those of the original.
+
+    Args:
+        original: what it answered.
+        exported: what the export did.
+        what: the questions.
+        metric: that the bootstrap compares.
+    """
     scores = [
         1.0 / one.ranks if metric == "mrr" else (one.ranks <= int(metric.removeprefix("recall@"))).astype(float)
-        for one in (ours, theirs)
+        for one in (exported, original)
     ]
-    documents = pa.array(questions.doc_ids).dictionary_encode().indices.to_numpy()
-    return Check(metric, what.on, theirs.metrics, ours.metrics, paired_bootstrap(scores[0], scores[1], documents))
+    documents = pa.array(what.questions.doc_ids).dictionary_encode().indices.to_numpy()
+    lead = paired_bootstrap(scores[0], scores[1], documents)
+    return Check(metric, what.on, original.metrics, exported.metrics, lead)
 
 
 def apart(original: SentenceEncoder, exported: AnyEncoder, texts: Tokens, role: Role = "document") -> Vectors:

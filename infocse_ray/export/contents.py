@@ -54,12 +54,12 @@ def parts_of(folder: Path) -> list[Part]:
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     names = [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in _OUTSIDE)]
     for name in names:
-        if (folder / name).is_symlink() and not (folder / name).resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"model: {name!r} in {folder} is a link to a file elsewhere, which isn't uploaded; remove it")
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"model: {name!r} in {folder} is a link to elsewhere; put the file itself there")
         if not _is_part(name):
             raise ValueError(
-                f"model: {name!r} in {folder} is {_kind(name)}, no part of an encoder, and isn't uploaded; remove it, or "
-                "push a run's <storage>/<name>/model or what `infocse export` wrote"
+                f"model: {name!r} in {folder} is {_kind(name)}, no part of an encoder, and isn't uploaded; remove "
+                "it, or push a run's <storage>/<name>/model or what `infocse export` wrote"
             )
     if "README.md" not in names:
         raise ValueError(f"model: {folder} has no card (README.md); a run's model and an export have one")

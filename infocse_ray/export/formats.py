@@ -21,12 +21,14 @@ Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class GraphFormat(Protocol):
     """What a format's file has."""
 
-    PACKAGES: tuple[str, ...]
-    EXTRA: str
+    @property
+    def PACKAGES(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def EXTRA(self) -> str: ...  # noqa: D102
 
     def file_name(self, int8: bool) -> str: ...  # noqa: D102
     def write(self, program: torch.export.ExportedProgram, folder: Path, int8: bool) -> None: ...  # noqa: D102
-    def Session(self, file: Path, threads: int | None = None) -> Run: ...  # noqa: D102, N802
+    def Session(self, file: Path, threads: int | None = None) -> Run: ...  # noqa: D102
 
 
 FORMATS: dict[Literal["onnx", "openvino"], GraphFormat] = {"onnx": onnx_format, "openvino": openvino_format}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -26,8 +28,7 @@ def write(program: torch.export.ExportedProgram, folder: Path, int8: bool) -> No
         folder: of the encoder.
         int8: with weights in 8 bits.
     """
-    import openvino
-
+    openvino = _openvino()
     with quiet():
         model = openvino.convert_model(program)
         for name, port in zip(INPUTS, model.inputs, strict=True):
@@ -44,6 +45,14 @@ def write(program: torch.export.ExportedProgram, folder: Path, int8: bool) -> No
         openvino.save_model(model, target, compress_to_fp16=False)
 
 
+def _openvino() -> ModuleType:
+    """OpenVINO, which, like NNCF, would tell its makers over the network of each use, had it this package."""
+    sys.modules.setdefault("openvino_telemetry", None)  # pyright: ignore[reportArgumentType]
+    import openvino
+
+    return openvino
+
+
 class Session:
     """A graph, ready to run on the CPU, in the precision that OpenVINO chooses for it (bf16 where that is native)."""
 
@@ -54,8 +63,7 @@ class Session:
             file: the graph.
             threads: that it runs on; None: what OpenVINO finds best.
         """
-        import openvino
-
+        openvino = _openvino()
         config = {} if threads is None else {"INFERENCE_NUM_THREADS": threads}
         with quiet():
             self._model = openvino.Core().compile_model(file, "CPU", config)

@@ -10,8 +10,8 @@ from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.export.card import exported_card
-from infocse_ray.export.check import AnyEncoder, Check, Vectors, apart, check, texts_of
+from infocse_ray.export.card import exported_card, megabytes
+from infocse_ray.export.check import AnyEncoder, Check, Vectors, answers, apart, check, texts_of
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import NAME, begin, place_of, refuse_export, save_encoder
 from infocse_ray.export.formats import FORMATS, GraphEncoder, check_packages
@@ -31,7 +31,7 @@ class Exported(NamedTuple):
     file: str
     """Of the graph in it, or `model.safetensors`."""
     size: int
-    """Bytes of the graph and its weights."""
+    """Bytes of that and of weights beside it."""
     check: Check | None
     vectors: Vectors
 
@@ -60,17 +60,20 @@ def export(settings: Export) -> Exported:
         made = Path(temporary)
         say(f"writing {label_of(settings)}: this takes a minute or so")
         file = write_form(settings, encoder, made)
-        size = sum(one.stat().st_size for one in file.parent.glob(f"{file.stem}*") if one.is_file())
+        size = size_of(file)
         form = encoder if settings.format == "torch" else opened(settings, encoder, made)
         found, vectors = _checked(settings, original, encoder, form, asked)
-        content["exports"][label_of(settings)] = _content(settings, file.relative_to(made).as_posix(), size, found, vectors)
+        content["exports"][label_of(settings)] = _content(
+            settings, file.relative_to(made).as_posix(), size, found, vectors
+        )
         name = run.settings.name if run is not None else settings.model.rstrip("/").rpartition("/")[2]
         card = redacted(exported_card(folder, settings.model, name, content))
         (made / "README.md").write_text(card, encoding="utf-8")
         target.upload(made)
     (target / NAME).write_json(content)
-    say(f"exported to {target}: {file.relative_to(made).as_posix()}, {size / 1e6:.1f} MB; its card: {target / 'README.md'}")
-    return Exported(target, file.relative_to(made).as_posix(), size, found, vectors)
+    inside = file.relative_to(made).as_posix()
+    say(f"exported to {target}: {inside}, {megabytes(size)}; its card: {target / 'README.md'}")
+    return Exported(target, inside, size, found, vectors)
 
 
 def label_of(settings: Export) -> str:
@@ -85,6 +88,11 @@ def write_form(settings: Export, encoder: SentenceEncoder, folder: Path) -> Path
         return folder / "model.safetensors"
     FORMATS[settings.format].write(traced(encoder), folder, settings.int8)
     return folder / FORMATS[settings.format].file_name(settings.int8)
+
+
+def size_of(file: Path) -> int:
+    """Bytes of a graph and of the weights beside it."""
+    return sum(one.stat().st_size for one in file.parent.glob(f"{file.stem}.*"))
 
 
 def opened(settings: Export, encoder: SentenceEncoder, folder: Path, threads: int | None = None) -> GraphEncoder:
@@ -109,7 +117,7 @@ def _checked(
         say("recall is not checked: --check false")
         return None, vectors
     say(f"asking {len(asked.questions.doc_ids):,} validation questions ({asked.on}) of the original and the export")
-    found = check(original, form, asked, settings.metric)
+    found = check(answers(original, asked), answers(form, asked), asked, settings.metric)
     say(found.line())
     return found, vectors
 

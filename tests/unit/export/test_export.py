@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def test_graphs_give_the_encoders_vectors(make: Any, tiny_encoder: Path, tmp_pat
                 assert torch.nn.functional.cosine_similarity(ours, theirs).min() > least
                 if not int8 and form is FORMATS["onnx"]:  # OpenVINO may compute in bf16
                     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
+    assert sys.modules["openvino_telemetry"] is None  # nothing is sent
 
 
 def test_the_export_of_a_run_is_checked_on_its_questions(
@@ -128,7 +130,7 @@ def test_the_export_of_a_run_is_checked_on_its_questions(
     assert read_layout(folder) == read_layout(model)
     # Another form of the same encoder goes beside it; another encoder does not.
     small = export(Export(model=str(model), int8=True, output=str(folder)))
-    assert small.size < 0.7 * done.size
+    assert small.size < 0.8 * done.size  # of a tiny encoder the graph itself is a good part
     said = json.loads((folder / "export.json").read_text())
     assert list(said["exports"]) == ["onnx", "onnx int8"]
     assert said["exports"]["onnx"]["check"]["questions"] == 24
@@ -165,7 +167,9 @@ def test_fewer_dimensions_are_the_leading_ones_of_length_1(
 
 
 def test_dimensions_are_refused_where_a_cut_means_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"dimensions = 8: the encoder isn't whitened.*encoder\.dimensions.*Matryoshka"):
+    with pytest.raises(
+        ValueError, match=r"dimensions = 8: the encoder isn't whitened.*encoder\.dimensions.*Matryoshka"
+    ):
         truncated(load(tiny_encoder), 8)
     with pytest.raises(ValueError, match="dimensions = 13: the encoder's vectors have 12; set it to 12 or less"):
         truncated(whitened(tiny_encoder, tmp_path), 13)

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from tokenizers import Tokenizer
 
 from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
+from infocse_ray.encoder.origin import Origin
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.loop.card import model_card
 from infocse_ray.retrieval.documents import mean_vectors
@@ -98,6 +100,67 @@ def test_the_card_says_what_it_is_held_against_and_what_it_costs() -> None:
     }
     said = card(more=more)
     assert "Verdict: WIN, against the encoder as it came, whitened." in said
-    assert "start 0.9000, result 0.8000" in said
+    assert "start 0.9000, result 0.8000. Being adapted cost 0.1000." in said
     before, whitened = said.index("| the encoder as it came | 0.2500"), said.index("| the same, whitened | 0.2500")
     assert before < whitened < said.index("0.7500")
+
+
+def test_programs_read_the_scores_the_licence_and_the_base_model() -> None:
+    scores = {
+        "recall@5": 0.25,
+        "recall@5_low": 0.125,
+        "recall@5_high": 0.5,
+        "mrr": 0.2,
+        "queries": 40,
+        "candidates": 90,
+    }
+    more = {
+        "result": {"validation": scores, "test": {**scores, "mrr": 0.75}},
+        "sts": {"start": 0.9, "result": 0.8},
+        "origin": Origin("acme/encoder", "apache-2.0")._asdict(),
+        "validate_on": "sentence",
+    }
+    read = ModelCard(card(more=more)).data
+    assert (read["license"], read["base_model"], read["library_name"]) == (
+        "apache-2.0",
+        "acme/encoder",
+        "sentence-transformers",
+    )
+    assert read["datasets"] is None
+    assert read["model_name"] == "r"
+    found = {(one.task_name, one.dataset_split, one.metric_type): one for one in read["eval_results"]}
+    assert set(found) == {
+        ("Retrieval", "validation", "recall_at_5"),
+        ("Retrieval", "validation", "mrr"),
+        ("Retrieval", "test", "recall_at_5"),
+        ("Retrieval", "test", "mrr"),
+        ("STS", "test", "cosine_spearman"),
+    }
+    recall = found["Retrieval", "validation", "recall_at_5"]
+    assert recall.metric_value == 0.25
+    assert recall.metric_args == {"confidence": 0.95, "low": 0.125, "high": 0.5, "queries": 40, "candidates": 90}
+    assert "a sentence that was taken out of it" in recall.dataset_name
+    assert "its counterpart" in found["Retrieval", "test", "mrr"].dataset_name
+    assert found["STS", "test", "cosine_spearman"].metric_value == 0.8
+
+
+def test_the_card_says_whose_work_the_base_is_and_what_prompts_there_are() -> None:
+    assert "its licence isn't known here: look it up" in card()
+    assert "license" not in ModelCard(card()).data.to_dict()
+    said = card(more={"origin": Origin("a/b", "other", "gemma", "https://x.example/terms")._asdict()})
+    assert "base model: `a/b`; its licence: gemma" in said
+    read = ModelCard(said).data
+    assert (read["license"], read["license_name"], read["license_link"]) == (
+        "other",
+        "gemma",
+        "https://x.example/terms",
+    )
+    assert "- prompts:" not in card(more={"prompts": {"document": "", "query": ""}})
+    said = card(more={"prompts": {"document": "", "query": "query: "}})
+    assert '- prompts: a query\'s texts are put behind "query: "' in said
+
+
+@pytest.mark.parametrize("name", ["null", "1.0", "2026-01-01", "on", "a-b_c.d"])
+def test_no_name_of_a_run_breaks_the_front_matter(name: str) -> None:
+    scores = {"result": {"validation": {"mrr": 0.5}}}
+    assert ModelCard(card(more=scores, name=name)).data["model_name"] == name

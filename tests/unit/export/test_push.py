@@ -1,0 +1,137 @@
+"""Into the hub: what is checked and refused before anything is sent, and what a stand-in for the hub gets."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+
+from infocse_ray.commands.push import main
+from infocse_ray.export.contents import parts_of
+from tests.unit.encoder.test_encoder import load
+from tests.unit.encoder.test_encoder_modules import some_whitening
+from tests.unit.export.hub import TOKEN, Hub, serving
+
+CARD = "---\nlibrary_name: sentence-transformers\nlicense: mit\ntags:\n- infocse\n---\n\n# news\n"
+
+
+@pytest.fixture
+def model(tiny_encoder: Path, tmp_path: Path) -> Path:
+    encoder = load(tiny_encoder, True)
+    encoder.whitening = some_whitening(out=8)
+    encoder.save(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text(CARD)
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serving() as hub:
+        # Read from the environment, HF_ENDPOINT and HF_HUB_OFFLINE, when the library is imported.
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(huggingface_hub.hf_api, "ENDPOINT", hub.url, raising=False)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield hub
+
+
+def refused(*argv: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    captured = capsys.readouterr()
+    assert TOKEN not in captured.out + captured.err
+    lines = [line for line in captured.err.splitlines() if "loading torch" not in line]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_a_dry_run_lists_and_sends_nothing(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    (model / ".gitattributes").write_text("x")
+    assert main(["--model", str(model), "--repo", "me/news", "--dry_run"]) == 0
+    said = capsys.readouterr().out
+    assert "MB  model.safetensors" in said
+    assert "MB  3_Whitening/whitening.safetensors" in said
+    assert ".gitattributes" not in said
+    assert "warning: the card has no base_model" in said
+    assert "would go to me/news; nothing was sent" in said
+
+
+def test_the_hub_gets_every_file_as_it_is(model: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", str(model), "--repo", "me/news", "--private", "--revision", "v2"]) == 0
+    assert hub.private
+    sent = hub.files["v2"]
+    assert sent == {part.name: (model / part.name).read_bytes() for part in parts_of(model)}
+    assert {"README.md", "model.safetensors", "modules.json", "3_Whitening/whitening.safetensors"} <= set(sent)
+    captured = capsys.readouterr()
+    assert f"are in me/news, branch v2: {hub.url}/me/news/tree/v2" in captured.out
+    assert TOKEN not in captured.out + captured.err
+
+
+def test_the_hubs_refusals_are_one_line(
+    model: Path, hub: Hub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = ("--model", str(model), "--repo", "me/news")
+    hub.public_already = True
+    assert "me/news is there already and public" in refused(*argv, "--private", capsys=capsys)
+    assert not hub.files
+    monkeypatch.setenv("HF_TOKEN", "hf_of-somebody-else")
+    assert "does HF_TOKEN belong to somebody who may write there?" in refused(*argv, capsys=capsys)
+    monkeypatch.delenv("HF_TOKEN")
+    assert "HF_TOKEN isn't set" in refused(*argv, capsys=capsys)
+    assert not hub.files
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("optimizer.pt", "a checkpoint or pickled weights"),
+        ("pytorch_model.bin", "a checkpoint or pickled weights"),
+        ("optimizer.safetensors", "a state of training"),
+        ("checkpoint-5/model.safetensors", "a checkpoint"),
+        ("ranks/part-00000.parquet", "data, perhaps the corpus's text"),
+        ("corpus.jsonl.gz", "data, perhaps"),
+        ("1_Pooling/sentences.txt", "data, perhaps"),
+        ("metrics.json", "a run's record"),
+        ("notes.docx", "an unknown file"),
+    ],
+)
+def test_what_is_no_part_of_an_encoder_is_refused(name: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(CARD)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("x")
+    with pytest.raises(ValueError, match=kind) as refusal:
+        parts_of(tmp_path)
+    assert name in str(refusal.value)
+
+
+def test_other_mistakes_are_one_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*argv: str, repo: str = "me/news") -> str:
+        return refused("--repo", repo, "--dry_run", *(argv or ("--model", str(model))), capsys=capsys)
+
+    assert "no such folder" in said("--model", str(tmp_path / "none"))
+    assert "repo = 'me/ne ws'" in said(repo="me/ne ws")
+    assert "repo = 'news': name its owner too, as user/news" in said(repo="news")
+    for card, message in (
+        ("---\ntags: [a\n---\n", "the front matter of"),
+        ("---\nlibrary_name: sentence-transformers\nmodel-index: {a: 1}\n---\n", "isn't valid"),
+        ("---\nlibrary_name: sentence-transformers\nlicense: [mit]\n---\n", "license is ['mit']"),
+        ("---\nlibrary_name: keras\n---\n", "it must be sentence-transformers"),
+        ("# news\n", "has no front matter"),
+        (CARD + "s3://me:a-password@there/x\n", "holds a credential"),
+    ):
+        (model / "README.md").write_text(card)
+        assert message in said()
+    (model / "README.md").write_text(CARD)
+    shutil.copy(model / "config.json", model / "model.safetensors")
+    assert f"model = '{model}'" in said()
+    (model / "model.safetensors").unlink()
+    assert "has neither weights (model.safetensors) nor a graph" in said()
+    (model / "README.md").unlink()
+    assert "has no card (README.md)" in said()
