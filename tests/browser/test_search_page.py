@@ -57,6 +57,7 @@ def test_results_stand_side_by_side_and_say_what_moved(browser_page: BrowserPage
     page.get_by_label("Query").fill("high <b>water</b>")
     page.keyboard.press("Enter")
     before, after = page.get_by_role("region", name="Before"), page.get_by_role("region", name="After")
+    after.locator("li").last.wait_for()
     assert after.locator("h3").all_inner_texts() == [TITLES[doc] for doc in "cab"]
     assert before.locator(".moved").all_inner_texts() == ["▼ down to 2", "▼ down to 3", "▲ up to 1"]
     assert after.locator(".moved").all_inner_texts() == ["▲ up from 3", "▼ down from 1", "▼ down from 2"]
