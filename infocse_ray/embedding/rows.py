@@ -64,13 +64,16 @@ class Texts:
             mine = texts.take(pa.array(rows, pa.int64()))
             self.sentences: list[list[str]] = mine["sentences"].to_pylist()
             self.titles: list[str] = [
-                (title or own[0])[:SHOWN_TITLE]
-                for title, own in zip(mine["title"].to_pylist(), self.sentences, strict=True)
+                _title(title or own[0]) for title, own in zip(mine["title"].to_pylist(), self.sentences, strict=True)
             ]
         if None in rows or [len(own) for own in self.sentences] != np.diff(documents.offsets).tolist():
             raise ValueError(
                 "corpus.source: its files changed while they were read; run the same command again, when they don't"
             )
+
+
+def _title(text: str) -> str:
+    return text if len(text) <= SHOWN_TITLE else f"{text[: SHOWN_TITLE - 2].rstrip()} …"
 
 
 def document_table(documents: Documents, texts: Texts, vectors: np.ndarray, precision: Stored) -> pa.Table:

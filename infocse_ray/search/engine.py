@@ -23,11 +23,11 @@ from infocse_ray.storage.parquet import open_parquet
 
 EXACT_ROWS = 100_000
 """Vectors that a query is compared with one by one; more are indexed."""
-_LIST_ROWS = 4096
+_LIST_ROWS = 1024
 """Vectors in an inverted list, about."""
 _PROBED = 0.1
 """Share of the lists that a query looks into."""
-_FEWEST_PROBED = 20
+_FEWEST_PROBED = 16
 _REFINE = 5
 """How many times the results asked for are compared exactly."""
 

@@ -18,7 +18,7 @@ pytest.importorskip("lance")
 @pytest.mark.parametrize("settings", [{"format": "lance"}, {"precision": "int8"}], ids=["lance", "parquet"])
 def test_an_index_in_s3_is_searched_there(tmp_path: Path, tiny_encoder: Path, monkeypatch, settings):
     with s3_server() as server:
-        there = Storage.open(server.uri("bucket/vectors"))
+        there = Storage.open(server.uri(f"bucket/{tmp_path.name}"))
         monkeypatch.setattr(indexes, "index_in", lambda _: there)
         indexes.write_index(tmp_path, tiny_encoder, sentences=True, **settings)
         hit = Index(there.uri, over="sentences").search("A comet near the star.", top=1)[0]

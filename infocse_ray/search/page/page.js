@@ -1,10 +1,11 @@
 "use strict";
 // What documents say is set as text, never as HTML: a corpus is anybody's writing.
 
-const SHORT = 280;
+const SHORT = 180;
 const $ = (id) => document.getElementById(id);
 let about = null;
 let asked = 0;
+let shown = null;
 
 function make(tag, name, text) {
   const element = document.createElement(tag);
@@ -52,12 +53,14 @@ function card(hit, side) {
     head.append(badge);
   }
   item.append(head, make("h3", "", hit.title));
-  const text = hit.text.startsWith(hit.title) ? hit.text.slice(hit.title.length).trim() : hit.text;
+  const begins = hit.title.replace(/ …$/, "");
+  const text = begins === hit.title && hit.text.startsWith(begins) ? hit.text.slice(begins.length).trim() : hit.text;
   if (text) {
     item.append(make("p", "", text.length > SHORT ? `${text.slice(0, SHORT)} …` : text));
     if (text.length > SHORT) {
       const more = make("details");
       more.append(make("summary", "", "All of it"), make("p", "", hit.cut ? `${text} …` : text));
+      more.addEventListener("toggle", () => item.classList.toggle("open", more.open));
       item.append(more);
     }
   }
@@ -74,7 +77,12 @@ function show(found) {
     const section = make("section");
     const title = make("h2", "", sideName(side) || "Results");
     title.id = `side-${side}`;
-    section.setAttribute("aria-labelledby", title.id);
+    section.setAttribute("aria-label", title.textContent);
+    if (found.sides.length > 1) {
+      const other = make("a", "other", side === 0 ? "to the list after" : "to the list before");
+      other.href = `#side-${1 - side}`;
+      title.append(other);
+    }
     title.append(make("small", "", about.sides[side].name));
     const list = make("ol");
     list.append(...hits.map((hit) => card(hit, side)));
@@ -118,6 +126,7 @@ async function search(query) {
     const found = await json(`/search?q=${encodeURIComponent(query)}`);
     if (mine !== asked) return;
     show(found);
+    shown = query;
     $("status").textContent = `${found.sides[0].length} results for “${query}”`;
     document.title = `${query} – Search`;
   } catch (error) {
@@ -154,7 +163,9 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-window.addEventListener("popstate", fromAddress);
+window.addEventListener("popstate", () => {
+  if (new URLSearchParams(location.search).get("q") !== shown) fromAddress(); // else it is a jump on the page
+});
 
 (async () => {
   try {

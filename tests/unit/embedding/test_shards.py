@@ -63,6 +63,13 @@ def test_fewer_dimensions_are_of_each_sentence_then_of_the_document(tmp_path: Pa
     assert np.abs(documents["court", None]["vector"] - mean / np.linalg.norm(mean)).max() < 2e-3
 
 
+def test_a_title_of_a_whole_paragraph_is_cut(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder, [Text("long", ["tide " * 100 + ".", "A ship."])])
+    title = read(output, "documents")["long", None]["title"]
+    assert title.endswith(" …")
+    assert len(title) <= 200
+
+
 def embedding_of(folder: Path, encoder: Path, **settings: Any) -> Embedding:
     given = {"model": str(encoder), "output": str(folder), "corpus": {"source": "x"}, **settings}
     return Embedding.of(Embed.model_validate(given), "encoder", "corpus", 32)

@@ -1,0 +1,99 @@
+"""The search page in a browser: two encoders side by side, by mouse and keyboard, with hostile documents."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from infocse_ray.search.index import Hit
+from infocse_ray.search.server import SearchServer
+from infocse_ray.settings.search import Search
+
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+from tests.browser.page import LOOKS, BrowserPage
+
+EVIL = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+TITLES = {"a": "The old harbour", "b": "Tides and waves", "c": EVIL, "d": "A judge", "e": "Bread"}
+
+
+class Listed:
+    """An index that gives its documents in one order, whatever is asked."""
+
+    approximate = False
+
+    def __init__(self, name: str, order: str) -> None:
+        self.name, self.order = name, order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def search(self, query: str, top: int, exact: bool) -> list[Hit]:
+        return [
+            Hit(rank, doc, None, TITLES[doc], f"{TITLES[doc]} {query} " + "and more of it " * 30, 1 - rank / 10)
+            for rank, doc in enumerate(self.order[:top], 1)
+        ]
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    sides = [Listed("all-MiniLM-L6-v2", "abcde"), Listed("runs/news/model", "cabed")]
+    settings = Search(index="i", serve=True, port=0, top=3)
+    with SearchServer(sides, settings) as server:  # pyright: ignore[reportArgumentType]
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.url
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("browser_page", LOOKS, indirect=True)
+def test_results_stand_side_by_side_and_say_what_moved(browser_page: BrowserPage, url: str):
+    page = browser_page.page
+    page.goto(url)
+    assert browser_page.axe_findings() == []
+    page.get_by_label("Query").fill("high <b>water</b>")
+    page.keyboard.press("Enter")
+    before, after = page.get_by_role("region", name="Before"), page.get_by_role("region", name="After")
+    after.locator("li").last.wait_for()
+    assert after.locator("h3").all_inner_texts() == [TITLES[doc] for doc in "cab"]
+    assert before.locator(".moved").all_inner_texts() == ["▼ down to 2", "▼ down to 3", "▲ up to 1"]
+    assert after.locator(".moved").all_inner_texts() == ["▲ up from 3", "▼ down from 1", "▼ down from 2"]
+    assert "3 results for “high <b>water</b>”" in page.get_by_role("status").inner_text()
+    assert "<b>water</b>" in after.locator("p").first.inner_text()
+    assert page.title() != "owned"
+    assert browser_page.axe_findings() == []
+    browser_page.assert_fits()
+    browser_page.assert_quiet(url)
+
+
+def test_the_keyboard_is_enough(browser_page: BrowserPage, url: str):
+    page = browser_page.page
+    page.goto(f"{url}?q=tide")
+    page.locator("#sides li").first.wait_for()
+    page.locator("h1").click()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    focused = page.locator("#sides li:focus")
+    assert focused.locator("h3").inner_text() == TITLES["b"]
+    assert page.locator("#sides li.twin h3").all_inner_texts() == [TITLES["b"]]
+    page.keyboard.press("o")
+    assert focused.locator(".moved").inner_text() == "▼ down from 2", "it is the one in the other list"
+    page.keyboard.press("k")
+    assert focused.locator("h3").inner_text() == TITLES["a"]
+    page.keyboard.press("/")
+    page.keyboard.type(" again")
+    page.keyboard.press("Enter")
+    page.get_by_text("3 results for “tide again”").wait_for()
+    page.go_back()
+    page.get_by_text("3 results for “tide”").wait_for()
+    browser_page.assert_quiet(url)
+
+
+def test_a_search_that_is_refused_says_so(browser_page: BrowserPage, url: str):
+    page = browser_page.page
+    page.goto(f"{url}?q={'x' * 10_001}")
+    page.get_by_text("No results: give a query of 1 to 10,000 characters").wait_for()
+    assert page.locator("#sides li").count() == 0

@@ -1,0 +1,65 @@
+"""A corpus embedded on Ray, and searched."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import infocse_ray
+from infocse_ray.embedding.embed import embed_corpus
+from infocse_ray.settings import Corpus
+from infocse_ray.settings.embed import Embed
+from tests.conftest import make_documents, write_jsonl
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+def test_embeds_goes_on_and_finds(tiny_encoder: Path, tmp_path: Path, capsys):
+    pytest.importorskip("lance")
+    documents = [*make_documents(60), {"id": "short", "sentences": ["One comet."], "counterpart": "Alone"}]
+    settings = Embed(
+        model=str(tiny_encoder),
+        output=str(tmp_path / "index"),
+        sentences=True,
+        storage=str(tmp_path / "runs"),
+        num_workers=1,
+        corpus=Corpus(source=str(write_jsonl(tmp_path / "c.jsonl", documents))),
+    )
+    output = embed_corpus(settings)
+    assert re.search(r"61 documents of \d+ sentences, 32 dimensions, fp32", capsys.readouterr().out)
+    names = sorted((output / "vectors").files())
+    assert not [name for name in names if name.startswith("texts")], "what only the embedding needed is gone"
+    read = {over: pq.read_table((output / "vectors" / over).path) for over in ("documents", "sentences")}
+    assert sorted(read["documents"]["doc_id"].to_pylist()) == sorted(one["id"] for one in documents)
+    texts = dict(zip(read["documents"]["doc_id"].to_pylist(), read["documents"]["text"].to_pylist(), strict=True))
+    assert all(texts[one["id"]] == " ".join(one["sentences"]) for one in documents)
+    assert len(read["sentences"]) == sum(len(one["sentences"]) for one in documents)
+    before = {name: (output / "vectors" / name).read_bytes() for name in names}
+    lost = next(name for name in names if name.startswith("documents/"))
+    (output / "vectors" / lost).delete()
+    from infocse_ray.stages.stage import look_again
+
+    look_again()
+    embed_corpus(settings)
+    after = {name: (output / "vectors" / name).read_bytes() for name in sorted((output / "vectors").files())}
+    changed = {name for name in before if before[name] != after[name]}
+    assert before.keys() == after.keys()
+    assert changed <= {"stage.json", "started.json"}, "what was lost is as it was"
+    hit = infocse_ray.Index(str(tmp_path / "index"), over="sentences").search("One comet.", top=1)[0]
+    assert (hit.doc_id, hit.number, hit.title) == ("short", 0, "Alone")
+    with pytest.raises(ValueError, match="has vectors of precision fp32, not fp16"):
+        embed_corpus(settings.model_copy(update={"precision": "fp16"}))
+
+
+def test_documents_from_python_into_lance(tiny_encoder: Path, tmp_path: Path):
+    lance = pytest.importorskip("lance")
+    table = pa.table({"id": ["x", "y"], "text": ["A ship. The tide.", "A judge. The law."]})
+    place = infocse_ray.embed(
+        str(tiny_encoder), table, output=str(tmp_path / "o"), storage=str(tmp_path / "r"), format="lance"
+    )
+    assert sorted(lance.dataset(f"{place}/documents.lance").to_table()["doc_id"].to_pylist()) == ["x", "y"]
+    assert infocse_ray.Index(place).search("the tide", top=2)[0].doc_id in ("x", "y")
