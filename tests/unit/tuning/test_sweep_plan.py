@@ -56,6 +56,14 @@ def test_a_trial_is_named_after_its_values_alone(tmp_path: Path):
         assert len(trial.name) < 80
 
 
+def test_trials_are_tracked_as_a_group_of_the_sweeps_name_unless_another_is_given(tmp_path: Path):
+    assert {trial.settings.tracking.group for trial in plan(tmp_path)} == {"s"}
+    settings = sweep_of(tmp_path).settings | {"tracking.group": "ours", "tracking.sinks": ["mlflow"]}
+    named = plan(tmp_path, settings=settings)
+    assert {trial.settings.tracking.group for trial in named} == {"ours"}
+    assert [trial.identity for trial in named] == [trial.identity for trial in plan(tmp_path)]
+
+
 def test_other_settings_of_all_trials_make_other_identities_under_the_same_names(tmp_path: Path):
     one, other = plan(tmp_path), plan(tmp_path, settings=sweep_of(tmp_path).settings | {"seed": 7})
     assert [trial.name for trial in one] == [trial.name for trial in other]
