@@ -324,8 +324,16 @@
       iteration: iterations.includes(iteration) ? iteration : iterations[iterations.length - 1],
     };
     render();
+    showInList();
+  }
+
+  // Only the list is scrolled: `scrollIntoView` would scroll the page with it.
+  function showInList() {
     const current = at("list").querySelector("a[aria-current]");
-    if (current && at("all").open) current.scrollIntoView({ block: "nearest" });
+    if (!current || !at("all").open) return;
+    const box = at("all"), place = current.getBoundingClientRect(), seen = box.getBoundingClientRect();
+    const bottom = Math.min(seen.bottom, window.innerHeight);
+    if (place.top < seen.top || place.bottom > bottom) box.scrollTop += place.top - (seen.top + bottom) / 2;
   }
 
   const writes = (element) => element.matches("input, select, textarea") || element.isContentEditable;
