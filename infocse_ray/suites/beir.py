@@ -112,7 +112,7 @@ def _searched(judged: Judged, data: BeirSet, whose: str, encoder: EncoderFolder,
         return read_checked(stage.folder / "metrics.json") | {"cut": cut}
 
     identity = fingerprint("beir", _FORMAT, data.fingerprint, encoder.fingerprint, judged.settings.precision, language)
-    return judged.stage("beir", identity, work, piecewise=True)
+    return judged.stage("beir", identity, work)
 
 
 def _merge(data: BeirSet, folder: Storage) -> None:

@@ -56,16 +56,16 @@ def judge(settings: Evaluate) -> Judgement:
     for suite in settings.suite:
         if suite == "sts":
             for name, of_it in pairs.items():
-                row, questions[name] = judge_pairs(judged, name, of_it)
+                row, questions[f"sts/{name}"] = judge_pairs(judged, name, of_it)
                 rows.append(row)
         elif suite == "beir":
             for data in sets:
-                found, lines, questions[data.name] = judge_beir(judged, data)
+                found, lines, questions[f"beir/{data.name}"] = judge_beir(judged, data)
                 rows += found
                 details += ["", *lines]
         else:
             for task in tasks:
-                row, questions[task.metadata.name] = judge_task(judged, task)
+                row, questions[f"mteb/{task.metadata.name}"] = judge_task(judged, task)
                 rows.append(row)
     lines = [*_head(settings), "", *markdown([row for row in rows if row.main], "compare" in encoders), *details]
     folder = _write(judged, rows, lines, questions)

@@ -24,11 +24,9 @@ class Judged(NamedTuple):
     encoders: dict[str, EncoderFolder]
     """`model`, and `compare` where two are compared."""
 
-    def stage(
-        self, kind: str, identity: str, work: Callable[[Stage], dict[str, Any]], piecewise: bool = False
-    ) -> Stage:
+    def stage(self, kind: str, identity: str, work: Callable[[Stage], dict[str, Any]]) -> Stage:
         """The finished stage of this identity, below <storage>/evaluations."""
-        return run_stage(self.root, self.root / "evaluations" / identity, kind, identity, work, piecewise)
+        return run_stage(self.root, self.root / "evaluations" / identity, kind, identity, work)
 
     def in_actors(
         self,

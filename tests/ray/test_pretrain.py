@@ -413,8 +413,10 @@ def test_evaluate_puts_two_encoders_side_by_side(
         name: line for line in said.splitlines() for name in (model, str(tiny_encoder)) if line.startswith(f"| {name}")
     }
     assert len(rows) == 2
-    [verdict] = [line for line in said.splitlines() if f"{model} less {tiny_encoder} is " in line]
+    verdict, spearman = [line for line in said.splitlines() if f"{model} less {tiny_encoder} is " in line]
     assert "150 questions of 150 documents" in verdict
+    assert spearman.startswith("Spearman: ")
+    assert spearman.endswith(", 12 pairs")
     assert said.count("must find: ") == 3
     assert said.count("found first: ") == 6
 

@@ -70,7 +70,7 @@ def test_before_and_after_on_everything_asked(
     written = json.loads((Path(done.folder.path) / "suites.json").read_text())
     assert written["rows"] == json.loads(json.dumps([row.content() for row in done.rows]))
     assert written["rows"][0]["questions"] == 30
-    assert Path(written["scores_by_question"]["one"]["model"]).exists()
+    assert Path(written["scores_by_question"]["beir/one"]["model"]).exists()
     assert (Path(done.folder.path) / "suites.md").read_text() == "\n".join(done.lines) + "\n"
     assert started == ["judging pairs.tsv", "searching one (before)", "searching two (before)"], "the same is done once"
 
@@ -85,7 +85,7 @@ def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, s
     done = judge.judge(asked(tmp_path, tiny_encoder, suite="beir", suite_path=[str(tmp_path / "one")], qrels="dev"))
     assert started == ["searching one (model)"]
     assert "| data set | read as | measure | score |" in done.lines
-    files = json.loads((Path(done.folder.path) / "suites.json").read_text())["scores_by_question"]["one"]
+    files = json.loads((Path(done.folder.path) / "suites.json").read_text())["scores_by_question"]["beir/one"]
     for whose, readings in (("BM25", ["BM25"]), ("model", ["passage", "mean of sentences"])):
         with open_parquet(Storage.open(files[whose])) as opened:
             rows = opened.read().to_pylist()
