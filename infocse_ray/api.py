@@ -14,11 +14,11 @@ from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.embedding.embed import embed_corpus
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.explorer.explore import explore_after
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot
 from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.loop.shown_in_notebook import result_table
+from infocse_ray.page.end import end_with_pages
 from infocse_ray.page.write import end_with_page
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
@@ -168,22 +168,21 @@ def pretrain(settings: Settings) -> RunResult:
     """Train without labels by InfoCSE (Alg. 1), as `infocse pretrain` does; raises what `adapt` does."""
     _prepare_process()
     metrics = infocse.pretrain(settings)
-    explore_after(settings)
-    return _result(settings, metrics)
+    return _result(settings, metrics, end_with_pages(settings))
 
 
 def finetune(settings: Settings) -> RunResult:
     """Fine-tune on documents and their counterparts (section 3.3), as `infocse finetune` does."""
     _prepare_process()
-    return _result(settings, few_shot.finetune(settings))
+    metrics = few_shot.finetune(settings)
+    return _result(settings, metrics, end_with_page(settings.storage, settings.name))
 
 
 def plusplus(settings: Settings) -> RunResult:
     """InfoCSE++ (section 3.3): train without labels and fine-tune in turn, as `infocse plusplus` does."""
     _prepare_process()
     metrics = few_shot.plusplus(settings)
-    explore_after(settings)
-    return _result(settings, metrics)
+    return _result(settings, metrics, end_with_pages(settings))
 
 
 def sweep(config: Sweep) -> SweepResult:
@@ -286,8 +285,7 @@ def evaluate_suites(
     return SuiteScores([row.content() for row in done.rows], "\n".join(done.lines), done.folder.uri)
 
 
-def _result(settings: Settings, metrics: dict[str, Any]) -> RunResult:
-    report = end_with_page(settings.storage, settings.name)
+def _result(settings: Settings, metrics: dict[str, Any], report: str | None) -> RunResult:
     return RunResult(Storage.open(settings.storage) / settings.name, metrics, report)
 
 

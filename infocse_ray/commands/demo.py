@@ -48,15 +48,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
     given = ["--config", "demo", "--storage", str(folder), "--corpus.source", str(corpus)]
 
     def demo(settings: Settings) -> None:
-        from infocse_ray.explorer.explore import explore_after
         from infocse_ray.loop.infocse import pretrain
-        from infocse_ray.page.write import end_with_page
+        from infocse_ray.page.end import end_with_pages
 
         metrics = pretrain(settings)
-        explore_after(settings)
         show_table(metrics)
         say(f"\n{(time.monotonic() - begun) / 60:.1f} minutes. The adapted encoder: {folder / settings.name / 'model'}")
-        end_with_page(settings.storage, settings.name)
+        end_with_pages(settings)
 
     try:
         given += ["--encoder.model", str(bundled_encoder())]

@@ -31,11 +31,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse plusplus") -> i
 
 
 def _work(settings: Settings) -> dict[str, Any]:
-    from infocse_ray.explorer.explore import explore_after
     from infocse_ray.loop.plusplus import plusplus
-    from infocse_ray.page.write import end_with_page
+    from infocse_ray.page.end import end_with_pages
 
     metrics = plusplus(settings)
-    explore_after(settings)
-    end_with_page(settings.storage, settings.name)
+    end_with_pages(settings)
     return metrics

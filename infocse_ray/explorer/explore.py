@@ -25,7 +25,7 @@ from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings import Annotate, Explorer, Settings, fingerprint
 from infocse_ray.settings.explorer import ExploreRun
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import HTML, Storage
 from infocse_ray.storage.redact import redacted_json
 
 DATA, PAGE = "explorer.json", "explorer.html"
@@ -98,7 +98,7 @@ def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
     }
     content = redacted_json(content)
     (run.folder / DATA).write_bytes(embedded(content).encode())
-    page.write_bytes(render(content))
+    page.write_bytes(render(content), content_type=HTML)
     say(f"the clusters of {len(content['documents']):,} documents, to look at in a browser: {page}")
     return page
 

@@ -23,10 +23,9 @@ from infocse_ray.page.told import (
 from infocse_ray.page.training import training_section
 from infocse_ray.page.whitened import whitening_section
 from infocse_ray.runtime.progress import say
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import HTML, Storage
 
 PAGE = "report.html"
-_TYPE = "text/html; charset=utf-8"
 _LONGEST_NAME = 120
 
 _SECTIONS = (
@@ -83,7 +82,7 @@ def write_page(root: Storage, name: str) -> Storage:
         ValueError: there is no such run, or its manifest is damaged.
     """
     file = root / name / PAGE
-    file.write_bytes(page_of(Record.read(root, name)), content_type=_TYPE)
+    file.write_bytes(page_of(Record.read(root, name)), content_type=HTML)
     return file
 
 
@@ -101,7 +100,7 @@ def write_comparison(root: Storage, names: Sequence[str]) -> Storage:
     links = [(f"{name}/{PAGE}", f"Report of {name}") for name in names if (root / name / PAGE).exists()]
     head = {"label": None, "line": None, "about": f"{len(records)} runs of {root}", "links": links}
     file = root / f"report-{_joined(names)}.html"
-    file.write_bytes(render(f"Runs: {', '.join(names)}", head, compared_sections(records)), content_type=_TYPE)
+    file.write_bytes(render(f"Runs: {', '.join(names)}", head, compared_sections(records)), content_type=HTML)
     return file
 
 

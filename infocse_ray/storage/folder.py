@@ -30,6 +30,9 @@ def without_query(uri: str) -> str:
     """A URI without its ?parameters; in a local path a question mark is a letter like others."""
     return uri.partition("?")[0] if is_remote(uri) else uri
 
+HTML = "text/html; charset=utf-8"
+"""A page's content type."""
+
 
 def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem of `uri` and the path in it: pyarrow's own where it has one, fsspec's otherwise.
