@@ -20,6 +20,9 @@ from infocse_ray.storage.errors import explained
 from infocse_ray.storage.redact import learn, redacted, redacted_json
 from infocse_ray.storage.s3 import open_s3
 
+HTML = "text/html; charset=utf-8"
+"""A page's content type."""
+
 
 def is_remote(uri: str) -> bool:
     """Whether `uri` has a scheme other than file://."""
@@ -29,9 +32,6 @@ def is_remote(uri: str) -> bool:
 def without_query(uri: str) -> str:
     """A URI without its ?parameters; in a local path a question mark is a letter like others."""
     return uri.partition("?")[0] if is_remote(uri) else uri
-
-HTML = "text/html; charset=utf-8"
-"""A page's content type."""
 
 
 def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
