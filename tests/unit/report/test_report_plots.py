@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from pathlib import Path
 from typing import Any
@@ -81,12 +80,3 @@ def test_every_table_has_a_picture(tmp_path: Path):
             picture.verify()
             assert picture.format == "PNG"
             assert min(picture.size) > 400
-
-
-def test_no_matplotlib_is_said_before_any_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    runs = Runs(lambda method, seed, t: [1, 30])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"matplotlib is missing; install it with: pip install .*\[report\]"):
-        reproduce(tables(tmp_path), runs)
-    assert runs.calls == []
-    assert not (tmp_path / "runs" / "t").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.report import plots
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
 from infocse_ray.tuning.run import sweep
@@ -238,15 +236,6 @@ def test_a_run_is_not_overwritten_by_a_sweep_of_its_name(tmp_path: Path, runs: R
     (tmp_path / "runs" / "s" / "manifest.json").write_text("{}")
     with pytest.raises(ValueError, match=r"name = 's': .* is a run; give the sweep another name"):
         run(tmp_path, runs)
-
-
-def test_no_matplotlib_is_said_before_any_trial(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
-    assert importlib.util.find_spec("matplotlib") is None
-    with pytest.raises(ValueError, match=r"matplotlib is missing; install it with: pip install .*\[report\]"):
-        run(tmp_path, runs)
-    assert runs.calls == []
-    assert not (tmp_path / "runs").exists()
 
 
 def axes_of(figures: list[Any], file: Path) -> dict[str, Any]:
