@@ -57,6 +57,5 @@ def test_it_holds_the_package_and_nothing_beside_it(installed: Path):
     names = {file.name for file in installed.iterdir() if not file.name.endswith(".dist-info")}
     assert names == {"infocse_ray", "bin"}
     files = {str(file.relative_to(installed / "infocse_ray")) for file in (installed / "infocse_ray").rglob("*")}
-    data = [*(ROOT / "infocse_ray").rglob("*.[py]*"), *(ROOT / "infocse_ray").rglob("templates/*")]
-    there = {str(file.relative_to(ROOT / "infocse_ray")) for file in data}
+    there = {str(file.relative_to(ROOT / "infocse_ray")) for file in (ROOT / "infocse_ray").rglob("*.*")}
     assert {name for name in there if not name.endswith(".pyc")} <= files
