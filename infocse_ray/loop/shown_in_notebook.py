@@ -24,12 +24,10 @@ def result_table(metrics: Mapping[str, Any], model_path: str) -> str:
     scored = {said: metrics[name][split] for name, said in _ENCODERS.items() if split in metrics.get(name, {})}
     names = [name for name in get_args(Metric) if all(name in scores for scores in scored.values())]
     head = "".join(f'<th scope="col">{_text(name)}</th>' for name in names)
-    rows = "".join(
-        f'<tr><th scope="row">{_text(said)}</th>'
-        + "".join(f"<td>{_score(scores, name)}</td>" for name in names)
-        + "</tr>"
-        for said, scores in scored.items()
-    )
+    rows = ""
+    for said, scores in scored.items():
+        cells = "".join(f"<td>{_score(scores, name)}</td>" for name in names)
+        rows += f'<tr><th scope="row">{_text(said)}</th>{cells}</tr>'
     asked = next((scores.get("queries") for scores in scored.values()), None)
     questions = f", {asked:,} questions" if isinstance(asked, int) else ""
     return (
