@@ -8,8 +8,9 @@ from typing import Any
 from infocse_ray.page.blocks import Block, Note, Section, listed
 from infocse_ray.page.record import Record
 from infocse_ray.page.scores import Scored, metric_name, scored, scores_figure
-from infocse_ray.page.told import flat, text_of
+from infocse_ray.page.told import text_of
 from infocse_ray.runtime.progress import duration
+from infocse_ray.settings.nested import flat
 
 _UNTOLD = {"name", "storage"}
 

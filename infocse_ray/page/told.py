@@ -11,6 +11,7 @@ from infocse_ray.page.record import Record
 from infocse_ray.runtime.progress import duration
 from infocse_ray.settings import Settings
 from infocse_ray.settings.fields import settings_of
+from infocse_ray.settings.nested import flat
 
 _STAGES = {
     "prepare": "reading the corpus",
@@ -123,15 +124,6 @@ def _defaults() -> dict[str, Any]:
         name: None if field.is_required() else field.get_default(call_default_factory=True)
         for name, field in settings_of(Settings)
     }
-
-
-def flat(settings: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their dotted names."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{at}{name}.")
-        else:
-            yield f"{at}{name}", value
 
 
 def text_of(value: Any) -> str:

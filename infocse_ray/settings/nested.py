@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -23,3 +23,12 @@ def merged(values: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
         both = isinstance(value, dict) and isinstance(out.get(name), dict)
         out[name] = merged(out[name], value) if both else value
     return out
+
+
+def flat(values: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"train": {"batch_size": 64}}` as `("train.batch_size", 64)`; an empty mapping is a value."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{at}{name}.")
+        else:
+            yield f"{at}{name}", value

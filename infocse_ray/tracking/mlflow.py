@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from infocse_ray.stages.stage import Stage
+from infocse_ray.settings.nested import flat
+from infocse_ray.tracking.once import Once
 from infocse_ray.tracking.remembered import Remembered
-from infocse_ray.tracking.sink import Place, Sink, Status, TrackedRun, Trained
-from infocse_ray.tracking.values import finite, flat, plain, scores_of
+from infocse_ray.tracking.sink import Status, TrackedRun
+from infocse_ray.tracking.values import plain
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -28,7 +29,7 @@ _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOU
 """MLflow's own defaults, minutes for each request, are for scripts that can't go on without it."""
 
 
-class MLflow(Sink):
+class MLflow(Once):
     """Keeps an MLflow run."""
 
     name = "mlflow"
@@ -56,24 +57,9 @@ class MLflow(Sink):
         tags |= {f"changed.{name}": value for name, value in params.items() if there.get(name, value) != value}
         self._write(tags=tags, params={name: value for name, value in params.items() if name not in there})
 
-    def points(self, trained: Trained, group: str, step: int, values: Mapping[str, float]) -> None:
-        """See `Sink`."""
-        if self._remembered.new_step(trained, group, step):
-            self._write({f"{trained.name}/{group}/{name}": value for name, value in values.items()}, step)
-            self._remembered.step_shown(trained, group, step)
-            if group == "validation":
-                self._remembered.save()
-
-    def stage(self, name: str, stage: Stage, values: Mapping[str, float]) -> None:
-        """See `Sink`."""
-        if not self._remembered.new_stage(name, stage):
-            return
-        group, tag, number = Place.of(name)
-        for entry in (stage.summary or {}).get("history", ()):  # of what another run trained
-            trained = Trained(name.partition("/")[0], stage)
-            self.points(trained, "validation", entry["step"], finite(scores_of(entry)))
-        self._write({f"{group}/{tag}/{value}": number_ for value, number_ in values.items()}, number)
-        self._remembered.stage_shown(name, stage)
+    def _log(self, curves: str, tag: str, axis: str, at: int, values: Mapping[str, float]) -> None:
+        """See `Once`."""
+        self._write({f"{curves}/{tag}/{name}": value for name, value in values.items()}, at)
 
     def summary(self, scores: Mapping[str, float], words: Mapping[str, str]) -> None:
         """See `Sink`."""

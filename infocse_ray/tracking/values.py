@@ -49,15 +49,6 @@ def settings_tree(settings: Settings) -> dict[str, Any]:
     return redacted_json(settings.model_dump(mode="json", exclude={"tracking"}))
 
 
-def flat(tree: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by dotted name."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
-
-
 def final_scores(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Scores of the encoders that a run is judged by, such as `result/test/recall@5`, and which round was best.
 

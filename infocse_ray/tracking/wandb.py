@@ -11,15 +11,15 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from infocse_ray.stages.stage import Stage
+from infocse_ray.tracking.once import Once
 from infocse_ray.tracking.remembered import Remembered
-from infocse_ray.tracking.sink import Place, Sink, Status, TrackedRun, Trained
-from infocse_ray.tracking.values import finite, plain, scores_of
+from infocse_ray.tracking.sink import Status, TrackedRun
+from infocse_ray.tracking.values import plain
 
 _INIT_SECONDS = 60
 
 
-class WandB(Sink):
+class WandB(Once):
     """Keeps a W&B run."""
 
     name = "wandb"
@@ -54,25 +54,6 @@ class WandB(Sink):
         self._remembered.begin(id)
         self._curves: set[str] = set()
 
-    def points(self, trained: Trained, group: str, step: int, values: Mapping[str, float]) -> None:
-        """See `Sink`."""
-        if self._remembered.new_step(trained, group, step):
-            self._log(trained.name, "step", step, {f"{group}/{name}": value for name, value in values.items()})
-            self._remembered.step_shown(trained, group, step)
-            if group == "validation":
-                self._remembered.save()
-
-    def stage(self, name: str, stage: Stage, values: Mapping[str, float]) -> None:
-        """See `Sink`."""
-        if not self._remembered.new_stage(name, stage):
-            return
-        group, tag, number = Place.of(name)
-        for entry in (stage.summary or {}).get("history", ()):  # of what another run trained
-            trained = Trained(name.partition("/")[0], stage)
-            self.points(trained, "validation", entry["step"], finite(scores_of(entry)))
-        self._log(group, "number", number, {f"{tag}/{value}": one for value, one in values.items()})
-        self._remembered.stage_shown(name, stage)
-
     def summary(self, scores: Mapping[str, float], words: Mapping[str, str]) -> None:
         """See `Sink`."""
         self._run.summary.update({plain(name): value for name, value in scores.items()} | dict(words))
@@ -82,10 +63,11 @@ class WandB(Sink):
         self._remembered.save()
         self._run.finish(exit_code=0 if status == "finished" else 1)
 
-    def _log(self, curves: str, axis: str, at: int, values: Mapping[str, float]) -> None:
-        """Log points of curves over an axis of their own: W&B's own steps would have to rise through all trainings."""
+    def _log(self, curves: str, tag: str, axis: str, at: int, values: Mapping[str, float]) -> None:
+        """Over an axis of their own: W&B's own steps would have to rise through all trainings. See `Once`."""
         if curves not in self._curves:
             self._run.define_metric(f"{curves}/{axis}", hidden=True)
             self._run.define_metric(f"{curves}/*", step_metric=f"{curves}/{axis}")
             self._curves.add(curves)
-        self._run.log({f"{curves}/{axis}": at} | {f"{curves}/{plain(name)}": value for name, value in values.items()})
+        named = {f"{curves}/{plain(f'{tag}/{name}')}": value for name, value in values.items()}
+        self._run.log({f"{curves}/{axis}": at} | named)
