@@ -173,7 +173,7 @@ class Storage:
         with explained(self, len(data)):
             self._write(data, content_type)
 
-    def _write(self, data: bytes | pa.Buffer, content_type: str | None = None) -> None:
+    def _write(self, data: bytes | pa.Buffer, content_type: str | None) -> None:
         parent = self.path.rsplit("/", 1)[0]
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             os.makedirs(parent, exist_ok=True)

@@ -121,11 +121,11 @@ def test_a_stage_on_a_full_disk_tells_of_its_own_file_and_goes_on(
     write = Storage._write
     left = [2]  # started.json and the first piece
 
-    def until_full(self: Storage, data: bytes) -> None:
+    def until_full(self: Storage, data: bytes, content_type: str | None = None) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise FULL
-        write(self, data)
+        write(self, data, content_type)
 
     with monkeypatch.context() as full:
         full.setattr(Storage, "_write", until_full)
