@@ -66,7 +66,7 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
     # A corpus that fills shards, pieces and shuffled batches of the usual size takes hours; a larger one has more of
     # them, not larger ones.
     prepare_module._SHARD_TEXT_BYTES = source_module._PIECE_BYTES = PART_BYTES
-    prepare_module._SHUFFLED_BYTES = SHUFFLED_BYTES
+    prepare_module.SHUFFLED_BYTES = SHUFFLED_BYTES
     draw, words = random.Random(0), TEXT.split()
     body = ([" ".join(draw.choices(words, k=12)) for _ in range(draw.randint(5, 30))] for _ in range(documents))
     with tempfile.TemporaryDirectory() as work:

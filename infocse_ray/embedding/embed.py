@@ -26,6 +26,7 @@ from infocse_ray.settings.embed import Embed
 from infocse_ray.stages.repair import repairing
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 
 
 @repairing
@@ -43,7 +44,8 @@ def embed_corpus(settings: Embed) -> Storage:
     encoder = load(settings)
     if settings.dimensions is not None and settings.dimensions > encoder.dimension:
         raise ValueError(
-            f"dimensions = {settings.dimensions}: {settings.model} has {encoder.dimension}; ask for at most so many"
+            f"dimensions = {settings.dimensions}: {redacted(settings.model)} has {encoder.dimension}; ask for at most "
+            "so many"
         )
     embedding = Embedding.of(settings, encoder.fingerprint(), corpus_identity(corpus, source), encoder.dimension)
     output = Storage.for_runs(settings.output, "output")

@@ -274,6 +274,6 @@ def test_a_task_of_the_shuffle_takes_in_a_bounded_part_of_the_corpus(
 
     monkeypatch.setattr(ShuffleMapOp, "_submit_shuffle_map_task", counted)
     monkeypatch.setattr(source_module, "_PACK_BYTES", 0)  # a block for each of the two files
-    monkeypatch.setattr(prepare_module, "_SHUFFLED_BYTES", 1)
+    monkeypatch.setattr(prepare_module, "SHUFFLED_BYTES", 1)
     prepare(Storage.open(str(tmp_path)), corpus, find_source(corpus), tokenizer)
     assert taken == [1, 1]
