@@ -19,8 +19,9 @@ from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Corpus, Encoder, Settings
-from infocse_ray.settings.commands import Evaluate
+from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
+from infocse_ray.suites.judge import judge
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.run import sweep as run_sweep
 
@@ -79,6 +80,19 @@ class Scores:
     """recall@5, recall@10, recall@20 and mrr with `_low` and `_high`, their 95 % interval; queries; candidates."""
     ranks: str
     """The folder with every question's rank: a path, or a URI."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SuiteScores:
+    """What encoders scored on suites."""
+
+    rows: list[dict[str, Any]]
+    """`suite`, `dataset`, `read_as`, `measure`, `after`, `before` and `difference` (each `value`, `low` and `high`, or
+    None), `questions`, `main`: whether the data set is judged by this measure."""
+    table: str
+    """The tables as Markdown."""
+    folder: str
+    """The folder with suites.json, which also says where the scores of single questions are, and suites.md."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +204,37 @@ def evaluate(
     read = _corpus(documents, storage, corpus or {})
     scored = evaluate_encoders(checked.model_copy(update={"corpus": read}))[0]
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri)
+
+
+def evaluate_suites(
+    model: str,
+    suite: str | list[str],
+    *,
+    compare: str | None = None,
+    suite_path: str | list[str] | None = None,
+    tasks: str | list[str] | None = None,
+    storage: str = "runs",
+    **settings: Any,
+) -> SuiteScores:
+    """Judge an encoder on what isn't its own corpus, as `infocse evaluate --suite` does.
+
+    Args:
+        model: a folder, a URI or a hub name; the encoder after.
+        suite: sts, beir or mteb, or several.
+        compare: another encoder, the one before.
+        suite_path: files of sentence pairs (sts) and folders in BEIR's layout (beir).
+        tasks: names of mteb's.
+        storage: a folder or URI that every node reaches.
+        settings: other settings of `infocse evaluate --help all`, such as `qrels="dev"`.
+
+    Raises:
+        ValueError: a setting doesn't fit, or a file, a package or a task's data is missing; nothing was computed.
+    """
+    _prepare_process()
+    given = {"model": model, "suite": suite, "compare": compare, "storage": storage, **settings}
+    given |= {name: value for name, value in (("suite_path", suite_path), ("tasks", tasks)) if value is not None}
+    done = judge(Evaluate.model_validate(given))
+    return SuiteScores([row.content() for row in done.rows], "\n".join(done.lines), done.folder.uri)
 
 
 def _result(settings: Settings, metrics: dict[str, Any]) -> RunResult:

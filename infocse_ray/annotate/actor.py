@@ -128,13 +128,18 @@ class _ShardActor:
 
 
 def in_actors(
-    groups: list[list[int]], encoder: EncoderFolder, precision: Precision, placement: Placement, work: Work
+    groups: list[list[int]],
+    encoder: EncoderFolder,
+    precision: Precision,
+    placement: Placement,
+    work: Work,
+    title: str = "annotating",
 ) -> Iterator[dict[str, Any]]:
     """What `work` returns for every group of shards, in any order, from a pool of actors with the encoder.
 
-    It begins with one actor; the others come as there is room for them.
+    It begins with one actor; the others come as there is room for them. `title` says what waits until there is.
     """
-    await_places(placement, "annotating", 1)
+    await_places(placement, title, 1)
     done = _dealt(groups).map_batches(
         _ShardActor,
         batch_size=1,
@@ -143,7 +148,7 @@ def in_actors(
         num_gpus=1 if placement.use_gpu else 0,
         fn_constructor_kwargs={"encoder": encoder, "precision": precision, "work": work},
     )
-    with watched(placement, "annotating", 1):
+    with watched(placement, title, 1):
         yield from _counts(done)
 
 

@@ -5,9 +5,13 @@ sentences' vectors. Prints Recall@5/10/20 and MRR with 95 % intervals, and write
 below <storage>/evaluations. Without a counterpart column, one sentence is taken out of each document, which must find
 it. With --compare a second encoder answers the same questions: prints which is better, by how much, and examples.
 
+With --suite the questions come from elsewhere: scored sentence pairs (sts), folders in BEIR's layout beside BM25
+(beir), tasks of the package mteb (mteb). With --compare the table shows what was forgotten: before, after, difference.
+
 Example:
   infocse evaluate --model runs/news/model --corpus.source news.parquet --corpus.text body
       --corpus.counterpart headline --compare all-MiniLM-L6-v2
+  infocse evaluate --model runs/news/model --compare all-MiniLM-L6-v2 --suite sts,beir --suite_path sts-dev.csv,scifact
 """
 
 from __future__ import annotations
@@ -15,9 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infocse_ray.commands.job import run_job
-from infocse_ray.settings.commands import Evaluate
+from infocse_ray.settings.evaluate import Evaluate
 
-_ESSENTIALS = ("model", "compare", "corpus.source", "corpus.text", "corpus.counterpart", "split")
+_ESSENTIALS = (
+    *("model", "compare", "corpus.source", "corpus.text", "corpus.counterpart", "split"),
+    *("suite", "suite_path", "tasks"),
+)
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse evaluate") -> int:
@@ -27,6 +34,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse evaluate") -> i
 
 
 def _work(settings: Evaluate) -> None:
-    from infocse_ray.loop.scored import evaluate_encoders
+    if settings.suite:
+        from infocse_ray.suites.judge import judge
 
-    evaluate_encoders(settings)
+        judge(settings)
+    else:
+        from infocse_ray.loop.scored import evaluate_encoders
+
+        evaluate_encoders(settings)

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
-from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.evaluate import Asked, evaluate
+from infocse_ray.loop.named_encoders import load_named, save_shared
+from infocse_ray.retrieval.correlation import Estimate, spearman_difference, spearman_estimate
 from infocse_ray.retrieval.examples import Texts, examples
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.retrieval.sts import StsPairs, read_sts, sts_spearman
+from infocse_ray.retrieval.sts import StsPairs, read_sts, sts_cosines
 from infocse_ray.retrieval.validation import On
 from infocse_ray.retrieval.verdict import versus
 from infocse_ray.runtime.cluster import Placement, connect, placement
 from infocse_ray.runtime.progress import say
-from infocse_ray.settings import Encoder, Train, fingerprint
-from infocse_ray.settings.commands import Evaluate
+from infocse_ray.settings import Train
+from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.stages.repair import repairing
-from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
@@ -38,13 +39,19 @@ class Scored(NamedTuple):
     stage: Stage
     store: TokenStore
     tokenizer: str
-    spearman: float | None
+    cosines: np.ndarray | None
+    """float64 [pairs], of the sentence pairs, if they were asked."""
+    spearman: Estimate | None
+    """Their correlation with the pairs' scores."""
 
     @property
     def metrics(self) -> dict[str, float]:
         """Of all questions, with what sentence pairs say, if they were asked."""
         metrics: dict[str, float] = (self.stage.summary or {})["metrics"]
-        return metrics if self.spearman is None else metrics | {"sts_spearman": self.spearman}
+        if self.spearman is None:
+            return metrics
+        value, low, high = self.spearman
+        return metrics | {"sts_spearman": value, "sts_spearman_low": low, "sts_spearman_high": high}
 
 
 @repairing
@@ -57,9 +64,7 @@ def evaluate_encoders(settings: Evaluate) -> list[Scored]:
     if settings.split == "all":
         source.columns.pop("split", None)
     pairs = None if settings.sts is None else read_sts(settings.sts, "sts")
-    encoders = {"model": _load(settings, "model", settings.model)}
-    if settings.compare is not None:
-        encoders["compare"] = _load(settings, "compare", settings.compare)
+    encoders = load_named(settings)
     root = Storage.for_runs(settings.storage)
     connect()
     where = placement(Train(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
@@ -73,22 +78,10 @@ def evaluate_encoders(settings: Evaluate) -> list[Scored]:
     scored = _score(settings, root, encoders, stores, on, where, pairs)
     _show_scores(settings, scored, on)
     if settings.compare is not None:
-        _compare(settings, scored, on)
+        _compare(settings, scored, on, pairs)
     for one in scored:
         say(f"figures: {one.stage.folder / 'metrics.json'}; every question's rank: {one.stage.folder / 'ranks'}")
     return scored
-
-
-def _load(settings: Evaluate, setting: str, model: str) -> SentenceEncoder:
-    shape = Encoder(
-        model=model,
-        pooling=settings.pooling,
-        max_length=settings.max_length,
-        document_prompt=settings.document_prompt,
-        query_prompt=settings.query_prompt,
-    )
-    cosine = settings.similarity == "cosine"
-    return load_encoder(resolve_encoder(model, setting), shape, cosine=cosine, setting=setting)
 
 
 def _asked(settings: Evaluate, store: TokenStore) -> On:
@@ -122,29 +115,18 @@ def _score(
     scored: dict[str, Scored] = {}
     for tokenizer, store in stores.items():
         of_it = {name: e for name, e in encoders.items() if e.corpus_tokenizer() == tokenizer}
-        asked = [Asked(_save(root, encoder, settings.max_length), settings.place, on) for encoder in of_it.values()]
+        asked = [Asked(save_shared(root, encoder), settings.place, on) for encoder in of_it.values()]
         stages = evaluate(root, root / "evaluations", store, asked, settings.precision, where, settings.seed, whose)
         for (name, encoder), stage in zip(of_it.items(), stages, strict=True):
-            spearman = None if pairs is None else _spearman(settings, encoder, pairs)
-            scored[name] = Scored(redacted(getattr(settings, name)), stage, store, tokenizer, spearman)
+            cosines = None if pairs is None else _cosines(settings, encoder, pairs)
+            spearman = None if pairs is None or cosines is None else spearman_estimate(cosines, pairs.scores)
+            scored[name] = Scored(redacted(getattr(settings, name)), stage, store, tokenizer, cosines, spearman)
     return [scored[name] for name in encoders]
 
 
-def _save(root: Storage, encoder: SentenceEncoder, max_length: int) -> EncoderFolder:
-    name = encoder.fingerprint()
-    saved = run_stage(
-        root,
-        root / "encoders" / name,
-        "encoder",
-        fingerprint("encoder", name),
-        lambda stage: {"max_length": EncoderFolder.save(encoder, stage.folder / "model").max_length},
-    )
-    return EncoderFolder(saved.folder / "model", name, max_length)
-
-
-def _spearman(settings: Evaluate, encoder: SentenceEncoder, pairs: StsPairs) -> float:
+def _cosines(settings: Evaluate, encoder: SentenceEncoder, pairs: StsPairs) -> np.ndarray:
     device = torch.device("cuda" if torch.cuda.is_available() and settings.use_gpu is not False else "cpu")
-    return sts_spearman(for_inference(encoder, settings.precision, device), pairs)
+    return sts_cosines(for_inference(encoder, settings.precision, device), pairs)
 
 
 def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
@@ -159,16 +141,22 @@ def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
     say(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for one in scored:
         cells = [one.name, *(shown(one.metrics, name) for name in columns)]
-        say(f"| {' | '.join(cells + ([f'{one.spearman:.4f}'] if spearman else []))} |")
+        say(f"| {' | '.join(cells + ([shown(one.metrics, 'sts_spearman')] if spearman else []))} |")
     say("")
 
 
-def _compare(settings: Evaluate, scored: list[Scored], on: On) -> None:
+def _compare(settings: Evaluate, scored: list[Scored], on: On, pairs: StsPairs | None) -> None:
     """A line that says which of two encoders is better, and examples."""
     ours, theirs = scored
     shared = ours.store.fingerprint == theirs.store.fingerprint
     lead = compare(ours.stage.folder, theirs.stage.folder, settings.metric, common=not shared)
     say(f"{versus(lead, settings.metric, ours.name, theirs.name)}")
+    if pairs is not None and ours.cosines is not None and theirs.cosines is not None:
+        value, low, high = spearman_difference(ours.cosines, theirs.cosines, pairs.scores)
+        say(
+            f"Spearman: {ours.name} less {theirs.name} is {value:+.4f} (95 % interval {low:+.4f} to {high:+.4f}), "
+            f"{len(pairs.scores):,} pairs"
+        )
     texts, other = (Texts(one.store, one.tokenizer, settings.place, on) for one in (theirs, ours))
     differing = examples(theirs.stage.folder, ours.stage.folder, texts, None if shared else other)
     if differing:

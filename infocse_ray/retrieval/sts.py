@@ -6,7 +6,6 @@ to one corpus should not cost much of it.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from scipy.stats import spearmanr
-from tokenizers import Tokenizer
 
 from infocse_ray.corpus.read import READ_ERRORS, Piece, open_lines, parse_json_line, parse_tab_line, reader_of
-from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
-from infocse_ray.encoder.model import SentenceEncoder, tokenizer_json
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.texts import TextEncoder
+from infocse_ray.retrieval.correlation import spearman
 from infocse_ray.settings import fingerprint
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import open_filesystem
@@ -87,6 +85,22 @@ def read_sts(uri: str, setting: str = "validate.sts") -> StsPairs:
     return pairs._replace(scores=np.array(scores))
 
 
+def sts_cosines(encoder: SentenceEncoder, pairs: StsPairs) -> np.ndarray:
+    """float64 [pairs]: the cosine of each pair's two vectors.
+
+    Args:
+        encoder: in evaluation mode, in the precision to use.
+        pairs: what `read_sts` found.
+    """
+    reader = TextEncoder(encoder)
+    parts = [np.zeros(0)]
+    for begin in range(0, len(pairs.first), SENTENCES_AT_ONCE):
+        some = slice(begin, begin + SENTENCES_AT_ONCE)
+        first, second = reader.vectors(pairs.first[some]), reader.vectors(pairs.second[some])
+        parts.append(torch.cosine_similarity(first, second).double().cpu().numpy())
+    return np.concatenate(parts)
+
+
 def sts_spearman(encoder: SentenceEncoder, pairs: StsPairs) -> float:
     """Spearman's rank correlation of cosines and scores, from -1 to 1; 0 where all cosines are the same.
 
@@ -94,24 +108,7 @@ def sts_spearman(encoder: SentenceEncoder, pairs: StsPairs) -> float:
         encoder: in evaluation mode, in the precision to use.
         pairs: what `read_sts` found.
     """
-    with torch.inference_mode():
-        cosines = [
-            torch.cosine_similarity(_vectors(encoder, first), _vectors(encoder, second)).double().cpu().numpy()
-            for first, second in zip(_some(pairs.first), _some(pairs.second), strict=True)
-        ]
-    predicted = np.concatenate(cosines)
-    return 0.0 if np.ptp(predicted) == 0.0 else float(spearmanr(predicted, pairs.scores)[0])  # pyright: ignore
-
-
-def _some(texts: list[str]) -> Iterator[list[str]]:
-    return (texts[begin : begin + SENTENCES_AT_ONCE] for begin in range(0, len(texts), SENTENCES_AT_ONCE))
-
-
-def _vectors(encoder: SentenceEncoder, texts: list[str]) -> torch.Tensor:
-    tokenizer = Tokenizer.from_str(tokenizer_json(encoder.tokenizer))
-    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-    flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32)
-    return embed(encoder, Tokens(flat, offsets_of(np.array([len(row) for row in ids])))).vectors
+    return float(spearman(sts_cosines(encoder, pairs), pairs.scores))
 
 
 def _rows(uri: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""Settings of the commands beside runs: `infocse prepare`, `pairs`, `evaluate`, `runs` and `clean`."""
+"""Settings of the commands beside runs: `infocse prepare`, `pairs`, `runs` and `clean`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import Fraction, Metric, OnGpu, Section, Workers
+from infocse_ray.settings.section import Fraction, Section
 
 
 class Prepare(Section):
@@ -17,6 +17,12 @@ class Prepare(Section):
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
     list_rejected: bool = Field(
         default=False, description="Print every row that was set aside: its file, row, id and the reason."
+    )
+    beir: str | None = Field(
+        default=None,
+        description="Folder to write the corpus to in BEIR's layout as well: corpus.jsonl with the documents, "
+        "queries.jsonl with their counterparts, and qrels/<split>.tsv, which says what belongs together. `infocse "
+        "evaluate --suite beir` and other software read it.",
     )
     corpus: Corpus
 
@@ -51,59 +57,6 @@ class LookAtPairs(Section):
     )
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
     corpus: Corpus
-
-
-class Evaluate(Section):
-    """Score an encoder."""
-
-    model: str = Field(description="Encoder to score: a folder, a URI or a hub name.")
-    compare: str | None = Field(default=None, description="Another encoder to compare it with.")
-    metric: Metric = Field(default="recall@5", description="Metric by which two encoders are compared.")
-    split: Literal["all", "train", "valid", "test"] = Field(
-        default="all",
-        description="Split whose documents are the questions. The candidates are always the counterparts (the "
-        "texts that belong to documents, such as headlines) of all splits.",
-    )
-    on: Literal["auto", "counterpart", "sentence", "halves"] = Field(
-        default="auto",
-        description="What each document must find, as validate.on of `infocse pretrain`. `auto`: its counterpart "
-        "(corpus.counterpart) if there are any, else a sentence that was taken out of it.",
-    )
-    seed: int = Field(
-        default=42, ge=0, lt=2**31, description="Seed for drawing the sentences that documents must find."
-    )
-    sts: str | None = Field(
-        default=None,
-        description="File of scored sentence pairs that measures general ability, as validate.sts of `infocse "
-        "pretrain`.",
-    )
-    pooling: Literal["auto", "mean", "cls"] = Field(
-        default="auto", description="Same as encoder.pooling of `infocse pretrain`."
-    )
-    max_length: int = Field(default=32, ge=4, description="Same as encoder.max_length of `infocse pretrain`.")
-    document_prompt: str | None = Field(
-        default=None, description="Same as encoder.document_prompt of `infocse pretrain`."
-    )
-    query_prompt: str | None = Field(default=None, description="Same as encoder.query_prompt of `infocse pretrain`.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="Same as encoder.precision of `infocse pretrain`."
-    )
-    similarity: Literal["dot", "cosine"] = Field(
-        default="cosine",
-        description="`cosine` normalises vectors even if the encoder's folder doesn't say so; `dot` leaves them as "
-        "they are.",
-    )
-    storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
-    num_workers: Workers = Field(
-        default="auto", description="Number of workers. `auto`: one per GPU, or one if there are only CPUs."
-    )
-    use_gpu: OnGpu = Field(default="auto", description="`auto`: use GPUs if the cluster has any.")
-    corpus: Corpus
-
-    @property
-    def place(self) -> str:
-        """Whose documents ask, as the corpus is prepared: asking of all is asking of one split that all are in."""
-        return "train" if self.split == "all" else self.split
 
 
 class ListRuns(Section):

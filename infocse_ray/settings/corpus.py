@@ -127,7 +127,7 @@ class Corpus(Section):
     @field_validator("labels")
     @classmethod
     def _some_labels(cls, value: str | list[str] | None) -> str | list[str] | None:
-        return value if value is None else cls._some_source(value)
+        return value if value is None else Corpus._some_source(value)
 
     @model_validator(mode="after")
     def _labels_of_this_kind(self) -> Corpus:

@@ -38,7 +38,8 @@ from infocse_ray.runtime.cluster import Placement, placement
 from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples, Shards
 from infocse_ray.settings import Annotate, Corpus, Settings
-from infocse_ray.settings.commands import Evaluate, Prepare
+from infocse_ray.settings.commands import Prepare
+from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
@@ -412,8 +413,10 @@ def test_evaluate_puts_two_encoders_side_by_side(
         name: line for line in said.splitlines() for name in (model, str(tiny_encoder)) if line.startswith(f"| {name}")
     }
     assert len(rows) == 2
-    [verdict] = [line for line in said.splitlines() if f"{model} less {tiny_encoder} is " in line]
+    verdict, spearman = [line for line in said.splitlines() if f"{model} less {tiny_encoder} is " in line]
     assert "150 questions of 150 documents" in verdict
+    assert spearman.startswith("Spearman: ")
+    assert spearman.endswith(", 12 pairs")
     assert said.count("must find: ") == 3
     assert said.count("found first: ") == 6
 

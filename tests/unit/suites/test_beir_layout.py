@@ -1,0 +1,108 @@
+"""Data sets in BEIR's layout: read, counted, and refused in one line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from infocse_ray.storage.folder import Storage
+from infocse_ray.suites import beir_layout
+from infocse_ray.suites.beir_layout import BeirSet, beir_folders, read_beir
+from tests.unit.suites.data_sets import append, write_set
+
+
+def read(folder: Path, split: str = "test") -> BeirSet:
+    return read_beir(Storage.open(str(folder)), split)
+
+
+def test_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    documents = write_set(tmp_path / "one")
+    data = read(tmp_path / "one")
+    assert (data.name, data.documents, data.notes) == ("one", 30, [])
+    assert data.query_ids == sorted(f"q{d['id']}" for d in documents)
+    assert dict(zip(data.query_ids, data.queries, strict=True))["qdoc-00003"] == documents[3]["counterpart"]
+    assert data.relevant["qdoc-00003"] == {"doc-00003": 1}
+    monkeypatch.setattr(beir_layout, "_BLOCK_BYTES", 700)
+    blocks = data.blocks()
+    assert len(blocks) > 5
+    by_block = [passage for block in blocks for passage in data.passages(block)]
+    assert by_block == list(data.passages())
+    assert [p.doc_id for p in by_block] == [d["id"] for d in documents]
+    assert by_block[3].whole == " ".join(documents[3]["sentences"])
+    monkeypatch.setattr(beir_layout, "_MOST_BLOCKS", 4)
+    assert len(data.blocks()) == 4
+
+
+def test_compressed_is_the_same(tmp_path: Path):
+    write_set(tmp_path / "one")
+    plain = read(tmp_path / "one")
+    passages = list(plain.passages())
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        file = tmp_path / "one" / name
+        Path(f"{file}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    packed = read(tmp_path / "one")
+    assert len(packed.blocks()) == 1
+    assert list(packed.passages(packed.blocks()[0])) == passages
+    assert packed.fingerprint == plain.fingerprint
+
+
+def test_what_cannot_be_used_is_counted(tmp_path: Path):
+    write_set(tmp_path)
+    append(tmp_path / "corpus.jsonl", "no JSON", {"_id": "empty", "title": "", "text": " "}, {"text": "no id"})
+    append(tmp_path / "corpus.jsonl", '{"_id": "half", "text": "\\ud800"}')
+    append(tmp_path / "queries.jsonl", {"_id": "q-blank", "text": " "}, {"_id": "q-zero", "text": "a judge"})
+    append(tmp_path / "qrels" / "test.tsv", "unknown\tdoc-00001\t1", "qdoc-00001\tnowhere\t1", "q-zero\tdoc-00001\t0")
+    before = read(tmp_path)
+    assert before.notes == [
+        "4 lines of the corpus without an id or a text",
+        "1 lines of queries.jsonl without an id or a text",
+        "1 judgements of unknown queries",
+        "1 judgements of unknown documents",
+        "1 queries without a relevant document",
+    ]
+    assert (before.documents, len(before.queries)) == (30, 30)
+    assert before.relevant["qdoc-00001"] == {"doc-00001": 1}
+    append(tmp_path / "corpus.jsonl", {"_id": "nowhere", "text": "the ship"})
+    after = read(tmp_path)
+    assert after.relevant["qdoc-00001"] == {"doc-00001": 1, "nowhere": 1}
+    assert after.fingerprint != before.fingerprint
+
+
+def test_folders_of_data_sets(tmp_path: Path):
+    for name in ("b", "a"):
+        write_set(tmp_path / name)
+    assert [folder.name for folder in beir_folders(str(tmp_path))] == ["a", "b"]
+    assert [folder.name for folder in beir_folders(str(tmp_path / "a"))] == ["a"]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match=r"none': no corpus\.jsonl in it, nor in a folder in it; BEIR's layout is"):
+        beir_folders(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("queries.jsonl", None, "no queries.jsonl in it"),
+        ("qrels/test.tsv", None, "no qrels/test.tsv in it; set qrels to dev or train"),
+        ("queries.jsonl", "", "no query of qrels/test.tsv has a relevant document (30 judgements of unknown queries)"),
+        ("corpus.jsonl", "{}\n", "corpus.jsonl has no document; a line is a JSON object with _id and text"),
+        ("qrels/test.tsv", "a\tb\tc\nq\td\tmuch\n", "test.tsv, line 2: give a query's id, a document's id and a whole"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, file: str, content: str | None, said: str):
+    write_set(tmp_path)
+    for split in ("dev", "train"):
+        (tmp_path / "qrels" / f"{split}.tsv").write_text("")
+    (tmp_path / file).unlink() if content is None else (tmp_path / file).write_text(content)
+    with pytest.raises(ValueError, match=r"^suite_path = ") as error:
+        read(tmp_path)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_judgements_without_a_line_that_names_them(tmp_path: Path):
+    write_set(tmp_path)
+    (tmp_path / "qrels" / "test.tsv").write_text("qdoc-00001\tdoc-00001\t2\n")
+    assert read(tmp_path).relevant == {"qdoc-00001": {"doc-00001": 2}}

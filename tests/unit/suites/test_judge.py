@@ -1,0 +1,179 @@
+"""All of `infocse evaluate --suite`, its actors in this process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infocse_ray.runtime.cluster import Placement
+from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet
+from infocse_ray.suites import beir, judge
+from tests.unit.suites.data_sets import write_pairs, write_set
+from tests.unit.suites.in_process import without_actors
+
+pytest.importorskip("pytrec_eval")
+pytest.importorskip("bm25s")
+pytest.importorskip("Stemmer")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Without Ray; the titles of what actors were started for."""
+    monkeypatch.setattr(judge, "connect", lambda: None)
+    monkeypatch.setattr(judge, "placement", lambda _: Placement(1, False, 1))
+    return without_actors(monkeypatch)
+
+
+def asked(tmp_path: Path, model: Path, **more: Any) -> Evaluate:
+    content = {"model": str(model), "storage": str(tmp_path / "runs"), "precision": "fp32", "max_length": 16}
+    return Evaluate.model_validate(content | more)
+
+
+def test_before_and_after_on_everything_asked(
+    tmp_path: Path, tiny_encoder: Path, started: list[str], capsys: pytest.CaptureFixture[str]
+):
+    pairs = write_pairs(tmp_path / "pairs.tsv")
+    write_set(tmp_path / "sets" / "one")
+    write_set(tmp_path / "sets" / "two", 20)
+    settings = asked(
+        tmp_path,
+        tiny_encoder,
+        compare=str(tiny_encoder),
+        document_prompt="",
+        suite="sts,beir",
+        suite_path=[str(pairs), str(tmp_path / "sets")],
+    )
+    done = judge.judge(settings)
+    said = capsys.readouterr().out
+    assert "one: 30 documents, 30 queries" in said
+    main = [row for row in done.rows if row.main]
+    assert [(row.dataset, row.read_as, row.measure) for row in main] == [
+        ("pairs.tsv", "sentences", "Spearman"),
+        *((name, how, "nDCG@10") for name in ("one", "two") for how in ("BM25", "passage", "mean of sentences")),
+    ]
+    for row in done.rows:
+        assert row.before is not None
+        assert row.before.value == row.after.value, "they are the same encoder"
+        assert row.read_as == "BM25" or row.difference == (0.0, 0.0, 0.0)
+    lines = said.splitlines()
+    assert "| data set | read as | measure | before | after | difference |" in lines
+    assert any(line.startswith("| one | passage | nDCG@10 | 0.") and "| +0.0000 (" in line for line in lines)
+    assert any(line.startswith("| after, mean of sentences | ") for line in lines)
+    assert any(line.startswith("| BM25 | ") and line.endswith("|  |") for line in lines)
+    written = json.loads((Path(done.folder.path) / "suites.json").read_text())
+    assert written["rows"] == json.loads(json.dumps([row.content() for row in done.rows]))
+    assert written["rows"][0]["questions"] == 30
+    assert Path(written["scores_by_question"]["beir/one"]["model"]).exists()
+    assert (Path(done.folder.path) / "suites.md").read_text() == "\n".join(done.lines) + "\n"
+    assert started == ["judging pairs.tsv", "searching one (before)", "searching two (before)"], "the same is done once"
+
+    del started[:]
+    again = judge.judge(settings)
+    assert started == []
+    assert again.lines == done.lines
+
+
+def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, started: list[str]):
+    write_set(tmp_path / "one", split="dev")
+    done = judge.judge(asked(tmp_path, tiny_encoder, suite="beir", suite_path=[str(tmp_path / "one")], qrels="dev"))
+    assert started == ["searching one (model)"]
+    assert "| data set | read as | measure | score |" in done.lines
+    files = json.loads((Path(done.folder.path) / "suites.json").read_text())["scores_by_question"]["beir/one"]
+    for whose, readings in (("BM25", ["BM25"]), ("model", ["passage", "mean of sentences"])):
+        with open_parquet(Storage.open(files[whose])) as opened:
+            rows = opened.read().to_pylist()
+        assert {row["read_as"] for row in rows} == set(readings)
+        for row in (row for row in done.rows if row.read_as in readings):
+            column = {"nDCG@10": "ndcg@10", "R@5": "recall@5", "R@10": "recall@10", "R@100": "recall@100"}.get(
+                row.measure, "mrr@10"
+            )
+            mine = [one[column] for one in rows if one["read_as"] == row.read_as]
+            assert len(mine) == row.questions == 30
+            assert np.mean(mine) == pytest.approx(row.after.value)
+            assert row.before is None
+            assert row.difference is None
+    assert not list(Path(files["model"]).parent.glob("best/*")), "what was found by block is removed"
+
+
+def test_a_search_that_stopped_goes_on(
+    tmp_path: Path, tiny_encoder: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("infocse_ray.suites.beir_layout._BLOCK_BYTES", 1_500)
+    write_set(tmp_path / "one")
+    settings = asked(tmp_path, tiny_encoder, suite="beir", suite_path=[str(tmp_path / "one")])
+    search, blocks = beir.SearchBlocks._search, []
+
+    def stop(self: Any, encoder: Any, block: int) -> dict[str, Any]:
+        if len(blocks) == 2:
+            raise KeyboardInterrupt
+        blocks.append(block)
+        return search(self, encoder, block)
+
+    monkeypatch.setattr(beir.SearchBlocks, "_search", stop)
+    with pytest.raises(KeyboardInterrupt):
+        judge.judge(settings)
+    kept = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("best/*/0000[01].parquet")}
+    assert len(kept) == 4
+    monkeypatch.setattr(beir.SearchBlocks, "_search", search)
+    times: dict[Path, int] = {}
+    merge = beir._merge
+
+    def look(*arguments: Any) -> None:
+        times.update({file: file.stat().st_mtime_ns for file in kept})
+        merge(*arguments)
+
+    monkeypatch.setattr(beir, "_merge", look)
+    resumed = judge.judge(settings)
+    assert times == kept
+    monkeypatch.setattr(beir, "_merge", merge)
+    whole = judge.judge(settings.model_copy(update={"storage": str(tmp_path / "other")}))
+    assert whole.rows == resumed.rows
+
+
+@pytest.mark.parametrize(
+    ("suite", "paths", "said"),
+    [
+        ("sts", ["none.tsv"], "none.tsv': no such file or folder"),
+        ("sts", ["one"], "one': is a folder, which is for suite = beir; add that to suite, or leave it out"),
+        ("beir", ["pairs.tsv"], "pairs.tsv': is a file, which is for suite = sts; add that to suite, or leave it out"),
+        ("sts,beir", ["one"], "suite = sts,beir: suite_path names no file of sentence pairs"),
+        ("beir", ["one", "one"], "suite_path: two data sets are called one; rename a folder"),
+        ("beir", ["one/qrels"], "qrels': no corpus.jsonl in it"),
+    ],
+)
+def test_a_mistake_is_one_line_before_work_starts(
+    tmp_path: Path, tiny_encoder: Path, suite: str, paths: list[str], said: str, started: list[str]
+):
+    write_pairs(tmp_path / "pairs.tsv")
+    write_set(tmp_path / "one")
+    with pytest.raises(ValueError, match="suite") as error:
+        judge.judge(asked(tmp_path, tiny_encoder, suite=suite, suite_path=[str(tmp_path / path) for path in paths]))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert started == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_package_is_named(
+    tmp_path: Path, tiny_encoder: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    write_set(tmp_path / "one")
+    settings = asked(tmp_path, tiny_encoder, suite="beir", suite_path=[str(tmp_path / "one")])
+    for package, named in (("bm25s", "bm25s"), ("pytrec_eval", "pytrec_eval")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ValueError, match=rf"suite = beir: needs {named}; pip install 'infocse-ray\[suites\]'"):
+            judge.judge(settings)
+
+
+def test_names_of_files_cannot_break_the_table(tmp_path: Path, tiny_encoder: Path, started: list[str]):
+    pairs = write_pairs(tmp_path / "a|b\x1b[31m.tsv")
+    done = judge.judge(asked(tmp_path, tiny_encoder, suite=["sts"], suite_path=[str(pairs)]))
+    [row] = [line for line in done.lines if line.startswith("| a")]
+    assert row.startswith("| a\\|b [31m.tsv | sentences |")
