@@ -162,7 +162,8 @@ def test_edges_that_come_out_otherwise_are_said(browser_page: BrowserPage, file:
 
 
 def test_clusters_without_edges(browser_page: BrowserPage, tmp_path: Path):
-    other = content() | {"clustering": "kmeans"}
+    other = content()
+    other["clustering"] = "kmeans"
     for document in other["documents"]:
         for found in document["iterations"].values():
             found["edges"] = []

@@ -35,11 +35,11 @@ SECTIONS = [
 class Again:
     """Annotates a store, and looks at documents of it."""
 
-    def __init__(self, passes: Passes, folder: Path, section: dict[str, Any], store: TokenStore, *other: TokenStore):
+    def __init__(self, passes: Passes, folder: Path, section: dict[str, Any], store: TokenStore, other: Any = None):
         self.settings = Annotate.model_validate(section)
         self.encoder, self.folder = passes.encoder, folder / "annotations"
-        self.documents = TrainingDocuments(store, SPLITS, *other)
-        summary = passes.annotate(store, self.folder, self.settings, 1, *other)
+        self.documents = TrainingDocuments(store, SPLITS, other)
+        summary = passes.annotate(store, self.folder, self.settings, 1, other)
         self.stage = Stage("annotate", "f", Storage.open(str(self.folder)), summary)
         self.annotator = Annotator(passes.encoder, "fp32", torch.device("cpu"))
         self.written = written_clusters(store, self.folder)
@@ -52,8 +52,8 @@ class Again:
 @pytest.mark.parametrize("section", SECTIONS, ids=str)
 @pytest.mark.parametrize("own_tokens", [True, False])
 def test_the_clusters_are_those_that_were_annotated(passes, tmp_path, section, own_tokens):
-    others = [] if own_tokens else [small_store(tmp_path / "other", shift=9)]
-    again = Again(passes, tmp_path, section, small_store(tmp_path / "own"), *others)
+    other = None if own_tokens else small_store(tmp_path / "other", shift=9)
+    again = Again(passes, tmp_path, section, small_store(tmp_path / "own"), other)
     found = again.look(list(again.written))
     assert {key: row["clusters"] for key, row in found.items()} == again.written
     assert all(row["same"] for row in found.values())
