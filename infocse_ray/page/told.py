@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infocse_ray.page.blocks import Block, Figure, Lines, Note, Question, Section, listed

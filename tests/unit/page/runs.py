@@ -8,14 +8,29 @@ import pyarrow as pa
 
 from infocse_ray.corpus.schema import rejected_schema
 from infocse_ray.settings import Settings
-from infocse_ray.stages.metrics import TrainingMetrics, events_folder
+from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import write_parquet
-from infocse_ray.train.step import StepReport
+from infocse_ray.tracking.sink import TrackedRun, Trained
+from infocse_ray.tracking.tensorboard import TensorBoard
 
 EVIL = '<script>alert("x")</script>'
 """A text of a corpus that a page must show, not obey."""
+
+
+def training_events(
+    run: Storage, name: str, first: int, steps: dict[int, dict[str, float]], validations: dict[int, dict[str, float]]
+) -> None:
+    """What TensorBoard's files have of a training that goes on at the step `first`."""
+    sink = TensorBoard()
+    sink.open(TrackedRun(run.relative, "pretrain", run, {}, None))
+    trained = Trained(name, Stage("train", "f", run / name / "train"))
+    sink.begin(trained, first)
+    for group, points in (("train", steps), ("validation", validations)):
+        for step, values in points.items():
+            sink.points(trained, group, step, values)
+    sink.close("stopped")
 
 
 def scores(value: float, **more: Any) -> dict[str, Any]:
@@ -130,11 +145,8 @@ def write_run(
         counts = {"documents": 10, "sentences": 50, "clusters": 12, "pairs": 40, "copies": 1}
         stage(f"iteration_{t}/annotations", "annotate", counts | {"cluster_sizes": {"2": 8, "4": 4}})
         if t > trainings:
-            shown = TrainingMetrics(folder / f"iteration_{t}" / "train", events_folder(folder, f"iteration_{t}"), 0)
-            shown.validation(0, scores(0.5))
-            for step in range(1, 25):
-                shown.step(step, StepReport(3.0 / step, 2.0, 0.5, 80, 100), 1.0, 8)
-            shown.close()
+            steps = {step: {"loss": 3.0 / step, "gradient_norm": 2.0, "spread": 0.5} for step in range(1, 25)}
+            training_events(folder, f"iteration_{t}", 0, steps, {0: scores(0.5)})
             continue
         stage(f"iteration_{t}/train", "train", {"history": HISTORY, "chosen": CHOSEN})
     manifest = {
