@@ -2,7 +2,7 @@
 
 An event file is a row of records, each a length (uint64), a checksum of it (4 bytes), so many bytes and their checksum
 (4 bytes): https://www.tensorflow.org/tutorials/load_data/tfrecord. A record is a protocol buffer; of its fields those
-are named here that the files of `tracking/tensorboard.py` have. (tensorboardX, which writes them, loads torch to say so.)
+are named here that the files of `tracking/tensorboard.py` have. (tensorboardX, which writes them, loads torch.)
 """
 
 from __future__ import annotations
