@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,6 +55,15 @@ def _openvino() -> ModuleType:
     return openvino
 
 
+@functools.cache
+def _core() -> Any:
+    """The process's one: each puts a stack for signal handlers into place, and as it ends the one that it had found.
+
+    Had that been another's that ended before, the next signal would end the process.
+    """
+    return _openvino().Core()
+
+
 class Session:
     """A graph, ready to run on the CPU, in the precision that OpenVINO chooses for it (bf16 where that is native)."""
 
@@ -63,10 +74,9 @@ class Session:
             file: the graph.
             threads: that it runs on; None: what OpenVINO finds best.
         """
-        openvino = _openvino()
         config = {} if threads is None else {"INFERENCE_NUM_THREADS": threads}
         with quiet():
-            self._model = openvino.Core().compile_model(file, "CPU", config)
+            self._model = _core().compile_model(file, "CPU", config)
 
     def __call__(self, input_ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         """Sentence vectors, float32 [batch, d], of two int64 [batch, sequence]."""

@@ -202,7 +202,9 @@ def test_tune_stops_the_trial_that_lags_behind(
         after_iteration(iterations[:2])
         return {"iterations": iterations, "best_iteration": 2}
 
-    def trainable(config: dict[str, Any], trials: dict[int, tuple[str, Settings]], at_once: int, log: Any) -> None:
+    def trainable(
+        config: dict[str, Any], trials: dict[int, tuple[str, Settings]], at_once: int, log: Any, environment: Any
+    ) -> None:
         run_trial(trials[config["trial"]][1], tune.report, at_once, learned)
 
     monkeypatch.setattr(run, "_trainable", trainable)

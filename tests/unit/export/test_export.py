@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -205,3 +206,23 @@ def test_a_run_is_found_by_its_models_folder(tiny_encoder: Path, tmp_path: Path,
         assert found.settings.name == "news"
     assert run_of(str(model.parent)) is None
     assert run_of(str(tmp_path / "model")) is None
+
+
+def test_a_signal_is_handled_after_graphs_have_come_and_gone(tiny_encoder: Path, tmp_path: Path) -> None:
+    if importlib.util.find_spec("openvino") is None:
+        pytest.skip("there is no openvino")
+    export(Export(model=str(tiny_encoder), format="openvino", output=str(tmp_path / "made"), check=False))
+    script = f"""
+import os, signal
+from pathlib import Path
+from infocse_ray.export.openvino_format import Session
+
+file = Path({str(tmp_path / "made" / "openvino" / "openvino_model.xml")!r})
+first, second = Session(file), Session(file)
+del first
+del second
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
