@@ -76,7 +76,9 @@ def explore(asked: ExploreRun) -> None:
 def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
     """Make the page, unless it is there and need not be made `anew`; None where there is nothing to show."""
     if not run.annotations:
-        say(f"no cluster explorer: train.method = {run.settings.train.method} makes no clusters")
+        method = run.settings.train.method
+        why = "this run annotated nothing" if method == "idc" else f"train.method = {method} makes no clusters"
+        say(f"no cluster explorer: {why}")
         return None
     page = run.folder / PAGE
     made_of = fingerprint("explorer", _FORMAT, [one.stage.fingerprint for one in run.annotations])
