@@ -96,6 +96,8 @@ def test_it_is_one_small_file_that_asks_for_nothing_and_is_the_same_each_time(ro
     content = write_page(root, "news").read_bytes()
     assert len(content) < 5e6
     assert {link for link in Page(content).links if not link.startswith("#")} == {"explorer.html", "data:,"}
+    for forbidden in ("default-src", "base-uri", "form-action"):
+        assert f"{forbidden} 'none'".encode() in content
     assert not re.search(rb"@import|url\((?!#)", content)
     assert write_page(root, "news").read_bytes() == content
 
@@ -163,6 +165,16 @@ def test_of_an_earlier_versions_run_what_it_kept(root):
         assert "an earlier version" in text[section].lower()
     assert "No similarities of pairs" in text["pairs"]
     assert "By power" in text["whitening"]
+
+
+def test_an_explorer_of_other_annotations_is_not_this_runs(root):
+    folder = write_run(root)
+    explorer = (folder / "explorer.json").read_json()
+    explorer["iterations"][1]["annotations"] = "those of other settings"
+    (folder / "explorer.json").write_json(explorer)
+    found = page(root)
+    assert "explorer.html" not in found.links
+    assert "No similarities of pairs" in found.sections["pairs"]
 
 
 def test_what_is_damaged_leaves_its_section_out_and_no_other(root):
