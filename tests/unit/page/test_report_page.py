@@ -214,6 +214,19 @@ def test_rounds_of_plusplus(root):
     assert "The run returns the encoder “round 2, fine-tuned”" in text
 
 
+def test_a_run_that_returned_its_start_says_so(root):
+    folder = write_run(root)
+    write_run(root, "small")
+    metrics = (folder / "metrics.json").read_json()
+    (folder / "metrics.json").write_json(metrics | {"best_iteration": 0})
+    text = page(root).sections["scores"]
+    assert "The run returns the encoder “whitened only”" in text
+    assert "whitened only ★" in text
+    compared = Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+    assert "news: whitened only" in compared
+    assert "news: iteration" not in compared
+
+
 def test_runs_side_by_side(root):
     write_run(root, "news")
     write_run(root, "small", train={"batch_size": 7})
