@@ -142,6 +142,18 @@ def test_failing_it_fails_no_run(settings, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_run_of_a_large_cluster_is_looked_at_on_a_small_one(settings, monkeypatch):
+    def of_two_cores(section: Any) -> Placement:
+        if section.num_workers != "auto" or section.use_gpu != "auto":
+            raise ValueError("annotate.num_workers = 8: the cluster has 2 CPU cores; ask for at most 2")
+        return Placement(2, False, 1)
+
+    change_manifest(settings, lambda manifest: manifest["settings"]["annotate"].update(num_workers=8, use_gpu=True))
+    monkeypatch.setattr(module, "placement", of_two_cores)
+    explore(ExploreRun(name="run", storage=settings.storage))
+    assert len(read(settings)["documents"]) == 9
+
+
 def test_a_named_document_that_is_not_there_is_a_warning_at_a_runs_end(settings, capsys):
     explore_after(with_sections(settings, explorer={"ids": ["nowhere"]}))
     assert "warning: explorer.ids = 'nowhere': no document that was clustered" in capsys.readouterr().out
