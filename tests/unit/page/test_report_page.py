@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import matplotlib as mpl
 import pytest
 
 from infocse_ray.page import write
@@ -114,6 +115,15 @@ def test_every_plot_says_what_it_shows_and_has_its_figures_behind_it(root):
     used = set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', content))
     assert {one or other for one, other in used} <= set(ids)
     assert "#0a0b" not in content
+
+
+def test_plots_are_the_same_whatever_a_notebook_made_of_its_own(root):
+    write_run(root, trainings=1)
+    content = write_page(root, "news").read_bytes()
+    style: dict[Any, Any] = {"text.usetex": True, "axes.facecolor": "black", "axes.prop_cycle": "cycler(color=['r'])"}
+    with mpl.rc_context(style):
+        assert write_page(root, "news").read_bytes() == content
+        assert mpl.rcParams["text.usetex"]
 
 
 def test_an_unfinished_run_shows_what_there_is(root):
