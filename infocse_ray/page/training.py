@@ -43,10 +43,12 @@ def training_section(record: Record) -> Section:
     if found:
         blocks.insert(1, _validations(record.metric, found))
     if any(not curves.get(name, {}).get("train/loss") for name in histories):
+        sinks = record.settings.get("tracking", {}).get("sinks", ["tensorboard"])
+        gone = "its event files are gone" if "tensorboard" in sinks else "tracking.sinks was without tensorboard"
         blocks.append(
             Note(
-                "Where a training has points at its validations only, another run of this storage trained it, or its "
-                "event files are gone: steps are kept in the events/ folder of the run that took them."
+                f"Where a training has points at its validations only, another run of this storage trained it, or "
+                f"{gone}: steps are kept in the events/ folder of the run that took them."
             )
         )
     return Section("training", "Training curves", blocks)

@@ -117,6 +117,13 @@ def test_every_plot_says_what_it_shows_and_has_its_figures_behind_it(root):
     assert "#0a0b" not in content
 
 
+def test_steps_that_no_sink_kept_are_said_to_be_so(root):
+    write_run(root)
+    write_run(root, "quiet", tracking={"sinks": []})
+    assert "its event files are gone" in page(root).sections["training"]
+    assert "tracking.sinks was without tensorboard" in page(root, "quiet").sections["training"]
+
+
 def test_plots_are_the_same_whatever_a_notebook_made_of_its_own(root):
     write_run(root, trainings=1)
     content = write_page(root, "news").read_bytes()
