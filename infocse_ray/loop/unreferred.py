@@ -7,7 +7,7 @@
 3. A driver at work keeps its run, the stage that it makes, and every corpus, encoder and source: it may be reading any.
 4. What is removed is leased meanwhile, as by a driver that makes it, so that none begins to use it. Its entry in the
    index goes first, then `stage.json`: what is left of a removal that was cut off is taken for unfinished work.
-Nothing outside the folders that runs write is looked at, and of these no output of `infocse embed`, wherever it was put.
+Nothing outside the folders that runs write is looked at, and no output of `infocse embed`, wherever it was put.
 """
 
 from __future__ import annotations
