@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from html.parser import HTMLParser
 from typing import Any
 
@@ -122,6 +123,13 @@ def test_steps_that_no_sink_kept_are_said_to_be_so(root):
     write_run(root, "quiet", tracking={"sinks": []})
     assert "its event files are gone" in page(root).sections["training"]
     assert "tracking.sinks was without tensorboard" in page(root, "quiet").sections["training"]
+
+
+def test_plots_have_room_beside_the_names_of_many_trainings(root):
+    write_run(root, trainings=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "iteration 40" in page(root).sections["training"]
 
 
 def test_plots_are_the_same_whatever_a_notebook_made_of_its_own(root):
