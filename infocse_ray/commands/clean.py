@@ -2,7 +2,8 @@
 
 Nothing is changed without --yes. With --runs NAME that run is removed too, together with what only it referred to.
 Nothing that a running driver (the process that leads a run) uses or may need is removed. What `infocse prepare` and
-`infocse evaluate` wrote belongs to no run: it is listed, and the same command would make it again.
+`infocse evaluate` wrote, and the corpus that `infocse embed` tokenised, belong to no run: they are listed, and the same
+command would make them again. The output of `infocse embed` is never removed, unless it is in a run that is.
 
 Examples:
   infocse clean

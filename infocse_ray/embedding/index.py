@@ -65,7 +65,7 @@ class Embedding(NamedTuple):
         return "embed", _FORMAT, *self._replace(model="")
 
     def begin(self, output: Storage) -> None:
-        """Make the output this embedding's.
+        """Make the output this embedding's; one that was asked for and of which nothing was made gives way.
 
         Raises:
             ValueError: it is another's.
@@ -74,6 +74,8 @@ class Embedding(NamedTuple):
         try:
             there = read_embedding(output)
         except FileNotFoundError:
+            there = None
+        if there is None or not any((output / made).exists() for made in ("encoder", "vectors")):
             file.write_json(checked(self._asdict()))
             return
         for name in ("encoder", "corpus", "precision", "dimensions", "sentences", "format", "compute"):

@@ -20,7 +20,7 @@ from infocse_ray.explorer.drawn import Drawn, draw, find
 from infocse_ray.explorer.histogram import histogram
 from infocse_ray.explorer.page import embedded, render
 from infocse_ray.retrieval.examples import decoded
-from infocse_ray.runtime.cluster import connect, placement, quiet_data
+from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings import Annotate, Explorer, Settings, fingerprint
@@ -76,7 +76,9 @@ def explore(asked: ExploreRun) -> None:
 def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
     """Make the page, unless it is there and need not be made `anew`; None where there is nothing to show."""
     if not run.annotations:
-        say(f"no cluster explorer: train.method = {run.settings.train.method} makes no clusters")
+        method = run.settings.train.method
+        why = "this run annotated nothing" if method == "idc" else f"train.method = {method} makes no clusters"
+        say(f"no cluster explorer: {why}")
         return None
     page = run.folder / PAGE
     made_of = fingerprint("explorer", _FORMAT, [one.stage.fingerprint for one in run.annotations])
@@ -177,7 +179,7 @@ def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Fo
     groups = [group for group in annotation.documents.groups() if not shards.isdisjoint(group)]
     settings = run.settings.annotate
     work = ClusterAgain(annotation.documents, keys, settings, annotation.stage)
-    where, precision = placement(settings), run.settings.encoder.precision
+    where, precision = _placement(settings), run.settings.encoder.precision
     rows: dict[int, dict[str, Any]] = {}
     bar = Bar(f"explorer: iteration {annotation.iteration}", len(keys), "documents")
     for row in in_actors(groups, annotation.encoder, precision, where, work):
@@ -185,6 +187,14 @@ def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Fo
         bar.add(1)
     bar.close()
     return _Found(rows, np.sum([row["pairs"] for row in rows.values()], axis=0))
+
+
+def _placement(settings: Annotate) -> Placement:
+    """Workers as the run had them; on a cluster that has no such, as it is: a page may be made again elsewhere."""
+    try:
+        return placement(settings)
+    except ValueError:
+        return placement(Annotate(num_workers="auto", use_gpu="auto"))
 
 
 def _rule(settings: Annotate) -> str:

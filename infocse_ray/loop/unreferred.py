@@ -7,7 +7,7 @@
 3. A driver at work keeps its run, the stage that it makes, and every corpus, encoder and source: it may be reading any.
 4. What is removed is leased meanwhile, as by a driver that makes it, so that none begins to use it. Its entry in the
    index goes first, then `stage.json`: what is left of a removal that was cut off is taken for unfinished work.
-Nothing outside the folders that runs write is looked at.
+Nothing outside the folders that runs write is looked at, and no output of `infocse embed`, wherever it was put.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.folder import Storage
 
 _STAGE, _STARTED = "stage.json", "started.json"
+_EMBEDDING = "embedding.json"
+"""What an output of `infocse embed` has, beside its stages."""
 _TEMPORARY = (".writing-", ".probe-")
 _FRESH_SECONDS = 3600.0
 """How long something without a lease is left alone, as another process may be writing it."""
@@ -231,9 +233,14 @@ def _index(contents: Contents) -> dict[str, str]:
 
 
 def _stage_folders(contents: Contents) -> dict[str, bool]:
-    """The folders of stages, and whether they are finished."""
+    """The folders of stages that runs share or have, and whether they are finished."""
     begun = {path.rpartition("/")[0] for path in contents.files if path.rpartition("/")[2] in (_STAGE, _STARTED)}
-    return {folder: f"{folder}/{_STAGE}" in contents.files for folder in begun if folder}
+    embedded = {path.rpartition("/")[0] for path in contents.files if path.rpartition("/")[2] == _EMBEDDING}
+    return {
+        folder: f"{folder}/{_STAGE}" in contents.files
+        for folder in begun
+        if folder and folder.rpartition("/")[0] not in embedded
+    }
 
 
 def _removed(root: Storage, one: Leftover) -> bool:

@@ -19,7 +19,7 @@ _LENGTHS = {
     "sentences_a_document": ("Documents by length", "sentences", "documents"),
     "tokens_a_sentence": ("Sentences by length", "tokens", "sentences"),
 }
-_PAIRS = {"kept": "an edge joins them", "chained": "in one cluster by way of others", "dropped": "in other clusters"}
+_PAIRS = {"kept": "an edge joins them", "chained": "in one cluster without an edge", "dropped": "in other clusters"}
 _HATCHES = ("", "///", "..")
 
 

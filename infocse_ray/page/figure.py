@@ -70,7 +70,9 @@ def drawing(alt: str, height: float = 3.0) -> Iterator[tuple[Any, Drawn]]:
         "savefig.facecolor": "none",
     }
     drawn = Drawn()
-    with mpl.rc_context(style):
+    with mpl.rc_context():
+        mpl.rcdefaults()  # what a matplotlibrc or a notebook has set (TeX, a dark style) is for other plots
+        mpl.rcParams.update(style)
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         yield figure.subplots(), drawn

@@ -39,7 +39,7 @@ class Record(NamedTuple):
     moved: dict[str, Any] | None
     """The content of `moved.json`; None: there is none."""
     explorer: dict[str, Any] | None
-    """The content of `explorer.json`; None: there is none."""
+    """The content of `explorer.json`; None: there is none, or it is of other annotations."""
 
     @property
     def name(self) -> str:
@@ -78,7 +78,15 @@ class Record(NamedTuple):
         kept = {file: _json(folder / f"{file}.json") if finished else None for file in ("metrics", "moved", "explorer")}
         settings = manifest.get("settings", {})
         job = manifest.get("job", "pretrain")
-        return cls(folder, job, settings, manifest.get("inputs", {}), stages, **kept)
+        record = cls(folder, job, settings, manifest.get("inputs", {}), stages, **kept)
+        return record if record._explores_these() else record._replace(explorer=None)
+
+    def _explores_these(self) -> bool:
+        """Whether the explorer shows the annotations that the run has now: it is made last, or not at all."""
+        with contextlib.suppress(KeyError, TypeError):
+            shown = [one["annotations"] for one in (self.explorer or {})["iterations"]]
+            return shown == [self.stages[f"{name}/annotations"].fingerprint for name in self.having("annotations")]
+        return False
 
     @property
     def trainings(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,10 +44,12 @@ def training_section(record: Record) -> Section:
     if found:
         blocks.insert(1, _validations(record.metric, found))
     if any(not curves.get(name, {}).get("train/loss") for name in histories):
+        sinks = record.settings.get("tracking", {}).get("sinks", ["tensorboard"])
+        gone = "its event files are gone" if "tensorboard" in sinks else "tracking.sinks was without tensorboard"
         blocks.append(
             Note(
-                "Where a training has points at its validations only, another run of this storage trained it, or its "
-                "event files are gone: steps are kept in the events/ folder of the run that took them."
+                f"Where a training has points at its validations only, another run of this storage trained it, or "
+                f"{gone}: steps are kept in the events/ folder of the run that took them."
             )
         )
     return Section("training", "Training curves", blocks)
@@ -75,7 +78,7 @@ def _curves_figure(title: str, axis: str, lines: Mapping[str, Curve]) -> Figure:
     """A line a training."""
     ends = "; ".join(f"{name} from {line[0][1]:.3g} to {line[-1][1]:.3g}" for name, line in [*lines.items()][:4])
     alt = f"{title} by step: {ends}."
-    with drawing(alt) as (axes, drawn):
+    with drawing(alt, _height(len(lines))) as (axes, drawn):
         for number, (name, line) in enumerate(lines.items()):
             steps, values = _averaged(line)
             marker = MARKERS[number % len(MARKERS)] if len(steps) <= 12 else None
@@ -102,7 +105,7 @@ def _validations(metric: str, histories: Mapping[str, Sequence[Mapping[str, Any]
     alt = f"Validation {name} by step: {ends}."
     few = sum(map(len, histories.values())) <= 24
     span = max((entry["step"] for history in histories.values() for entry in history), default=1)
-    with drawing(alt) as (axes, drawn):
+    with drawing(alt, _height(len(histories))) as (axes, drawn):
         for number, (said, history) in enumerate(histories.items()):
             values = np.array([entry[metric] for entry in history])
             # Beside each other, not one over the other.
@@ -133,7 +136,14 @@ def _validations(metric: str, histories: Mapping[str, Sequence[Mapping[str, Any]
 
 
 _ENDS = ("low", "high")
+_COLUMNS = 3
+"""Of a legend."""
+
+
+def _height(lines: int) -> float:
+    """Inches of a figure whose legend leaves the plot its room, however many lines there are."""
+    return 3.0 + 0.24 * max(0, math.ceil(lines / _COLUMNS) - 2)
 
 
 def _legend(axes: Any, lines: int) -> None:
-    axes.figure.legend(loc="outside upper right", ncols=min(lines, 3))
+    axes.figure.legend(loc="outside upper right", ncols=min(lines, _COLUMNS))

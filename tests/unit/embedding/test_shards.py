@@ -122,7 +122,10 @@ def test_texts_that_are_not_those_of_the_tokens_are_refused(tmp_path: Path, tiny
 def test_another_embedding_is_refused_in_the_same_output(tmp_path: Path, tiny_encoder: Path):
     output = Storage.open(str(tmp_path / "index"))
     first = embedding_of(tmp_path, tiny_encoder)
+    first._replace(corpus="one that was refused before anything was made of it").begin(output)
     first.begin(output)
+    assert read_embedding(output) == first
+    (output / "encoder" / "started.json").write_json({})
     first.begin(output)
     first._replace(model="the same, elsewhere").begin(output)
     for change, said in [

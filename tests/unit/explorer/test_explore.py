@@ -142,6 +142,18 @@ def test_failing_it_fails_no_run(settings, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_run_of_a_large_cluster_is_looked_at_on_a_small_one(settings, monkeypatch):
+    def of_two_cores(section: Any) -> Placement:
+        if section.num_workers != "auto" or section.use_gpu != "auto":
+            raise ValueError("annotate.num_workers = 8: the cluster has 2 CPU cores; ask for at most 2")
+        return Placement(2, False, 1)
+
+    change_manifest(settings, lambda manifest: manifest["settings"]["annotate"].update(num_workers=8, use_gpu=True))
+    monkeypatch.setattr(module, "placement", of_two_cores)
+    explore(ExploreRun(name="run", storage=settings.storage))
+    assert len(read(settings)["documents"]) == 9
+
+
 def test_a_named_document_that_is_not_there_is_a_warning_at_a_runs_end(settings, capsys):
     explore_after(with_sections(settings, explorer={"ids": ["nowhere"]}))
     assert "warning: explorer.ids = 'nowhere': no document that was clustered" in capsys.readouterr().out
@@ -165,6 +177,10 @@ def test_what_has_no_clusters_has_no_explorer(settings, capsys):
     assert capsys.readouterr().out == "no cluster explorer: train.method = simcse makes no clusters\n"
     with pytest.raises(ValueError, match="nothing to show"):
         explore(ExploreRun(name="run", storage=settings.storage))
+    change_manifest(settings, lambda manifest: manifest["settings"]["train"].update(method="idc"))
+    capsys.readouterr()
+    assert explore_after(settings) is None
+    assert capsys.readouterr().out == "no cluster explorer: this run annotated nothing\n"
 
 
 def test_runs_that_are_not_there_or_not_finished(settings):
@@ -188,10 +204,17 @@ def test_ids_on_the_command_line_and_in_yaml():
     assert asked.ids == ["1", "a,b"]
 
 
-def test_the_run_is_named_without_an_option(monkeypatch):
+@pytest.mark.parametrize("argv", [["run", "--ids", "a,b"], ["--ids", "a,b", "run"]])
+def test_the_run_is_named_without_an_option_and_its_report_made_again(argv, settings, monkeypatch, capsys):
     from infocse_ray.commands import explorer
 
+    explore_after(settings)
     asked: list[ExploreRun] = []
     monkeypatch.setattr(module, "explore", asked.append)
-    assert explorer.main(["news", "--storage", "s3://bucket/runs", "--ids", "a,b"]) == 0
-    assert asked == [ExploreRun(name="news", storage="s3://bucket/runs", ids=["a", "b"])]
+    assert explorer.main([*argv, "--storage", settings.storage]) == 0
+    assert asked == [ExploreRun(name="run", storage=settings.storage, ids=["a", "b"])]
+    page = Path(settings.storage) / "run" / "report.html"
+    assert capsys.readouterr().out.splitlines()[-1] == f"report: {page}"
+    text = page.read_text()
+    assert text.count('href="explorer.html"') == 2
+    assert "Pairs by similarity, iteration 2" in text

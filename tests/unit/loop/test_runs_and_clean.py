@@ -225,6 +225,18 @@ def test_nothing_but_what_runs_write_is_looked_at(root):
     assert paths(root) == ["c/old"]
 
 
+@pytest.mark.parametrize("output", ["vectors-of-news", "a/vectors-of-news", "a", ""])
+def test_embedded_vectors_stay_wherever_they_were_put(root, output):
+    place = Storage(root.root, output)
+    (place / "embedding.json").write_json({})
+    for name in ("encoder", "vectors"):
+        stage = f"{output}/{name}".removeprefix("/")
+        run_stage(place, root / stage, name, f"embed-{name}", lambda stage: {})
+    half_made(root, f"{output}/vectors-of-others".removeprefix("/"), "h1")
+    age(root)
+    assert paths(root) == []
+
+
 def test_a_damaged_manifest_is_no_reason_to_remove_what_it_named(root, capsys):
     (root / "a" / "manifest.json").write_bytes(b"{}x")
     with pytest.raises(SystemExit) as ended:

@@ -172,6 +172,7 @@ def write_run(
         }
         (folder / "metrics.json").write_json(metrics)
         (folder / "moved.json").write_json(MOVED)
-        (folder / "explorer.json").write_json(EXPLORER)
+        shown = [{"iteration": t, "annotations": f"iteration_{t}/annotations"} for t in range(1, trainings + 1)]
+        (folder / "explorer.json").write_json(EXPLORER | {"iterations": shown})
     (folder / "manifest.json").write_json(checked(manifest))
     return folder

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from html.parser import HTMLParser
 from typing import Any
 
+import matplotlib as mpl
 import pytest
 
 from infocse_ray.page import write
@@ -96,6 +98,8 @@ def test_it_is_one_small_file_that_asks_for_nothing_and_is_the_same_each_time(ro
     content = write_page(root, "news").read_bytes()
     assert len(content) < 5e6
     assert {link for link in Page(content).links if not link.startswith("#")} == {"explorer.html", "data:,"}
+    for forbidden in ("default-src", "base-uri", "form-action"):
+        assert f"{forbidden} 'none'".encode() in content
     assert not re.search(rb"@import|url\((?!#)", content)
     assert write_page(root, "news").read_bytes() == content
 
@@ -112,6 +116,29 @@ def test_every_plot_says_what_it_shows_and_has_its_figures_behind_it(root):
     used = set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', content))
     assert {one or other for one, other in used} <= set(ids)
     assert "#0a0b" not in content
+
+
+def test_steps_that_no_sink_kept_are_said_to_be_so(root):
+    write_run(root)
+    write_run(root, "quiet", tracking={"sinks": []})
+    assert "its event files are gone" in page(root).sections["training"]
+    assert "tracking.sinks was without tensorboard" in page(root, "quiet").sections["training"]
+
+
+def test_plots_have_room_beside_the_names_of_many_trainings(root):
+    write_run(root, trainings=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "iteration 40" in page(root).sections["training"]
+
+
+def test_plots_are_the_same_whatever_a_notebook_made_of_its_own(root):
+    write_run(root, trainings=1)
+    content = write_page(root, "news").read_bytes()
+    style: dict[Any, Any] = {"text.usetex": True, "axes.facecolor": "black", "axes.prop_cycle": "cycler(color=['r'])"}
+    with mpl.rc_context(style):
+        assert write_page(root, "news").read_bytes() == content
+        assert mpl.rcParams["text.usetex"]
 
 
 def test_an_unfinished_run_shows_what_there_is(root):
@@ -165,6 +192,16 @@ def test_of_an_earlier_versions_run_what_it_kept(root):
     assert "By power" in text["whitening"]
 
 
+def test_an_explorer_of_other_annotations_is_not_this_runs(root):
+    folder = write_run(root)
+    explorer = (folder / "explorer.json").read_json()
+    explorer["iterations"][1]["annotations"] = "those of other settings"
+    (folder / "explorer.json").write_json(explorer)
+    found = page(root)
+    assert "explorer.html" not in found.links
+    assert "No similarities of pairs" in found.sections["pairs"]
+
+
 def test_what_is_damaged_leaves_its_section_out_and_no_other(root):
     folder = write_run(root)
     (folder / "moved.json").write_json({"questions": "none"})
@@ -200,6 +237,19 @@ def test_rounds_of_plusplus(root):
     text = page(root).sections["scores"]
     assert "round 1, before labels" in text
     assert "The run returns the encoder “round 2, fine-tuned”" in text
+
+
+def test_a_run_that_returned_its_start_says_so(root):
+    folder = write_run(root)
+    write_run(root, "small")
+    metrics = (folder / "metrics.json").read_json()
+    (folder / "metrics.json").write_json(metrics | {"best_iteration": 0})
+    text = page(root).sections["scores"]
+    assert "The run returns the encoder “whitened only”" in text
+    assert "whitened only ★" in text
+    compared = Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+    assert "news: whitened only" in compared
+    assert "news: iteration" not in compared
 
 
 def test_runs_side_by_side(root):
