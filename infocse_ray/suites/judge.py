@@ -15,7 +15,7 @@ from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.stages.repair import repairing
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage, open_filesystem, without_query
-from infocse_ray.storage.redact import redacted
+from infocse_ray.storage.redact import redacted, redacted_json
 from infocse_ray.suites.beir import judge_beir, read_sets
 from infocse_ray.suites.judged import Judged
 from infocse_ray.suites.mteb_tasks import find_tasks, judge_task
@@ -118,13 +118,16 @@ def _head(settings: Evaluate) -> list[str]:
 def _write(judged: Judged, rows: list[Row], lines: list[str], questions: dict[str, dict[str, str]]) -> Storage:
     """Write what came of it, for programs and for people."""
     settings = judged.settings
-    content: dict[str, Any] = {
-        "model": settings.model,
-        "compare": settings.compare,
-        "rows": [row.content() for row in rows],
-        "scores_by_question": questions,
-        "settings": settings.model_dump(mode="json", exclude={"corpus"}),
-    }
+    # The folder's name, which is made of this, isn't to depend on a credential.
+    content: dict[str, Any] = redacted_json(
+        {
+            "model": settings.model,
+            "compare": settings.compare,
+            "rows": [row.content() for row in rows],
+            "scores_by_question": questions,
+            "settings": settings.model_dump(mode="json", exclude={"corpus"}),
+        }
+    )
 
     def work(stage: Stage) -> dict[str, Any]:
         (stage.folder / "suites.json").write_json(content)

@@ -110,6 +110,7 @@ def test_the_query_needs_no_name():
         ({"query": "  "}, "query is required"),
         ({"query": "x", "serve": True}, "the page asks for queries"),
         ({"query": "x", "compare": "m"}, "give compare_index"),
+        ({"query": "x", "port": 80}, "port = 80: is of the page; add --serve"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(given, said):

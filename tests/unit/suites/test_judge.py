@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -177,3 +178,14 @@ def test_names_of_files_cannot_break_the_table(tmp_path: Path, tiny_encoder: Pat
     done = judge.judge(asked(tmp_path, tiny_encoder, suite=["sts"], suite_path=[str(pairs)]))
     [row] = [line for line in done.lines if line.startswith("| a")]
     assert row.startswith("| a\\|b [31m.tsv | sentences |")
+
+
+def test_no_credential_is_in_what_names_the_results(tmp_path: Path):
+    names = []
+    for secret in ("one", "another"):
+        settings = Evaluate(model=f"s3://KEY:{secret}@bucket/model", suite=["sts"], suite_path=["sts.csv"])
+        judged = SimpleNamespace(
+            settings=settings, stage=lambda _, name, __: names.append(name) or SimpleNamespace(folder=None)
+        )
+        judge._write(judged, [], [], {})  # pyright: ignore[reportArgumentType]
+    assert names[0] == names[1]
