@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infocse_ray.encoder.layout import write_layout
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
@@ -177,3 +179,16 @@ def test_names_of_files_cannot_break_the_table(tmp_path: Path, tiny_encoder: Pat
     done = judge.judge(asked(tmp_path, tiny_encoder, suite=["sts"], suite_path=[str(pairs)]))
     [row] = [line for line in done.lines if line.startswith("| a")]
     assert row.startswith("| a\\|b [31m.tsv | sentences |")
+
+
+def test_cut_passages_are_counted_by_encoder_where_lengths_differ(
+    tmp_path: Path, tiny_encoder: Path, started: list[str]
+):
+    write_set(tmp_path / "set")
+    short = shutil.copytree(tiny_encoder, tmp_path / "short")
+    write_layout(short, 32, "mean", True, 16)
+    more = {"suite": "beir", "suite_path": [str(tmp_path / "set")]}
+    said = "\n".join(judge.judge(asked(tmp_path, tiny_encoder, compare=str(short), **more)).lines)
+    assert "30 (before) and 15 (after) of them cut as passages" in said
+    said = "\n".join(judge.judge(asked(tmp_path, tiny_encoder, **more)).lines)
+    assert "30 documents, 15 of them cut as passages" in said
