@@ -139,6 +139,7 @@ def test_the_export_of_a_run_is_checked_on_its_questions(
     card = ModelCard((folder / "README.md").read_text())
     assert card.data["license"] == "mit"
     assert card.data["tags"] == ["infocse", "onnx"]
+    assert card.data["library_name"] == "sentence-transformers"  # which `infocse push` asks for
     assert {r.dataset_config for r in card.data.eval_results} == {"onnx", "onnx int8"}  # pyright: ignore
     assert "| onnx | " in card.text
     assert 'model_kwargs={"file_name": "model_qint8.onnx"}' in card.text
