@@ -197,6 +197,15 @@ def test_mistakes_are_told_in_one_line(
     assert "openvino and nncf are not installed: pip install 'infocse-ray[openvino]'" in said
 
 
+def test_a_printed_configuration_is_taken_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["--model", str(tmp_path / "none"), "--print_config"])
+    (tmp_path / "export.yaml").write_text(capsys.readouterr().out)
+    assert "no such folder" in refused("--config", str(tmp_path / "export.yaml"), capsys=capsys)
+    said = refused("--config", str(tmp_path / "export.yaml"), "--corpus.source", "", capsys=capsys)
+    assert "corpus.source = '': name at least one path" in said
+
+
 def test_a_run_is_found_by_its_models_folder(tiny_encoder: Path, tmp_path: Path, monkeypatch: Any) -> None:
     model = a_run(load(tiny_encoder), tmp_path / "runs")
     monkeypatch.chdir(model.parent)
