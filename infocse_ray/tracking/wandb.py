@@ -16,8 +16,9 @@ from infocse_ray.tracking.remembered import Remembered
 from infocse_ray.tracking.sink import Status, TrackedRun
 from infocse_ray.tracking.values import plain
 
-_SECONDS = {"init_timeout": 60, "finish_timeout": 45}
-"""The second is less than a run's end waits. By default W&B waits for a server for hours, once more as Python ends."""
+_SECONDS = {"init_timeout": 25, "finish_timeout": 45}
+"""Two of the first, or one of the second, are less than a run's end waits. By default W&B waits for a server for hours,
+once more as Python ends."""
 
 
 class WandB(Once):
