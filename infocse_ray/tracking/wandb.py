@@ -17,8 +17,8 @@ from infocse_ray.tracking.sink import Status, TrackedRun
 from infocse_ray.tracking.values import plain
 
 _SECONDS = {"init_timeout": 25, "finish_timeout": 45}
-"""Two of the first, or one of the second, are less than a run's end waits. By default W&B waits for a server for hours,
-once more as Python ends."""
+"""Two of the first, or one of the second, are less than a run's end waits. By default W&B's `finish` waits until all is
+uploaded, and so may its own hook at the end of Python."""
 
 
 class WandB(Once):

@@ -69,6 +69,7 @@ def test_a_run_that_goes_on_keeps_its_id_and_shows_every_step_once(tmp_path, cap
     with Tracking(settings, "pretrain", run) as tracking:
         show_training(tracking, stage, range(6, 11))
         tracking.summary(METRICS)
+    wandb.teardown()  # its service writes the file to the end
     every = records(tmp_path / "wandb-here")
     runs = [record.run for record in every if record.HasField("run")]
     assert len({one.run_id for one in runs}) == 1
@@ -92,7 +93,7 @@ def test_a_run_that_goes_on_keeps_its_id_and_shows_every_step_once(tmp_path, cap
 def test_the_end_of_a_run_does_not_wait_for_a_server_that_is_gone(tmp_path):
     sink = WandB()
     sink.open(TrackedRun("news", "pretrain", Storage(str(tmp_path), "news"), {}, None))
-    # W&B's own hook at the end of Python would wait for it otherwise, whatever thread was given up.
+    # By default W&B waits until all is uploaded.
     assert 0 < sink._run.settings.finish_timeout < 60
     assert sink._run.settings.finish_timeout_raises
     sink.close("finished")
