@@ -34,6 +34,8 @@ def exported_card(source: Path, model: str, name: str, content: dict[str, Any]) 
         # What the original scored isn't what these score.
         kept = {key: value for key, value in written.items() if key != "model-index"}
         given = tagged if isinstance(tagged := kept.get("tags"), list) else []
+        # Whatever library the original's card names: this folder is of one.
+        kept |= {"library_name": "sentence-transformers"}
         head = card_metadata.fenced(kept | {"tags": list(dict.fromkeys([*given, *tags]))} | index)
     else:
         head = card_metadata.front_matter(name, origin_of(source, model), results, tags)

@@ -24,6 +24,7 @@ _NOT_NAMED: dict[str, Any] = {
     "name": True,
     "storage": True,
     "minutes": True,
+    "explorer": True,
     "tracking": True,
     "corpus": {"labels"},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.corpus import Corpus
 from infocse_ray.settings.section import Metric, Section
@@ -18,6 +18,11 @@ class CorpusToCheckOn(Corpus):
     source: str | list[str] | None = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
         default=None, description="Files, globs or folders, as corpus.source of `infocse pretrain`. Default: the run's."
     )
+
+    @field_validator("source")
+    @classmethod
+    def _some_source(cls, value: str | list[str] | None) -> str | list[str] | None:
+        return value if value is None else Corpus._some_source(value)
 
 
 class Export(Section):
@@ -72,7 +77,10 @@ class Export(Section):
             raise ValueError("format = torch: is what the model is in already; give dimensions, or another format")
         if self.format == "torch" and self.int8:
             raise ValueError("int8 = true: is for onnx and openvino; name one of these as format")
-        if self.corpus.source is None and self.corpus.model_fields_set:
-            named = ", ".join(f"corpus.{name}" for name in sorted(self.corpus.model_fields_set))
+        # By their values: a printed configuration names all.
+        default = CorpusToCheckOn().model_dump()
+        given = sorted(name for name, value in self.corpus.model_dump().items() if value != default[name])
+        if self.corpus.source is None and given:
+            named = ", ".join(f"corpus.{name}" for name in given)
             raise ValueError(f"{named}: says nothing without corpus.source; name the documents with it")
         return self

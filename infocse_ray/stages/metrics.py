@@ -42,7 +42,7 @@ METRICS = {
 }
 """Ray metrics by name. Counters add up, from 0 in each process as Prometheus expects; gauges show the last."""
 
-_HAND_OVER_SECONDS = 1.0
+_HAND_OVER_SECONDS, _CLOSE_SECONDS = 1.0, 5.0
 _AN_OCTAVE = 256
 """Points a curve has at most between a step and the step of twice its number."""
 
@@ -91,6 +91,7 @@ class TrainingMetrics:
         self._stage, self._board = stage, board
         self._waiting: list[Begun | Points] = [Begun(first)]
         self._handed_over = time.monotonic()
+        self._last: Any = None
 
     def step(self, step: int, report: Any, seconds: float, examples: int) -> None:
         """Show a step.
@@ -121,12 +122,14 @@ class TrainingMetrics:
         self._hand_over()
 
     def close(self) -> None:
-        """Hand over what isn't yet."""
+        """Hand over what isn't yet, and wait until the board has it: this process may end right after."""
         self._hand_over()
+        if isinstance(self._last, ray.ObjectRef):
+            ray.wait([self._last], timeout=_CLOSE_SECONDS)
 
     def _hand_over(self) -> None:
         if self._board is not None and self._waiting:
-            self._board.points.remote(self._waiting)
+            self._last = self._board.points.remote(self._waiting)
         self._waiting, self._handed_over = [], time.monotonic()
 
 

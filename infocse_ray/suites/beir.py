@@ -159,10 +159,9 @@ def _lead(ours: _System, theirs: _System, measure: str) -> Estimate:
 
 def _table(judged: Judged, data: BeirSet, systems: list[_System], words: bm25.Words) -> list[str]:
     """Everything that was measured on the data set, BM25 first."""
-    cut = (systems[-1].stage.summary or {})["cut"]
     lines = [
-        f"{escaped(data.name)}: {len(data.queries):,} queries, {data.documents:,} documents, {cut:,} of them cut as "
-        f"passages; BM25 with {words.said}",
+        f"{escaped(data.name)}: {len(data.queries):,} queries, {data.documents:,} documents, {_cut(judged, systems)} "
+        f"of them cut as passages; BM25 with {words.said}",
         "",
         f"| ranked by | {' | '.join(SHOWN[name] for name in MEASURES)} | {SHOWN[MAIN]} less BM25's |",
         "| --- |" + " ---: |" * (len(MEASURES) + 1),
@@ -172,3 +171,11 @@ def _table(judged: Judged, data: BeirSet, systems: list[_System], words: bm25.Wo
         less = "" if one.whose == _BM25 else signed(_lead(one, systems[0], MAIN))
         lines.append(f"| {' | '.join([name, *(shown(one.estimate(m)) for m in MEASURES), less])} |")
     return lines
+
+
+def _cut(judged: Judged, systems: list[_System]) -> str:
+    """How many passages were cut, by encoder where their folders say other lengths."""
+    cuts = {one.whose: (one.stage.summary or {})["cut"] for one in systems if one.whose != _BM25}
+    if len(set(cuts.values())) == 1:
+        return f"{next(iter(cuts.values())):,}"
+    return " and ".join(f"{cut:,} ({_time(judged, whose)})" for whose, cut in cuts.items())

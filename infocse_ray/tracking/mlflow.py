@@ -27,6 +27,8 @@ _A_BATCH = 100
 """Parameters or tags of a request."""
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 """MLflow's own defaults, minutes for each request, are for scripts that can't go on without it."""
+_UNTOLD = {"MLFLOW_DISABLE_TELEMETRY": "true"}
+"""By default MLflow tells its makers over the network of its use."""
 
 
 class MLflow(Once):
@@ -36,7 +38,7 @@ class MLflow(Once):
 
     def open(self, run: TrackedRun) -> None:
         """See `Sink`."""
-        for variable, value in _PATIENCE.items():
+        for variable, value in (_PATIENCE | _UNTOLD).items():
             os.environ.setdefault(variable, value)
         for talkative in ("mlflow", "alembic", "urllib3.connectionpool"):
             logging.getLogger(talkative).setLevel(logging.ERROR)

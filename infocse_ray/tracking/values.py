@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -23,8 +24,8 @@ def scores_of(scores: Mapping[str, Any]) -> dict[str, float]:
 
 
 def plain(name: str) -> str:
-    """A name that every sink takes: `recall_at_5` for `recall@5`."""
-    return name.replace("@", "_at_")
+    """A name that every sink takes: `recall_at_5` for `recall@5`; reasons why rows are bad are words with commas."""
+    return re.sub(r"[^\w./ -]", "_", name.replace("@", "_at_"))
 
 
 def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:

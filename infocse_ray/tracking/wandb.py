@@ -16,7 +16,9 @@ from infocse_ray.tracking.remembered import Remembered
 from infocse_ray.tracking.sink import Status, TrackedRun
 from infocse_ray.tracking.values import plain
 
-_INIT_SECONDS = 60
+_SECONDS = {"init_timeout": 25, "finish_timeout": 45}
+"""Two of the first, or one of the second, are less than a run's end waits. By default W&B's `finish` waits until all is
+uploaded, and so may its own hook at the end of Python."""
 
 
 class WandB(Once):
@@ -36,10 +38,10 @@ class WandB(Once):
             "disable_git": True,
             "disable_code": True,
             "save_code": False,
+            "finish_timeout_raises": True,  # so that what is missing is warned of
             "x_disable_meta": True,  # it has the command line, in which URIs with credentials may be
         }
-        if "WANDB_INIT_TIMEOUT" not in os.environ:
-            settings["init_timeout"] = _INIT_SECONDS
+        settings |= {name: value for name, value in _SECONDS.items() if f"WANDB_{name.upper()}" not in os.environ}
         self._run = wandb.init(
             id=id,
             resume="allow",

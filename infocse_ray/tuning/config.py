@@ -22,7 +22,7 @@ _NO_PARAMETER = {
     "corpus": "trials would be validated on different documents; make a sweep for each corpus",
     **dict.fromkeys(("validate.metric", "validate.on", "validate.max_documents"), "scores couldn't be compared"),
     **dict.fromkeys(("labels", "finetune", "plusplus"), "pretrain.py doesn't read it"),
-    "explorer": "it changes no result",
+    **dict.fromkeys(("explorer", "tracking"), "it changes no result"),
     **dict.fromkeys((f"annotate.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
     **dict.fromkeys((f"train.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
 }

@@ -140,6 +140,7 @@ def test_the_export_of_a_run_is_checked_on_its_questions(
     card = ModelCard((folder / "README.md").read_text())
     assert card.data["license"] == "mit"
     assert card.data["tags"] == ["infocse", "onnx"]
+    assert card.data["library_name"] == "sentence-transformers"  # which `infocse push` asks for
     assert {r.dataset_config for r in card.data.eval_results} == {"onnx", "onnx int8"}  # pyright: ignore
     assert "| onnx | " in card.text
     assert 'model_kwargs={"file_name": "model_qint8.onnx"}' in card.text
@@ -195,6 +196,15 @@ def test_mistakes_are_told_in_one_line(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     said = refused("--model", model, "--format", "openvino", capsys=capsys)
     assert "openvino and nncf are not installed: pip install 'infocse-ray[openvino]'" in said
+
+
+def test_a_printed_configuration_is_taken_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["--model", str(tmp_path / "none"), "--print_config"])
+    (tmp_path / "export.yaml").write_text(capsys.readouterr().out)
+    assert "no such folder" in refused("--config", str(tmp_path / "export.yaml"), capsys=capsys)
+    said = refused("--config", str(tmp_path / "export.yaml"), "--corpus.source", "", capsys=capsys)
+    assert "corpus.source = '': name at least one path" in said
 
 
 def test_a_run_is_found_by_its_models_folder(tiny_encoder: Path, tmp_path: Path, monkeypatch: Any) -> None:

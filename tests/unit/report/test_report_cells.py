@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.report import cells
 from infocse_ray.report.cells import CellPlan, plan_cells
 from infocse_ray.report.studies import METHODS, STUDIES, STUDY_NAMES
-from infocse_ray.settings import Train
+from infocse_ray.settings import Explorer, Tracking, Train
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import tables
 
@@ -153,6 +154,14 @@ def test_identity_follows_content(tmp_path: Path):
     assert second != first
     write_jsonl(tmp_path / "a.jsonl", make_documents(9))
     assert identity() != second
+
+
+def test_where_a_run_is_shown_makes_no_other_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shown = {"explorer": Explorer(documents=9), "tracking": Tracking(sinks=["mlflow"])}
+    first = plan(tmp_path, only_rows=["simcse"]).asked[0].cells[0].identity
+    made = cells.settings_of
+    monkeypatch.setattr(cells, "settings_of", lambda *given: made(*given).model_copy(update=shown))
+    assert plan(tmp_path, only_rows=["simcse"]).asked[0].cells[0].identity == first
 
 
 def test_the_annotators_row_needs_an_encoder(tmp_path: Path):

@@ -148,3 +148,14 @@ def test_points_go_to_the_board_at_a_validation_and_at_the_end(recorded):
     assert (step.group, step.step, step.values["loss"]) == ("train", 11, 1.5)
     assert validation == Points("validation", 11, {"recall@5": 0.5})
     assert last.step == 12
+
+
+def test_the_end_waits_until_the_board_has_the_last_points(recorded, monkeypatch):
+    board, waited = Board(), []
+    ref = ray.ObjectRef.from_random()
+    monkeypatch.setattr(Board, "remote", lambda self, points: ref)
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: waited.append((refs, timeout)))
+    TrainingMetrics(TRAIN, board, 0).close()
+    [(refs, seconds)] = waited
+    assert refs == [ref]
+    assert seconds < 60

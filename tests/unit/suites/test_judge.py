@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infocse_ray.encoder.layout import write_layout
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
@@ -189,3 +191,16 @@ def test_no_credential_is_in_what_names_the_results(tmp_path: Path):
         )
         judge._write(judged, [], [], {})  # pyright: ignore[reportArgumentType]
     assert names[0] == names[1]
+
+
+def test_cut_passages_are_counted_by_encoder_where_lengths_differ(
+    tmp_path: Path, tiny_encoder: Path, started: list[str]
+):
+    write_set(tmp_path / "set")
+    short = shutil.copytree(tiny_encoder, tmp_path / "short")
+    write_layout(short, 32, "mean", True, 16)
+    more = {"suite": "beir", "suite_path": [str(tmp_path / "set")]}
+    said = "\n".join(judge.judge(asked(tmp_path, tiny_encoder, compare=str(short), **more)).lines)
+    assert "30 (before) and 15 (after) of them cut as passages" in said
+    said = "\n".join(judge.judge(asked(tmp_path, tiny_encoder, **more)).lines)
+    assert "30 documents, 15 of them cut as passages" in said

@@ -104,6 +104,26 @@ def test_what_another_run_trained_has_its_validations(client, tmp_path):
     assert curve(client, one.info.run_id, "iteration_1/validation/recall_at_5") == [(0, 0.5), (10, 0.6)]
 
 
+def test_reasons_why_rows_are_bad_are_curves_too(client, tmp_path, capsys):
+    run = Storage(str(tmp_path), "news")
+    rejected = {"empty": 2, "split is none of train, valid, test": 3}
+    summary = {"seconds": 1.0, "sentences": 50, "rejected": rejected}
+    with Tracking(settings(), "pretrain", run) as tracking:
+        tracking.stage("corpus", Stage("prepare", "c", run / "corpus", summary))
+    (one,) = tracked(client)
+    assert one.data.metrics["run/corpus/bad_rows/split is none of train_ valid_ test"] == 3.0
+    assert one.data.metrics["run/corpus/sentences"] == 50.0
+    assert capsys.readouterr().out == ""
+
+
+def test_mlflow_does_not_tell_its_makers_of_a_run(client, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "")  # so that it is gone after the test
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
+    with Tracking(settings(), "pretrain", Storage(str(tmp_path), "news")):
+        pass
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
 def test_an_mlflow_run_that_was_deleted_is_followed_by_a_new_one(client, tmp_path, monkeypatch):
     run = Storage(str(tmp_path), "news")
     stage = Stage("train", "f", run / "iteration_1" / "train")

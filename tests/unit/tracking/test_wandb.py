@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.sink import TrackedRun
 from infocse_ray.tracking.tracking import Tracking, check_sinks
+from infocse_ray.tracking.wandb import WandB
 from tests.unit.tracking.runs import METRICS, settings_for, show_training
 
 wandb = pytest.importorskip("wandb")
@@ -62,9 +65,11 @@ def test_a_run_that_goes_on_keeps_its_id_and_shows_every_step_once(tmp_path, cap
     stage = Stage("train", "f", run / "iteration_1" / "train")
     with Tracking(settings, "pretrain", run) as tracking:
         show_training(tracking, stage, range(0, 8), ends=False)
+    time.sleep(1.1)  # W&B names a command's folder by the second
     with Tracking(settings, "pretrain", run) as tracking:
         show_training(tracking, stage, range(6, 11))
         tracking.summary(METRICS)
+    wandb.teardown()  # its service writes the file to the end
     every = records(tmp_path / "wandb-here")
     runs = [record.run for record in every if record.HasField("run")]
     assert len({one.run_id for one in runs}) == 1
@@ -83,6 +88,15 @@ def test_a_run_that_goes_on_keeps_its_id_and_shows_every_step_once(tmp_path, cap
     assert b"hidden-secret" not in kept
     printed = capsys.readouterr()
     assert printed.out == printed.err == ""
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_server_that_is_gone(tmp_path):
+    sink = WandB()
+    sink.open(TrackedRun("news", "pretrain", Storage(str(tmp_path), "news"), {}, None))
+    # By default W&B waits until all is uploaded.
+    assert 0 < sink._run.settings.finish_timeout < 60
+    assert sink._run.settings.finish_timeout_raises
+    sink.close("finished")
 
 
 def test_no_key_is_said_before_work_starts(monkeypatch, tmp_path):

@@ -128,6 +128,8 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"validate.metric": {"grid": ["mrr"]}}, "validate.metric can't be swept: scores couldn't be compared"),
         ({"validate.on": {"grid": ["halves"]}}, "validate.on can't be swept"),
         ({"train.chunk_tokens": {"grid": [64]}}, "train.chunk_tokens can't be swept: it changes no result"),
+        ({"explorer.documents": {"grid": [1]}}, "explorer.documents can't be swept: it changes no result"),
+        ({"tracking.group": {"grid": ["a"]}}, "tracking.group can't be swept: it changes no result"),
         ({"finetune.epochs": {"grid": [1]}}, "finetune.epochs can't be swept: pretrain.py doesn't read it"),
         ({"annotate.k": [1, 2]}, r"annotate.k = \[1, 2\]: give one of grid, choice, .* such as {grid"),
         ({"annotate.k": {"gird": [1]}}, "annotate.k = {'gird': .*: give one of grid, choice, uniform, quniform"),
