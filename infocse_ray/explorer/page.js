@@ -308,15 +308,18 @@
 
   // ---- Going somewhere: the address says where we are ---------------------------------------------------------------
 
-  let asked = null;
+  let asked = null, address = null;
   const fragment = (place, iteration) => `#${new URLSearchParams({ doc: data.documents[place].id, iteration })}`;
 
   function go(place, iteration) {
-    if (place !== undefined) location.hash = fragment(place, iteration);
+    if (place === undefined) return;
+    location.hash = fragment(place, iteration);
+    arrive(); // at once: the next key may be pressed before the browser tells of the address
   }
 
   function arrive() {
-    const given = new URLSearchParams(location.hash.slice(1));
+    address = location.hash;
+    const given = new URLSearchParams(address.slice(1));
     asked = given.get("doc");
     const iteration = Number(given.get("iteration"));
     shown = {
@@ -362,7 +365,9 @@
       if (event.key === "ArrowLeft") go(neighbour(-1), shown.iteration);
       if (event.key === "ArrowRight") go(neighbour(1), shown.iteration);
     });
-    window.addEventListener("hashchange", arrive);
+    window.addEventListener("hashchange", () => {
+      if (location.hash !== address) arrive();
+    });
     let width = 0;
     new ResizeObserver(() => {
       const now = at("document").clientWidth;

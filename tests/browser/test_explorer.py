@@ -141,6 +141,15 @@ def test_an_address_leads_to_a_document_and_an_iteration(browser_page: BrowserPa
     browser_page.assert_quiet()
 
 
+def test_keys_that_are_pressed_in_one_go_all_count(browser_page: BrowserPage, file: Path):
+    page = browser_page.open(file)
+    page.evaluate(
+        "for (let i = 0; i < 2; i++) document.body.dispatchEvent("
+        "new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))"
+    )
+    expect(page.locator("#title")).to_have_text(EVIL)
+
+
 def test_a_corpus_of_programs_shows_as_text(browser_page: BrowserPage, file: Path):
     page = browser_page.open(file)
     page.keyboard.press("ArrowRight")

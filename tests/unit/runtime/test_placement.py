@@ -123,6 +123,9 @@ def test_the_autoscaler_of_this_cluster_tells_what_there_may_be(tmp_path: Path, 
         for port, file in zip((1, 2), files, strict=True)
     ]
     try:
+        for monitor, file in zip(monitors, files, strict=True):  # arguments come a moment later
+            while str(file) not in Path(f"/proc/{monitor.pid}/cmdline").read_text():
+                assert monitor.poll() is None
         for port, expected in ((1, {"max_workers": 1}), (2, {"max_workers": 2}), (3, None)):
             context = SimpleNamespace(gcs_address=f"h:{port}")
             monkeypatch.setattr(places.ray, "get_runtime_context", lambda context=context: context)
