@@ -25,7 +25,7 @@ def require_mteb() -> Any:
         ValueError: it isn't installed.
     """
     try:
-        import mteb
+        import mteb  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ValueError(f"suite = mteb: needs {error.name}; pip install 'infocse-ray[mteb]'") from error
     logging.getLogger("mteb").setLevel(logging.ERROR)
@@ -85,7 +85,7 @@ def run_task(task: Any, folder: Path, device: str | None = None) -> dict[str, An
         `score`, the main one, a mean over splits and languages; `measure`, its name; `result`, mteb's own record.
     """
     mteb = require_mteb()
-    from mteb.models import SentenceTransformerEncoderWrapper
+    from mteb.models import SentenceTransformerEncoderWrapper  # pyright: ignore[reportMissingImports]
 
     model = SentenceTransformerEncoderWrapper(str(folder), device=device)
     found = mteb.evaluate(

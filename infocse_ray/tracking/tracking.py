@@ -48,7 +48,7 @@ def _wandb_is_allowed() -> bool:
         return True
     import wandb
 
-    return bool(wandb.api.api_key)
+    return bool(wandb.api.api_key)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def tracking_environment() -> dict[str, str]:

@@ -42,7 +42,7 @@ class WandB(Once):
             "x_disable_meta": True,  # it has the command line, in which URIs with credentials may be
         }
         settings |= {name: value for name, value in _SECONDS.items() if f"WANDB_{name.upper()}" not in os.environ}
-        self._run = wandb.init(
+        self._run = wandb.init(  # pyright: ignore[reportAttributeAccessIssue]
             id=id,
             resume="allow",
             name=run.name,
@@ -51,7 +51,7 @@ class WandB(Once):
             project=os.environ.get("WANDB_PROJECT", "infocse"),
             config=dict(run.settings),
             allow_val_change=True,
-            settings=wandb.Settings(**settings),
+            settings=wandb.Settings(**settings),  # pyright: ignore[reportAttributeAccessIssue]
         )
         self._remembered.begin(id)
         self._curves: set[str] = set()

@@ -18,9 +18,9 @@ pytest.importorskip("mteb", reason="mteb is an extra of its own")
 
 def tiny_task(right: bool = True) -> Any:
     """Each document's first sentence looks for it; where not `right`, for the next document."""
-    from datasets import Dataset
-    from mteb.abstasks.retrieval import AbsTaskRetrieval
-    from mteb.abstasks.task_metadata import TaskMetadata
+    from datasets import Dataset  # pyright: ignore[reportMissingImports]
+    from mteb.abstasks.retrieval import AbsTaskRetrieval  # pyright: ignore[reportMissingImports]
+    from mteb.abstasks.task_metadata import TaskMetadata  # pyright: ignore[reportMissingImports]
 
     documents = make_documents(20)
     ids = [d["id"] for d in documents]

@@ -47,7 +47,7 @@ def contents(file: bytes) -> Iterator[bytes]:
 
 def records(folder: Path) -> list[Any]:
     """What W&B would send of the runs kept in a folder, in the order of its commands."""
-    from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
+    from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore
 
     files = sorted(folder.rglob("run-*.wandb"), key=lambda file: file.stat().st_mtime)
     return [Record.FromString(content) for file in files for content in contents(file.read_bytes())]
