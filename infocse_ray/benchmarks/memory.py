@@ -17,6 +17,7 @@ from infocse_ray.benchmarks.corpora import encoder_in, make_store
 from infocse_ray.benchmarks.measure import in_fresh_process, local_ray
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.corpus import prepare as prepare_module
+from infocse_ray.corpus import shuffle as shuffle_module
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.runtime.cluster import placement
@@ -66,7 +67,7 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
     # A corpus that fills shards, pieces and shuffled batches of the usual size takes hours; a larger one has more of
     # them, not larger ones.
     prepare_module._SHARD_TEXT_BYTES = source_module._PIECE_BYTES = PART_BYTES
-    prepare_module.SHUFFLED_BYTES = SHUFFLED_BYTES
+    shuffle_module.SHUFFLED_BYTES = SHUFFLED_BYTES
     draw, words = random.Random(0), TEXT.split()
     body = ([" ".join(draw.choices(words, k=12)) for _ in range(draw.randint(5, 30))] for _ in range(documents))
     with tempfile.TemporaryDirectory() as work:

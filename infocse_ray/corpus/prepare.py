@@ -21,8 +21,6 @@ import numpy as np
 import pyarrow as pa
 import ray
 from ray import ObjectRef
-from ray.data import DataContext
-from ray.exceptions import RayError
 from tokenizers import Tokenizer
 
 from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
@@ -31,12 +29,11 @@ from infocse_ray.corpus.lengths import length_histogram
 from infocse_ray.corpus.read import NOT_UTF8, Piece, count_lines
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
-from infocse_ray.corpus.source import Source, packs_of
+from infocse_ray.corpus.shuffle import by_shard
+from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
 from infocse_ray.corpus.streams import advice
-from infocse_ray.errors import UnreadableFile
 from infocse_ray.runtime.cluster import quiet_data
-from infocse_ray.runtime.failures import caused_by
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
@@ -54,7 +51,6 @@ _LINES = "lines"
 _SHARD_TEXT_BYTES = 64 * 2**20
 _FEWEST_AUTO_LANES, _MOST_AUTO_LANES, _LANE_TEXT_BYTES = 4, 64, 2**20
 _BATCH_CHARACTERS = 4 * 2**20
-SHUFFLED_BYTES = 256 * 2**20
 
 
 def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> TokenStore:
@@ -109,8 +105,6 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     (stage.folder / _LINES).delete()
     quiet_data()
     await_places(Placement(1, False, 1), "preparing")
-    # What a task of the shuffle takes in at once, and so its memory; Ray Data's own is 1 GiB.
-    DataContext.get_current().shuffle_input_batch_bytes = SHUFFLED_BYTES
     totals: dict[str, Any] = {
         "shards": shards,
         "lanes": lanes,
@@ -124,46 +118,27 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     with Board("preparing", unit="rows") as board:
         labels = label_table(corpus, source)
         pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
-        packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(pieces)]
-        rows = ray.data.from_items(packs, override_num_blocks=len(packs)).map_batches(
-            tokenise_packs,  # pyright: ignore[reportArgumentType]
-            batch_size=1,
-            batch_format="pyarrow",
-            zero_copy_batch=True,
-            fn_kwargs={
-                "columns": source.columns,
-                "corpus": corpus,
-                "labels": labels,
-                "tokenizer": tokenizer,
-                "shards": shards,
-                "board": board.handle,
-                "folder": stage.folder,
-            },
-        )
-        # A task for each of Ray Data's default 200 partitions would cost a small corpus most of its time.
-        partitions = min(shards, DataContext.get_current().default_hash_shuffle_parallelism)
-        written = rows.groupby("shard", num_partitions=partitions).map_groups(
-            write_shard,  # pyright: ignore[reportArgumentType]
-            batch_format="pyarrow",
-            fn_kwargs={"folder": stage.folder},
-        )
-        try:
-            seen = set()
-            for row in written.iter_rows():
-                seen.add(row["shard"])
-                count_prepared(stage.folder, row)
-                totals["sentences"] += row["sentences"]
-                totals["tokens"] += row["tokens"]
-                totals["longest"] = max(totals["longest"], row["longest"])
-                documents.update(json.loads(row["documents"]))
-                labelled.update(json.loads(row["labelled"]))
-                rejected.update(json.loads(row["rejected"]))
-                for name, counts in json.loads(row["lengths"]).items():
-                    lengths[name].update(counts)
-        except RayError as error:
-            if (unreadable := caused_by(error, UnreadableFile)) is not None:
-                raise unreadable from error
-            raise
+        reading = {
+            "columns": source.columns,
+            "corpus": corpus,
+            "labels": labels,
+            "tokenizer": tokenizer,
+            "shards": shards,
+            "board": board.handle,
+            "folder": stage.folder,
+        }
+        seen = set()
+        for row in by_shard(pieces, shards, tokenise_packs, reading, write_shard, {"folder": stage.folder}):
+            seen.add(row["shard"])
+            count_prepared(stage.folder, row)
+            totals["sentences"] += row["sentences"]
+            totals["tokens"] += row["tokens"]
+            totals["longest"] = max(totals["longest"], row["longest"])
+            documents.update(json.loads(row["documents"]))
+            labelled.update(json.loads(row["labelled"]))
+            rejected.update(json.loads(row["rejected"]))
+            for name, counts in json.loads(row["lengths"]).items():
+                lengths[name].update(counts)
     (stage.folder / _LINES).delete()
     for shard in set(range(shards)) - seen:
         write_parquet(stage.folder / "documents" / shard_name(shard), store_schema(token).empty_table(), [])

@@ -13,19 +13,16 @@ from typing import Any
 import pyarrow as pa
 import ray
 from ray import ObjectRef
-from ray.data import DataContext
-from ray.exceptions import RayError
 
 from infocse_ray.corpus.documents import Rejected, batches_of, document_of
 from infocse_ray.corpus.labels import LabelTable
-from infocse_ray.corpus.prepare import SHUFFLED_BYTES, label_table
+from infocse_ray.corpus.prepare import label_table
 from infocse_ray.corpus.read import Piece
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import shard_of, stable_hash
-from infocse_ray.corpus.source import Source, packs_of
+from infocse_ray.corpus.shuffle import by_shard
+from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import shard_name
-from infocse_ray.errors import UnreadableFile
-from infocse_ray.runtime.failures import caused_by
 from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
@@ -61,34 +58,16 @@ def write_texts(folder: Storage, corpus: Corpus, source: Source, shards: int) ->
     names = {shard_name(shard) for shard in range(shards)}
     if names <= folder.files().keys():
         return
-    DataContext.get_current().shuffle_input_batch_bytes = SHUFFLED_BYTES
     with Board("reading texts", unit="rows") as board:
-        packs = [{"pieces": [piece._asdict() for piece in pack]} for pack in packs_of(source.pieces)]
-        rows = ray.data.from_items(packs, override_num_blocks=len(packs)).map_batches(
-            _read_packs,  # pyright: ignore[reportArgumentType]
-            batch_size=1,
-            batch_format="pyarrow",
-            zero_copy_batch=True,
-            fn_kwargs={
-                "columns": source.columns,
-                "corpus": corpus,
-                "labels": label_table(corpus, source),
-                "shards": shards,
-                "board": board.handle,
-            },
-        )
-        partitions = min(shards, DataContext.get_current().default_hash_shuffle_parallelism)
-        written = rows.groupby("shard", num_partitions=partitions).map_groups(
-            _write_shard,  # pyright: ignore[reportArgumentType]
-            batch_format="pyarrow",
-            fn_kwargs={"folder": folder},
-        )
-        try:
-            seen = {shard_name(row["shard"]) for row in written.iter_rows()}
-        except RayError as error:
-            if (unreadable := caused_by(error, UnreadableFile)) is not None:
-                raise unreadable from error
-            raise
+        reading = {
+            "columns": source.columns,
+            "corpus": corpus,
+            "labels": label_table(corpus, source),
+            "shards": shards,
+            "board": board.handle,
+        }
+        written = by_shard(source.pieces, shards, _read_packs, reading, _write_shard, {"folder": folder})
+        seen = {shard_name(row["shard"]) for row in written}
     for name in names - seen:
         _write(folder / name, _SCHEMA.empty_table())
 

@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from infocse_ray.corpus import prepare as prepare_module
+from infocse_ray.corpus import shuffle as shuffle_module
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.lengths import length_histogram
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected, write_shard
@@ -274,6 +275,6 @@ def test_a_task_of_the_shuffle_takes_in_a_bounded_part_of_the_corpus(
 
     monkeypatch.setattr(ShuffleMapOp, "_submit_shuffle_map_task", counted)
     monkeypatch.setattr(source_module, "_PACK_BYTES", 0)  # a block for each of the two files
-    monkeypatch.setattr(prepare_module, "SHUFFLED_BYTES", 1)
+    monkeypatch.setattr(shuffle_module, "SHUFFLED_BYTES", 1)
     prepare(Storage.open(str(tmp_path)), corpus, find_source(corpus), tokenizer)
     assert taken == [1, 1]
