@@ -19,14 +19,14 @@ from infocse_ray.retrieval.questions import TOP_KEYS
 from infocse_ray.retrieval.scores import Scores
 from infocse_ray.retrieval.validation import On, Questions, questions_for, score
 from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
-from infocse_ray.runtime.progress import Board
+from infocse_ray.runtime.progress import Board, waits_kept
 from infocse_ray.settings import fingerprint
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, find_stage, making, reopen, run_stage
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import write_parquet
-from infocse_ray.train.trainer import run_workers
+from infocse_ray.train.trainer import run_one_worker, run_workers
 
 _FORMAT = 2
 """Counted up when the same inputs begin to give another result; 1 had no intervals."""
@@ -102,24 +102,39 @@ def evaluate(
         for _, place in missing.values():
             (place / "ranks").delete()  # another number of workers would leave some of another's parts
         todo = list(missing.values())
-        if todo:
-            title = f"evaluating on {whose or ' and '.join(dict.fromkeys(one.split for one, _ in todo))}"
-            with Board(title, unit="scores", total=len(todo)) as board:
-                argument = _Evaluation(store, precision, seed, todo, board.handle)
-                name = f"workers-{fingerprint([place.name for _, place in todo])}"
-                run_workers(_evaluate_worker, argument, placement, folder, name, max_failures=1, title=title)
-                (folder / name).delete()  # a finished Ray Train run of this name would not run again
+
+        def scored(stage: Stage) -> dict[str, Any]:
+            """The first stage that is made makes all: the start of the workers counts as its own."""
+            starting = 0.0
+            if todo:
+                title = f"evaluating on {whose or ' and '.join(dict.fromkeys(one.split for one, _ in todo))}"
+                with waits_kept() as waits, Board(title, unit="scores", total=len(todo)) as board:
+                    _in_workers(_Evaluation(store, precision, seed, todo, board.handle), placement, folder, title)
+                starting = max(0.0, sum(waits) - read_checked(todo[0][1] / "metrics.json")["seconds"])
+                todo.clear()
+            content = read_checked(stage.folder / "metrics.json")
+            return content | {"seconds": round(content["seconds"] + starting, 2)}
+
         return [
             run_stage(
                 root,
                 missing[identity][1] if identity in missing else place,
                 "evaluate",
                 identity,
-                lambda stage: read_checked(stage.folder / "metrics.json"),
+                scored,
                 lease=leases.get(identity),
             )
             for _, place, identity in places
         ]
+
+
+def _in_workers(evaluation: _Evaluation, placement: Placement, folder: Storage, title: str) -> None:
+    if placement.workers == 1:
+        run_one_worker(_evaluate_worker, evaluation, placement, folder, max_failures=1, title=title)
+        return
+    name = f"workers-{fingerprint([place.name for _, place in evaluation.todo])}"
+    run_workers(_evaluate_worker, evaluation, placement, folder, name, max_failures=1, title=title)
+    (folder / name).delete()  # a finished Ray Train run of this name would not run again
 
 
 def _evaluate_worker(evaluation: _Evaluation) -> None:

@@ -115,7 +115,7 @@ class Manifest:
 
     @property
     def stages(self) -> dict[str, Any]:
-        """By name in the run: `kind`, `fingerprint`, `folder` (see `folder_in`) and `seconds`."""
+        """By name in the run: `kind`, `fingerprint`, `folder` (see `folder_in`), `seconds` and `starting`."""
         return self._content["stages"]
 
     def folder(self, root: Storage, name: str) -> Storage:
@@ -155,6 +155,7 @@ class Manifest:
             "fingerprint": stage.fingerprint,
             "folder": stage.folder.relative,
             "seconds": stage.seconds,
+            "starting": stage.starting,
         }
         self._write()
         count_stage(self._run, name, stage)

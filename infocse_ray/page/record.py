@@ -21,6 +21,8 @@ class StageRecord(NamedTuple):
     fingerprint: str
     summary: dict[str, Any]
     """Empty where it can't be read any more."""
+    starting: float | None = None
+    """Seconds of it until its workers had done something; None where that is unknown."""
 
 
 class Record(NamedTuple):
@@ -72,7 +74,10 @@ class Record(NamedTuple):
         for stage, entry in manifest["stages"].items():
             where = folder_in(root, entry["folder"])
             summary = (_json(where / "stage.json", sealed=True) or {}).get("summary", {})
-            stages[stage] = StageRecord(entry["kind"], where, entry["seconds"] or 0.0, entry["fingerprint"], summary)
+            took = entry["seconds"] or 0.0
+            stages[stage] = StageRecord(
+                entry["kind"], where, took, entry["fingerprint"], summary, entry.get("starting")
+            )
         finished = "finished" in manifest
         # What an earlier run of the name left says nothing of this one.
         kept = {file: _json(folder / f"{file}.json") if finished else None for file in ("metrics", "moved", "explorer")}

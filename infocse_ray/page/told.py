@@ -52,23 +52,23 @@ def moved_section(record: Record) -> Section:
 
 def time_section(record: Record) -> Section:
     """Seconds of every stage, each once however often it is referred to."""
-    stages: dict[str, tuple[str, str, float]] = {}
+    stages: dict[str, tuple[str, str, float | None, float]] = {}
     for name in sorted(record.stages, key=_natural):
         stage = record.stages[name]
-        stages.setdefault(stage.fingerprint, (name, _STAGES.get(stage.kind, stage.kind), stage.seconds))
+        stages.setdefault(stage.fingerprint, (name, _STAGES.get(stage.kind, stage.kind), stage.starting, stage.seconds))
     rows = list(stages.values())
     if not rows:
         return Section("time", "Where the time went", [Note("No stage is finished yet.")])
     total = sum(seconds for *_, seconds in rows)
-    bars = sorted(rows, key=lambda row: -row[2])[:_BARS]
+    bars = sorted(rows, key=lambda row: -row[-1])[:_BARS]
     longest = bars[0]
-    alt = f"Seconds of the stages, {duration(total)} in all; the longest is {longest[0]} with {duration(longest[2])}."
-    kinds = list(dict.fromkeys(kind for _, kind, _ in bars))
+    alt = f"Seconds of the stages, {duration(total)} in all; the longest is {longest[0]} with {duration(longest[-1])}."
+    kinds = list(dict.fromkeys(kind for _, kind, *_ in bars))
     with drawing(alt, 0.9 + 0.24 * len(bars)) as (axes, drawn):
         for kind in kinds:
             places = [i for i, row in enumerate(bars) if row[1] == kind]
             colour = SERIES[kinds.index(kind) % len(SERIES)]
-            axes.barh(places, [bars[i][2] for i in places], color=colour, height=0.7)
+            axes.barh(places, [bars[i][-1] for i in places], color=colour, height=0.7)
         for i, (*_, seconds) in enumerate(bars):
             axes.annotate(duration(seconds), (seconds, i), (4, 0), textcoords="offset points", va="center")
         axes.set_yticks(range(len(bars)), [literal(name) for name, *_ in bars])
@@ -76,14 +76,20 @@ def time_section(record: Record) -> Section:
         axes.margins(x=0.16)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel("seconds", color=MUTED)
-    table = listed(
-        "Seconds by stage",
-        ("stage", "work", "seconds", "share"),
-        [[name, kind, f"{seconds:,.1f}", f"{100 * seconds / max(total, 1e-9):.1f} %"] for name, kind, seconds in rows],
-        folded=True,
-    )
+    cells = [
+        [
+            name,
+            kind,
+            f"{seconds:,.1f}",
+            "" if starting is None else f"{starting:,.1f}",
+            f"{100 * seconds / max(total, 1e-9):.1f} %",
+        ]
+        for name, kind, starting, seconds in rows
+    ]
+    table = listed("Seconds by stage", ("stage", "work", "seconds", "of these starting", "share"), cells, folded=True)
     said = f"{duration(total)} in finished stages, one after the other. A stage that another run of this storage had "
-    said += "finished is counted with the time that it took then."
+    said += "finished is counted with the time that it took then. Starting is what passed until a stage's workers, "
+    said += "whose processes load libraries and the encoder first, had done something."
     return Section("time", "Where the time went", [Figure("Seconds by stage", alt, drawn.svg, table), Note(said)])
 
 

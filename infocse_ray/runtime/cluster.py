@@ -39,6 +39,8 @@ def connect() -> None:
     # Workers keep the job's directory, so that relative paths mean the same everywhere.
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
+    # How often a training's workers are looked at: by default it ends, and a checkpoint counts, up to 2 s late.
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:

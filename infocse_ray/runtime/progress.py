@@ -21,6 +21,7 @@ from infocse_ray.storage.redact import redacted
 _LINE_SECONDS = 15.0
 _WARNING = "warning: "
 _kept: list[list[str]] = []
+_waits: list[list[float]] = []
 
 
 def say(message: str) -> None:
@@ -43,6 +44,17 @@ def warnings_kept() -> Iterator[list[str]]:
         yield kept
     finally:
         _kept[:] = [one for one in _kept if one is not kept]
+
+
+@contextlib.contextmanager
+def waits_kept() -> Iterator[list[float]]:
+    """Of each bar that this process shows meanwhile, the seconds until something was done: workers were starting."""
+    waits: list[float] = []
+    _waits.append(waits)
+    try:
+        yield waits
+    finally:
+        _waits[:] = [one for one in _waits if one is not waits]
 
 
 def duration(seconds: float) -> str:
@@ -72,6 +84,8 @@ class Bar:
         step, self.done, self.note = done - self.done, done, note or self.note
         if self._first is None and done:
             self._first = time.monotonic(), done
+            for waits in _waits:
+                waits.append(self._first[0] - self._started)
         if self._bar is not None:
             self._bar.set_postfix_str(self.note, refresh=False)
             self._bar.update(step)

@@ -19,7 +19,7 @@ from typing import Any
 
 from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.interrupts import check
-from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.progress import say, waits_kept
 from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.checksums import MARK, checked, mark_of, verified
 from infocse_ray.storage.folder import Storage
@@ -42,6 +42,8 @@ class Stage:
     folder: Storage
     summary: dict[str, Any] | None = None
     """What the stage counted; None until it is finished."""
+    starting: float | None = None
+    """Seconds of it until its workers had done something for the first time; None where that wasn't seen."""
 
     @property
     def seconds(self) -> float | None:
@@ -60,7 +62,7 @@ def read_stage(folder: Storage) -> Stage:
 
 
 def _stage(folder: Storage, commit: dict[str, Any]) -> Stage:
-    return Stage(commit["kind"], commit["fingerprint"], folder, commit["summary"])
+    return Stage(commit["kind"], commit["fingerprint"], folder, commit["summary"], commit.get("starting"))
 
 
 def _read_commit(folder: Storage) -> dict[str, Any]:
@@ -248,7 +250,8 @@ def run_stage(
     begun, before = time.monotonic(), _read_started(folder)["seconds"]
     stage = Stage(kind, fingerprint, folder)
     try:
-        summary = work(stage)
+        with waits_kept() as waits:
+            summary = work(stage)
     except BaseException:
         seconds = before + time.monotonic() - begun
         with contextlib.suppress(OSError):  # storage may be what failed; its error is on its way
@@ -257,10 +260,11 @@ def run_stage(
     summary = {"seconds": round(before + time.monotonic() - begun, 2), **summary}
     files = {name: info.size for name, info in folder.files().items() if _listed(name)}
     lease.check()
-    content = {"kind": kind, "fingerprint": fingerprint, "summary": summary, "files": files}
+    starting = round(sum(waits), 2) if waits else None
+    content = {"kind": kind, "fingerprint": fingerprint, "summary": summary, "files": files, "starting": starting}
     (folder / _COMMIT).write_json(checked(content))
     (root / "stages" / f"{fingerprint}.json").write_json({"folder": folder.relative, "kind": kind})
-    return Stage(kind, fingerprint, folder, summary)
+    return Stage(kind, fingerprint, folder, summary, starting)
 
 
 def _listed(name: str) -> bool:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import ray
+from ray.exceptions import RayError
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError
@@ -74,9 +76,51 @@ def run_workers(
         with watched(placement, title, placement.fewest or placement.workers):
             run_interruptible(trainer.fit, asked)
     except TrainingFailedError as error:
-        if (failure := storage_failure(error, folder)) is not None:
-            raise failure from error
-        raise TrainingStopped(f"{name}: the workers failed: {one_line(error)}") from error
+        raise _why(error, folder, name) from error
+
+
+def run_one_worker(
+    work: Callable[[Any], None], argument: Any, placement: Placement, folder: Storage, max_failures: int, title: str
+) -> None:
+    """Call `work(argument)` where one worker of `placement` would be, without a group and its checkpoints.
+
+    A task is there in a second or two, or at once where an earlier one's process is idle; a group of Ray Train takes
+    its controller's start, its worker's and the group's.
+
+    Args:
+        work: runs to its end, or from the beginning after its worker died.
+        argument: what it gets; sent by Ray.
+        placement: what the worker has.
+        folder: what errors of storage are about.
+        max_failures: restarts after the worker died.
+        title: of the stage, for people.
+
+    Raises:
+        TrainingStopped: the worker failed more often than that, or the work did.
+        Interrupted: a signal came.
+        NoSpace, StorageUnavailable: that is why it failed.
+    """
+    await_places(placement, title, 1)
+    task = ray.remote(
+        num_cpus=placement.cores,
+        num_gpus=1 if placement.use_gpu else 0,
+        max_retries=max_failures,
+        # By name: in a trial of Ray Tune it would else wait for a core of the trial's own group, which has none.
+        scheduling_strategy="DEFAULT",
+    )(work).remote(argument)
+    try:
+        with watched(placement, title, 1):
+            run_interruptible(lambda: ray.get(task))
+    except RayError as error:
+        raise _why(error, folder, title) from error
+    except BaseException:
+        ray.cancel(task, force=True)
+        raise
+
+
+def _why(error: BaseException, folder: Storage, name: str) -> Exception:
+    """What to raise for workers that failed."""
+    return storage_failure(error, folder) or TrainingStopped(f"{name}: the workers failed: {one_line(error)}")
 
 
 def train(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +14,7 @@ import pytest
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop import evaluate as module
+from infocse_ray.runtime import progress
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.stages.stage import Stage, look_again
 from infocse_ray.storage.checksums import checked
@@ -37,7 +40,8 @@ def worked(root, monkeypatch) -> list[list[str]]:
             write_parquet(place / "ranks" / "part-00000.parquet", pa.table({"rank": [1]}), [1])
             (place / "metrics.json").write_json(checked({"metrics": {"mrr": 1.0}, "seconds": 1.0}))
 
-    monkeypatch.setattr(module, "run_workers", work)
+    monkeypatch.setattr(module, "run_one_worker", work)
+    monkeypatch.setattr(module, "run_workers", lambda *_, **__: pytest.fail("a group for one worker"))
     monkeypatch.setattr(module, "Board", lambda *_, **__: contextlib.nullcontext(SimpleNamespace(handle=None)))
     return given
 
@@ -76,6 +80,22 @@ def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, wo
     ]
     assert len({stage(**question) for question in different}) == len(worked) == len(different)
     assert stage(seed=2) == stage()
+
+
+def test_the_start_of_the_workers_is_the_first_stages(root, worked, monkeypatch):
+    moments = itertools.chain([100.0], itertools.repeat(107.5))
+
+    @contextlib.contextmanager
+    def board(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+        bar = progress.Bar("evaluating", 2, "scores")
+        yield SimpleNamespace(handle=None)
+        bar.to(1)
+        monkeypatch.undo()
+
+    monkeypatch.setattr(module, "Board", board)
+    stages = evaluate(root, "one", ("e1", "e2"))
+    assert [(stage.starting, stage.seconds) for stage in stages] == [(7.5, 7.5), (None, 1.0)]
 
 
 def test_damaged_ranks_of_another_run_are_made_again_where_they_are(root, worked):

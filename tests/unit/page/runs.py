@@ -130,7 +130,7 @@ def write_run(
         place = where or folder / at
         content = {"kind": kind, "fingerprint": at, "files": {}, "summary": {"seconds": 12.5} | summary}
         (place / "stage.json").write_json(checked(content))
-        stages[at] = {"kind": kind, "fingerprint": at, "folder": place.relative, "seconds": 12.5}
+        stages[at] = {"kind": kind, "fingerprint": at, "folder": place.relative, "seconds": 12.5, "starting": 3.75}
         return place
 
     corpus = stage("corpus", "prepare", CORPUS, root / "corpora" / "c")

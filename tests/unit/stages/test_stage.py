@@ -1,9 +1,11 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from infocse_ray.errors import DamagedFile
+from infocse_ray.runtime import progress
 from infocse_ray.stages.stage import Stage, claim, find_stage, look_again, read_stage, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
@@ -110,6 +112,26 @@ def test_seconds_of_a_crashed_call_are_counted(root, monkeypatch):
     with pytest.raises(Crash):
         run(root, "a", "f1", crash)
     assert run(root, "a", "f1", Work()).seconds == 42.0
+
+
+def test_what_passes_until_its_workers_have_done_something_is_kept(root, monkeypatch):
+    now = SimpleNamespace(monotonic=lambda: clock)
+    clock = 10.0
+
+    def work(_: Stage) -> dict:
+        nonlocal clock
+        with monkeypatch.context() as patch:
+            patch.setattr(progress, "time", now)
+            bar = progress.Bar("working", 2, "pieces")
+            for moment, done in ((11.0, 0), (14.0, 1), (20.0, 2)):
+                clock = moment
+                bar.to(done)
+        return {}
+
+    assert run_stage(root, root / "a", "test", "f1", work).starting == 4.0
+    look_again()
+    assert read_stage(root / "a").starting == 4.0
+    assert run_stage(root, root / "b", "test", "f2", lambda _: {}).starting is None
 
 
 def test_commit_is_written_last_and_the_index_after_it(root, monkeypatch):
