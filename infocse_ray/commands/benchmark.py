@@ -5,6 +5,7 @@
   idc       sentences per second of the clustering alone, given the vectors
   train     pairs per second and peak memory of a step with gradient caching, against
             CachedMultipleNegativesRankingLoss
+  iteration where the seconds of a whole run go, stage by stage, and how many of them pass while workers start
   overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
   whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
   validators  Spearman's rank correlation of each validator without labels with the recall of the test
@@ -60,6 +61,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     train.add_argument("--chunk_tokens", type=_count, default=8_192, help="tokens with gradients kept at a time")
     train.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: autocast on both sides")
     train.add_argument("--steps", type=_count, default=2, help="steps of each, in turns, each in a fresh process")
+
+    iteration = _command(commands, "iteration", "a whole run, as a user waits for it: seconds by stage")
+    _add_corpus(iteration)
+    iteration.add_argument("--batch_size", type=_count, default=128, help="pairs")
+    iteration.add_argument("--steps", type=_count, default=48, help="most training steps of an iteration")
+    iteration.add_argument("--iterations", type=_count, default=2, help="of annotating and training")
 
     overhead = _command(commands, "overhead", "annotating and training on Ray against the same code without it")
     _add_corpus(overhead)
