@@ -1,140 +1,48 @@
 """An actor that embeds shards of the token store: what it does with the vectors is the work it is given.
 
 1. Ray Data deals groups of shards to a pool of actors, each with the encoder loaded once.
-2. An actor embeds a bounded number of sentences, works on the vectors, forgets them, goes on.
+2. An actor takes a few groups at once through its pipeline, and embeds a bounded number of sentences at a time.
 3. It writes its pieces of the stage; only counts travel back.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import ray
 import torch
 
-from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
-from infocse_ray.annotate.documents import TrainingDocuments, joined
-from infocse_ray.corpus.copies import Distinct, without_copies
-from infocse_ray.corpus.store import Documents, shard_name
-from infocse_ray.corpus.tokens import Tokens, bounded_ranges
+from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.pipeline import GROUPS_AT_ONCE, Pipeline, Work
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, Precision, embed, for_inference
+from infocse_ray.encoder.embed import Precision
 from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
 from infocse_ray.runtime.placement import await_places, watched
-from infocse_ray.storage.folder import Storage
 
-Clustering = Callable[[torch.Tensor, np.ndarray], np.ndarray]
-"""Vectors float32 [n, d] and offsets int64 [documents + 1] -> int32 [n], clusters from 0 in every document."""
-
-
-class Annotator:
-    """Embeds documents with one encoder on one device, and counts what that takes."""
-
-    def __init__(self, encoder: EncoderFolder, precision: Precision, device: torch.device) -> None:
-        self.encoder = for_inference(encoder.load(), precision, device)
-        self.tokens = self.padded = 0
-
-    def embed(self, sentences: Tokens) -> torch.Tensor:
-        """float32 [n, d] on the device; give it at most SENTENCES_AT_ONCE, or a document."""
-        part = embed(self.encoder, sentences)
-        self.tokens += part.tokens
-        self.padded += part.padded
-        return part.vectors
-
-    def without_copies(self, documents: Documents) -> tuple[Documents, Distinct]:
-        """Documents with each text once, as the encoder reads it, and which sentences these are."""
-        encoder = self.encoder
-        return without_copies(documents, encoder.max_length - len(encoder.prefix) - len(encoder.suffix))
-
-    def vectors(
-        self, documents: Documents, wanted: np.ndarray | None = None
-    ) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Ranges of documents, first and after the last, with the vectors of all their sentences.
-
-        Args:
-            documents: any.
-            wanted: bool [documents]; ranges without any of these are left out, the others embedded as they would be
-                with them. None: all.
-        """
-        for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
-            if wanted is not None and not wanted[first:last].any():
-                continue
-            begin, end = documents.offsets[first], documents.offsets[last]
-            yield first, last, self.embed(documents.sentences.take(np.arange(begin, end)))
-
-    def clusters(self, documents: Documents, clustering: Clustering) -> tuple[np.ndarray, np.ndarray]:
-        """Clusters inside each document; copies of a sentence are embedded once, and share its cluster.
-
-        Returns:
-            int32 [sentences], cluster ids numbered from 0 inside each document; and bool [sentences], which are no copy
-            of an earlier one.
-        """
-        nodes, distinct = self.without_copies(documents)
-        out = np.empty(len(nodes.sentences), dtype=np.int32)
-        for first, last, vectors in self.vectors(nodes):
-            begin, end = nodes.offsets[first], nodes.offsets[last]
-            out[begin:end] = clustering(vectors, nodes.offsets[first : last + 1] - begin)
-        return out[distinct.node], distinct.first
-
-
-class Work(Protocol):
-    """The work of an actor on a group of shards."""
-
-    def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
-        """Write the group's pieces; return counts that have a JSON form and stay small however large the shards."""
-        ...
-
-
-class AnnotateShards(NamedTuple):
-    """Writes the annotations of a group of shards, which are embedded together.
-
-    So sentences of one length are many even where shards are small.
-    """
-
-    documents: TrainingDocuments
-    folder: Storage
-    clustering: Clustering
-
-    def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
-        """Write what is missing; return the counts of each shard (see `counts_of`)."""
-        targets = [self.folder / shard_name(shard) for shard in shards]
-        if all(target.exists() for target in targets):  # written before a crash, each whole
-            return [read_whole(target)[1] for target in targets]
-        # If only some are, all are computed again: what is embedded together must not depend on a crash.
-        before = annotator.tokens, annotator.padded
-        parts = [self.documents.read(shard) for shard in shards]
-        read = [documents for part in parts for _, documents in part]
-        clusters = self._clusters(annotator, read) if read else iter(())
-        work = {"tokens": annotator.tokens - before[0], "padded_tokens": annotator.padded - before[1]}
-        schema = annotation_schema(self.documents.store)
-        rows = []
-        for target, part in zip(targets, parts, strict=True):
-            clustered = [next(clusters) for _ in part]
-            tables = [with_clusters(table, own) for (table, _), (own, _) in zip(part, clustered, strict=True)]
-            counts = counts_of(tables, [first for _, first in clustered], {} if rows else work)
-            write_whole(target, schema, tables, counts)
-            rows.append(counts)
-        return rows
-
-    def _clusters(self, annotator: Annotator, read: list[Documents]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of each table's sentences what `Annotator.clusters` gives, embedded as one."""
-        ends = np.cumsum([len(documents.sentences) for documents in read])
-        columns = annotator.clusters(joined(read), self.clustering)
-        return zip(*(np.split(column, ends[:-1]) for column in columns), strict=True)
+_SWITCH_SECONDS = 0.0005
+"""How long a thread keeps the interpreter while another waits for it. The one that has the device gives it up at every
+operation it asks for, and would wait 5 ms each time for one that reads or writes."""
 
 
 class _ShardActor:
     """The Ray Data actor."""
 
     def __init__(self, encoder: EncoderFolder, precision: Precision, work: Work) -> None:
-        torch.set_num_threads(assigned_cores())
-        self.annotator, self.work = Annotator(encoder, precision, worker_device()), work
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        cores, device = assigned_cores(), worker_device()  # Ray tells its own threads only
+
+        def annotator() -> Annotator:
+            torch.set_num_threads(cores)
+            return Annotator(encoder, precision, device)
+
+        self.pipeline = Pipeline(annotator, work)
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list[str]]:
-        return {"counts": [row for group in batch["item"] for row in _rows(self.work(self.annotator, _shards(group)))]}
+        return {"counts": [row for group in batch["item"] for row in _rows(self.pipeline(_shards(group)))]}
 
 
 def in_actors(
@@ -150,10 +58,18 @@ def in_actors(
     It begins with one actor; the others come as there is room for them. `title` says what waits until there is.
     """
     await_places(placement, title, 1)
+    actors = min(placement.workers, len(groups))
+    # No more at once than is an actor's share, lest the first to start takes what the others would begin with.
+    at_once = max(1, min(GROUPS_AT_ONCE, len(groups) // max(1, actors)))
     done = _dealt(groups).map_batches(
         _ShardActor,
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=min(placement.workers, len(groups))),
+        compute=ray.data.ActorPoolStrategy(
+            size=actors,
+            max_tasks_in_flight_per_actor=max(2, at_once),
+            max_concurrent_calls_per_actor=at_once,
+            enable_true_multi_threading=True,
+        ),
         num_cpus=placement.cores,
         num_gpus=1 if placement.use_gpu else 0,
         fn_constructor_kwargs={"encoder": encoder, "precision": precision, "work": work},

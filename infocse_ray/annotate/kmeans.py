@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from scipy.cluster.vq import kmeans2
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.clusters import number_clusters
 from infocse_ray.annotate.documents import TrainingDocuments, joined
+from infocse_ray.annotate.pipeline import Written, through_phases
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import sample_hashes
+from infocse_ray.corpus.tokens import Tokens, sample_hashes
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.storage.checksums import read_sealed, sealed
 from infocse_ray.storage.folder import Storage
@@ -50,7 +51,7 @@ def share_of(documents: TrainingDocuments, sample: int) -> float:
 
 
 class SampleSentences(NamedTuple):
-    """Writes the vectors of the sentences drawn from a group of shards."""
+    """Writes the vectors of the sentences drawn from a group of shards (see `Phased`)."""
 
     documents: TrainingDocuments
     folder: Storage
@@ -59,17 +60,44 @@ class SampleSentences(NamedTuple):
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """Write the group's piece if it is missing; return how many shards and drawn `sentences` it is of."""
-        target = self.folder / f"from-{shards[0]:06d}.npy"
-        if not target.exists():
-            read = [documents for shard in shards for _, documents in self.documents.read(shard)]
-            vectors = self._vectors(annotator, joined(read)) if read else []
-            save_array(target, np.concatenate([np.empty((0, annotator.encoder.dimension), np.float32), *vectors]))
-        return [{"shards": len(shards), "sentences": len(load_array(target))}]
+        return through_phases(self, annotator, shards)
 
-    def _vectors(self, annotator: Annotator, documents: Documents) -> list[np.ndarray]:
-        rows = drawn(documents, self.share, self.seed)
+    def read(self, annotator: Annotator, shards: list[int]) -> _Drawn | Written:
+        """The sentences."""
+        target = self.folder / f"from-{shards[0]:06d}.npy"
+        if target.exists():
+            return Written([{"shards": len(shards), "sentences": len(load_array(target))}])
+        read = [documents for shard in shards for _, documents in self.documents.read(shard)]
+        none = np.empty((0, annotator.encoder.dimension), np.float32)
+        if not read:
+            return _Drawn(target, len(shards), None, none)
+        together = joined(read)
+        return _Drawn(target, len(shards), together.sentences.take(drawn(together, self.share, self.seed)), none)
+
+    def embed(self, annotator: Annotator, group: _Drawn) -> _Drawn:
+        """Their vectors."""
+        if group.sentences is None:
+            return group
+        rows = np.arange(len(group.sentences))
         parts = [rows[i : i + SENTENCES_AT_ONCE] for i in range(0, len(rows), SENTENCES_AT_ONCE)]
-        return [annotator.embed(documents.sentences.take(part)).cpu().numpy() for part in parts]
+        vectors = [annotator.embed(group.sentences.take(part)).cpu().numpy() for part in parts]
+        return group._replace(vectors=np.concatenate([group.vectors, *vectors]))
+
+    def write(self, group: _Drawn) -> list[dict[str, Any]]:
+        """The piece."""
+        save_array(group.target, group.vectors)
+        return [{"shards": group.shards, "sentences": len(group.vectors)}]
+
+
+class _Drawn(NamedTuple):
+    """The sentences drawn from a group of shards, on their way."""
+
+    target: Storage
+    shards: int
+    sentences: Tokens | None
+    """None: there is no document."""
+    vectors: np.ndarray
+    """float32 [sentences, d], once they are embedded."""
 
 
 def fit_sample(sample: Storage, target: Storage, clusters: int, seed: int) -> None:

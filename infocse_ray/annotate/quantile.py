@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import Edges, connected_clusters, graph_edges
+from infocse_ray.annotate.pipeline import Written, through_phases
+from infocse_ray.corpus.copies import Distinct
 from infocse_ray.corpus.store import Documents, documents_of, shard_name
 from infocse_ray.corpus.tokens import flat, offsets_of
 from infocse_ray.storage.folder import Storage
@@ -71,8 +73,25 @@ def _in_order(bits: Any) -> Any:
     return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int32)
 
 
+class _Group(NamedTuple):
+    """A group of shards on its way."""
+
+    targets: list[Storage]
+    parts: list[list[Documents]]
+    """The row groups of each shard."""
+    together: Documents | None
+    """All of them, one after the other; None: there is no document."""
+    nodes: Documents | None
+    """Without copies."""
+    distinct: Distinct | None
+    edges: Edges
+    """Of `together`, once they are embedded."""
+    work: dict[str, int]
+    """What embedding took."""
+
+
 class FindEdges(NamedTuple):
-    """Writes the edges of a group of shards, and counts their weights."""
+    """Writes the edges of a group of shards, and counts their weights (see `Phased`)."""
 
     documents: TrainingDocuments
     folder: Storage
@@ -81,46 +100,65 @@ class FindEdges(NamedTuple):
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """Write what is missing; return the group's `documents` and `weights` (see `count_weights`)."""
+        return through_phases(self, annotator, shards)
+
+    def read(self, annotator: Annotator, shards: list[int]) -> _Group | Written:
+        """The documents of all shards, as one."""
         targets = [self.folder / shard_name(shard) for shard in shards]
         if all(target.exists() for target in targets):  # written before a crash, each whole
-            tables = [table for target in targets for table in read_whole(target)[0]]
-        else:
-            tables = self._write(annotator, shards, targets)
-        weights = np.concatenate([np.empty(0, np.float32), *(flat(table["weight"])[0].to_numpy() for table in tables)])
-        return [{"documents": sum(len(table) for table in tables), "weights": count_weights(weights)}]
-
-    def _write(self, annotator: Annotator, shards: list[int], targets: list[Storage]) -> list[pa.Table]:
-        before = annotator.tokens, annotator.padded
+            return Written(_counts([table for target in targets for table in read_whole(target)[0]]))
         parts = [[documents for _, documents in self.documents.read(shard)] for shard in shards]
         read = [documents for part in parts for documents in part]
-        edge_tables = iter(self._edges(annotator, read) if read else [])
-        work = {"tokens": annotator.tokens - before[0], "padded_tokens": annotator.padded - before[1]}
-        written: list[pa.Table] = []
-        for number, (target, part) in enumerate(zip(targets, parts, strict=True)):
-            tables = [next(edge_tables) for _ in part]
-            write_whole(target, _SCHEMA, tables, {} if number else work)
-            written += tables
-        return written
+        together = joined(read) if read else None
+        nodes, distinct = (None, None) if together is None else annotator.without_copies(together)
+        return _Group(targets, parts, together, nodes, distinct, _NONE, {})
 
-    def _edges(self, annotator: Annotator, read: list[Documents]) -> list[pa.Table]:
-        """A table of `_SCHEMA` for each part of the documents, embedded as one."""
-        together = joined(read)
-        nodes, distinct = annotator.without_copies(together)
-        of_blocks: list[Edges] = []
-        for first, last, vectors in annotator.vectors(nodes):
-            begin = nodes.offsets[first]
-            edges = graph_edges(vectors, nodes.offsets[first : last + 1] - begin, self.k, self.mutual)
-            rows = distinct.rows[begin:]
-            of_blocks.append(edges._replace(source=rows[edges.source], target=rows[edges.target]))
+    def embed(self, annotator: Annotator, group: _Group) -> _Group:
+        """The edges."""
+        before = annotator.tokens, annotator.padded
+        of_blocks: list[Edges] = [_NONE]
+        if group.nodes is not None and group.distinct is not None:
+            for first, last, vectors in annotator.vectors(group.nodes):
+                begin = group.nodes.offsets[first]
+                edges = graph_edges(vectors, group.nodes.offsets[first : last + 1] - begin, self.k, self.mutual)
+                rows = group.distinct.rows[begin:]
+                of_blocks.append(edges._replace(source=rows[edges.source], target=rows[edges.target]))
         edges = Edges(*(np.concatenate(column) for column in zip(*of_blocks, strict=True)))
-        original = distinct.rows[distinct.node]
-        # Sources ascend, so the edges of a document, and those of a part, are in a row.
-        before = np.searchsorted(edges.source, together.offsets)
-        documents = offsets_of(np.array([len(part.keys) for part in read]))
-        return [
-            _table(part, edges, original, together.offsets[first : last + 1], before[first : last + 1])
-            for part, first, last in zip(read, documents[:-1], documents[1:], strict=True)
-        ]
+        work = {"tokens": annotator.tokens - before[0], "padded_tokens": annotator.padded - before[1]}
+        return group._replace(edges=edges, work=work)
+
+    def write(self, group: _Group) -> list[dict[str, Any]]:
+        """A piece for each shard."""
+        edge_tables = iter(_tables(group))
+        written: list[pa.Table] = []
+        for number, (target, part) in enumerate(zip(group.targets, group.parts, strict=True)):
+            tables = [next(edge_tables) for _ in part]
+            write_whole(target, _SCHEMA, tables, {} if number else group.work)
+            written += tables
+        return _counts(written)
+
+
+_NONE = Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def _counts(tables: list[pa.Table]) -> list[dict[str, Any]]:
+    weights = np.concatenate([np.empty(0, np.float32), *(flat(table["weight"])[0].to_numpy() for table in tables)])
+    return [{"documents": sum(len(table) for table in tables), "weights": count_weights(weights)}]
+
+
+def _tables(group: _Group) -> list[pa.Table]:
+    """A table of `_SCHEMA` for each row group."""
+    if group.together is None or group.distinct is None:
+        return []
+    original = group.distinct.rows[group.distinct.node]
+    offsets, read = group.together.offsets, [documents for part in group.parts for documents in part]
+    # Sources ascend, so the edges of a document, and those of a row group, are in a row.
+    before = np.searchsorted(group.edges.source, offsets)
+    documents = offsets_of(np.array([len(part.keys) for part in read]))
+    return [
+        _table(part, group.edges, original, offsets[first : last + 1], before[first : last + 1])
+        for part, first, last in zip(read, documents[:-1], documents[1:], strict=True)
+    ]
 
 
 def _table(part: Documents, edges: Edges, original: np.ndarray, offsets: np.ndarray, before: np.ndarray) -> pa.Table:

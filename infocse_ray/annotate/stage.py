@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from infocse_ray.annotate.actor import AnnotateShards, Work, in_actors, in_one_task, in_tasks
+from infocse_ray.annotate.actor import in_actors, in_one_task, in_tasks
 from infocse_ray.annotate.annotations import Summary
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sample, share_of
+from infocse_ray.annotate.pipeline import Work
 from infocse_ray.annotate.quantile import DropEdges, FindEdges, weight_quantile
+from infocse_ray.annotate.shards import AnnotateShards
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from infocse_ray.annotate.actor import AnnotateShards, Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
+from infocse_ray.annotate.shards import AnnotateShards
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.benchmarks.annotate import annotate_once, pace
 from infocse_ray.benchmarks.corpora import LANES, MAX_LENGTH, encoder_in, make_store, read_documents

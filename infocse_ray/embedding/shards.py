@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of, shard_name
 from infocse_ray.embedding.index import Embedding

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.annotate.actor import Annotator
 from infocse_ray.annotate.annotations import read_whole
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import connected_clusters, graph_edges
 from infocse_ray.annotate.kmeans import GlobalClusters

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infocse_ray.annotate.actor import Annotator, in_actors
+from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE

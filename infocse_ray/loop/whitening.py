@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.annotate.actor import Annotator, in_actors, in_one_task
+from infocse_ray.annotate.actor import in_actors, in_one_task
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.kmeans import load_array, save_array
 from infocse_ray.corpus.store import TokenStore

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from infocse_ray.annotate.actor import Work, in_actors
+from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.pipeline import Work
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.runtime.cluster import Placement, quiet_data
 from infocse_ray.runtime.progress import Bar

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.retrieval.correlation import Estimate, spearman_difference, spearman_estimate
 from infocse_ray.retrieval.sts import StsPairs, sts_cosines

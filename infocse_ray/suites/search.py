@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.corpus.tokens import bounded_ranges, offsets_of
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import torch
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, shard_name

@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 import torch
 
 from infocse_ray.annotate import documents, stage
-from infocse_ray.annotate.actor import Annotator, Work
+from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.pipeline import Pipeline, Work
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, embed
@@ -59,6 +61,8 @@ class Passes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, encoder: EncoderFolder) -> None:
         self.encoder, self.actors = encoder, 1
+        self.groups_at_once = 1
+        """That an actor has in its pipeline."""
         self.works: list[str] = []
         """The passes done so far, by name."""
         self.crash_before = ""
@@ -79,13 +83,15 @@ class Passes:
     ) -> Iterator[dict[str, Any]]:
         self._begin(work)
         pool = [
-            (Annotator(encoder, precision, torch.device("cpu")), pickle.loads(pickle.dumps(work)))
+            Pipeline(lambda: Annotator(encoder, precision, torch.device("cpu")), pickle.loads(pickle.dumps(work)))
             for _ in range(where.workers)
         ]
         order = list(enumerate(groups))
-        for number, group in reversed(order) if where.workers > 1 else order:
-            annotator, own = pool[number % where.workers]
-            yield from json.loads(json.dumps(own(annotator, group)))
+        with ThreadPoolExecutor(self.groups_at_once) as calls:
+            for counts in calls.map(
+                lambda dealt: pool[dealt[0] % where.workers](dealt[1]), order[::-1] if where.workers > 1 else order
+            ):
+                yield from json.loads(json.dumps(counts))
 
     def _in_tasks(self, groups: list[list[int]], work: Callable[[list[int]], Any]) -> Iterator[dict[str, Any]]:
         self._begin(work)

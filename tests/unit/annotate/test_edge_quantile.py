@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from infocse_ray.annotate import actor, documents, kmeans
+from infocse_ray.annotate import annotator, documents, kmeans
 from infocse_ray.annotate.quantile import count_weights, weight_quantile
 from infocse_ray.errors import DamagedFile
 from infocse_ray.settings import Annotate
@@ -133,7 +133,7 @@ def test_what_is_embedded_at_once_and_together_changes_no_cluster(passes, tmp_pa
     kind = Annotate.model_validate(section)
     one = passes.annotate(store, tmp_path / "one", kind)
     monkeypatch.setattr(documents, "_SENTENCES_TOGETHER", 10_000)
-    monkeypatch.setattr(actor, "SENTENCES_AT_ONCE", 20)
+    monkeypatch.setattr(annotator, "SENTENCES_AT_ONCE", 20)
     monkeypatch.setattr(kmeans, "SENTENCES_AT_ONCE", 20)
     two = passes.annotate(store, tmp_path / "two", kind)
     assert written_clusters(store, tmp_path / "two") == written_clusters(store, tmp_path / "one")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.embedding import shards
 from infocse_ray.embedding.index import Embedding, read_counts, read_embedding

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from infocse_ray.annotate import actor
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate import annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import connected_clusters, graph_edges
 from infocse_ray.corpus.store import TokenStore
@@ -85,7 +85,7 @@ def test_edges_are_those_of_the_document_alone(passes, tmp_path):
 
 
 def test_no_more_is_embedded_than_the_documents_company(passes, tmp_path, monkeypatch):
-    monkeypatch.setattr(actor, "SENTENCES_AT_ONCE", 20)
+    monkeypatch.setattr(annotator, "SENTENCES_AT_ONCE", 20)
     store = write_store(
         Storage.open(str(tmp_path / "own")),
         [Written(f"d{i}", [[5 + (7 * i + j) % 60, 9] for j in range(8)]) for i in range(20)],

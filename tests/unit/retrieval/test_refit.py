@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from infocse_ray.annotate import documents
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.embed import embed

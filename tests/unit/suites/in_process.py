@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.suites import beir, judged
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import load_encoder

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from infocse_ray.annotate.actor import Annotator
+from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
