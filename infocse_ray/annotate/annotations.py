@@ -1,8 +1,11 @@
-"""Annotations: the training documents of a token store with a cluster for every sentence, in shards, counted."""
+"""Annotations: a cluster for every sentence of the training documents, in shards beside those of the token store.
+
+A shard has a row group for each of the token store's that was annotated, in their order, and a row a document: its key,
+by which it is seen whose clusters these are, and nothing else that the token store has.
+"""
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter
 from typing import Any
@@ -11,39 +14,58 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.annotate.clusters import cluster_sizes, count_pairs
-from infocse_ray.corpus.store import Documents, TokenStore, documents_of
+from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import flat
+from infocse_ray.storage.checksums import damaged
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 
-COLUMNS = ["doc_id", "key", "split", "sentences", "cluster"]
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.int64(), nullable=False),
+        pa.field("cluster", pa.list_(pa.int32()), nullable=False),
+    ]
+)
+"""Of a shard: a document's key, and a cluster id for each of its sentences, numbered from 0 in every document."""
+
+OTHERS = "its clusters are of other documents than the token store's"
+"""Why a shard of annotations counts as damaged that doesn't belong to the documents."""
 
 _COUNTS = b"infocse_ray.counts"
 """Parquet metadata: what the shard adds to the stage's summary, such as tokens embedded, which its rows don't tell: a
 resumed run counts it too."""
 
 
-def annotation_schema(store: TokenStore) -> pa.Schema:
-    """Schema of a shard of annotations: columns of the token store's, and `cluster`, one id a sentence."""
-    shard = store.shard(0)
-    return _schema(shard.root, shard.relative)
+def cluster_table(documents: Documents) -> pa.Table:
+    """Rows of `SCHEMA`: the documents of a row group of the token store, with their clusters."""
+    offsets, clusters = documents.offsets.astype(np.int32), pa.array(documents.clusters, pa.int32())
+    lists = pa.ListArray.from_arrays(pa.array(offsets), clusters)
+    return pa.table([pa.array(documents.keys), lists], schema=SCHEMA)
 
 
-@functools.lru_cache(maxsize=4)
-def _schema(root: str, relative: str) -> pa.Schema:
-    # Opening a shard fetches up to 8 MiB: not once for every other shard.
-    with open_parquet(Storage(root, relative)) as file:
-        return pa.schema([file.schema_arrow.field(c) for c in COLUMNS[:-1]] + [("cluster", pa.list_(pa.int32()))])
-
-
-def with_clusters(table: pa.Table, clusters: np.ndarray) -> pa.Table:
-    """A table of the token store with a `cluster` column.
+def clustered(documents: Documents, table: pa.Table, written: Storage) -> Documents:
+    """Documents with their clusters.
 
     Args:
-        table: documents.
-        clusters: int32 [sentences] of all its documents.
+        documents: of a row group of the token store.
+        table: rows of `SCHEMA`, of the same row group.
+        written: the file that these are from.
+
+    Raises:
+        DamagedFile: they are of other documents; `written` is marked, so that its stage makes it again.
     """
-    offsets = documents_of(table).offsets.astype(np.int32)
-    return table.append_column("cluster", pa.ListArray.from_arrays(pa.array(offsets), pa.array(clusters)))
+    clusters, offsets = flat(table["cluster"])
+    if not (np.array_equal(table["key"].to_numpy(), documents.keys) and np.array_equal(offsets, documents.offsets)):
+        raise damaged(written, OTHERS)
+    return documents._replace(clusters=clusters.to_numpy())
+
+
+def all_clustered(parts: list[Documents], written: Storage) -> list[Documents]:
+    """The row groups of a shard with their clusters; arguments and errors are those of `clustered`."""
+    tables, _ = read_whole(written)
+    if len(tables) != len(parts):
+        raise damaged(written, OTHERS)
+    return [clustered(documents, table, written) for documents, table in zip(parts, tables, strict=True)]
 
 
 def write_whole(target: Storage, schema: pa.Schema, tables: list[pa.Table], counts: dict[str, Any]) -> None:
@@ -61,19 +83,19 @@ def read_whole(written: Storage) -> tuple[list[pa.Table], dict[str, Any]]:
         return [file.read_row_group(group) for group in range(file.num_row_groups)], counts
 
 
-def counts_of(tables: list[pa.Table], first: list[np.ndarray], work: dict[str, int]) -> dict[str, Any]:
+def counts_of(parts: list[Documents], first: list[np.ndarray], work: dict[str, int]) -> dict[str, Any]:
     """What a shard of annotations adds to the stage's summary; as many bytes however large the shard is.
 
     Args:
-        tables: of annotations.
+        parts: its documents with their clusters.
         first: bool [sentences] of each, which are no copy of an earlier sentence of their document; pairs, and the
             clusters' sizes, are of these.
         work: what making the shard took.
     """
     counts: Counter[str] = Counter(work)
     sizes: Counter[int] = Counter()
-    for table, no_copy in zip(tables, first, strict=True):
-        _count(documents_of(table), np.flatnonzero(no_copy), counts, sizes)
+    for documents, no_copy in zip(parts, first, strict=True):
+        _count(documents, np.flatnonzero(no_copy), counts, sizes)
     return {**counts, "sizes": dict(sizes)}
 
 
@@ -81,8 +103,8 @@ def _count(documents: Documents, rows: np.ndarray, counts: Counter[str], sizes: 
     assert documents.clusters is not None
     cluster_lengths = cluster_sizes(documents.clusters, documents.offsets, rows)
     counts["documents"] += len(documents.keys)
-    counts["sentences"] += len(documents.sentences)
-    counts["copies"] += len(documents.sentences) - len(rows)
+    counts["sentences"] += int(documents.offsets[-1])
+    counts["copies"] += int(documents.offsets[-1]) - len(rows)
     counts["clusters"] += len(cluster_lengths)
     counts["pairs"] += int(count_pairs(documents.clusters, documents.offsets, rows).sum())
     # A histogram by powers of two: 1, 2, 3-4, 5-8, ...

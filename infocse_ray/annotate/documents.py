@@ -5,40 +5,41 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from infocse_ray.annotate.annotations import COLUMNS
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.corpus.tokens import concatenate, offsets_of
+
+COLUMNS = ["doc_id", "key", "split", "sentences"]
+"""Of the token store, that annotating reads."""
 
 _SENTENCES_TOGETHER = 2_048
 
 
 class TrainingDocuments(NamedTuple):
-    """The documents of some splits of a token store, whose rows the annotations keep."""
+    """The documents of some splits of a token store, beside whose row groups the annotations lie."""
 
     store: TokenStore
     splits: list[str]
     encoder_store: TokenStore | None = None
     """The same corpus as the encoder's own tokenizer has it, where that is another than the run's."""
 
-    def rows(self, shard: int) -> list[pa.Table]:
-        """The row groups of a shard, as annotations keep them."""
-        return list(self.store.read(shard, self.splits, COLUMNS[:-1]))
+    def own(self, shard: int) -> list[Documents]:
+        """The row groups of a shard, in the run's own tokens."""
+        return _row_groups(self.store, shard, self.splits)
 
-    def read(self, shard: int) -> list[tuple[pa.Table, Documents]]:
-        """The row groups of a shard, each as annotations keep it and as the encoder reads it.
+    def read(self, shard: int) -> list[Documents]:
+        """The row groups of a shard, as the encoder reads them.
 
         Raises:
             ValueError: the two stores don't have the same documents with as many sentences.
         """
-        own = self.rows(shard)
+        own = self.own(shard)
         if self.encoder_store is None:
-            return [(table, documents_of(table)) for table in own]
-        read = [documents_of(t) for t in self.encoder_store.read(shard, self.splits, COLUMNS[:-1])]
-        if len(own) != len(read) or not all(_agree(documents_of(a), b) for a, b in zip(own, read, strict=True)):
+            return own
+        read = _row_groups(self.encoder_store, shard, self.splits)
+        if len(own) != len(read) or not all(_agree(a, b) for a, b in zip(own, read, strict=True)):
             raise ValueError(_disagreement(self.encoder_store, self.store, f"the documents of shard {shard}"))
-        return list(zip(own, read, strict=True))
+        return read
 
     def check(self) -> None:
         """See, from what the two stores counted, that they hold one corpus.
@@ -61,6 +62,10 @@ class TrainingDocuments(NamedTuple):
         return [list(range(first, min(first + size, shards))) for first in range(0, shards, size)]
 
 
+def _row_groups(store: TokenStore, shard: int, splits: list[str]) -> list[Documents]:
+    return [documents_of(table) for table in store.read(shard, splits, COLUMNS)]
+
+
 def _agree(own: Documents, read: Documents) -> bool:
     return own.doc_ids.equals(read.doc_ids) and np.array_equal(own.offsets, read.offsets)
 
@@ -73,7 +78,10 @@ def _disagreement(read: TokenStore, own: TokenStore, what: str) -> str:
 
 
 def joined(parts: list[Documents]) -> Documents:
-    """Documents of all parts, one after the other; ids are the first part's and mean nothing."""
+    """Documents of all parts, all annotated or none, one after the other; ids are the first part's and mean nothing."""
     offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
     keys = np.concatenate([part.keys for part in parts])
-    return parts[0]._replace(keys=keys, offsets=offsets, sentences=concatenate([part.sentences for part in parts]))
+    sentences = concatenate([part.sentences for part in parts])
+    clusters = [part.clusters for part in parts if part.clusters is not None]
+    together = np.concatenate(clusters) if clusters else None
+    return parts[0]._replace(keys=keys, offsets=offsets, sentences=sentences, clusters=together)

@@ -67,7 +67,7 @@ class SampleSentences(NamedTuple):
         target = self.folder / f"from-{shards[0]:06d}.npy"
         if target.exists():
             return Written([{"shards": len(shards), "sentences": len(load_array(target))}])
-        read = [documents for shard in shards for _, documents in self.documents.read(shard)]
+        read = [documents for shard in shards for documents in self.documents.read(shard)]
         none = np.empty((0, annotator.encoder.dimension), np.float32)
         if not read:
             return _Drawn(target, len(shards), None, none)

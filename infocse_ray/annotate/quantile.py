@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
+from infocse_ray.annotate.annotations import SCHEMA, cluster_table, counts_of, read_whole, write_whole
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import Edges, connected_clusters, graph_edges
 from infocse_ray.annotate.pipeline import Written, through_phases
 from infocse_ray.corpus.copies import Distinct
-from infocse_ray.corpus.store import Documents, documents_of, shard_name
+from infocse_ray.corpus.store import Documents, shard_name
 from infocse_ray.corpus.tokens import flat, offsets_of
 from infocse_ray.storage.folder import Storage
 
@@ -107,7 +107,7 @@ class FindEdges(NamedTuple):
         targets = [self.folder / shard_name(shard) for shard in shards]
         if all(target.exists() for target in targets):  # written before a crash, each whole
             return Written(_counts([table for target in targets for table in read_whole(target)[0]]))
-        parts = [[documents for _, documents in self.documents.read(shard)] for shard in shards]
+        parts = [self.documents.read(shard) for shard in shards]
         read = [documents for part in parts for documents in part]
         together = joined(read) if read else None
         nodes, distinct = (None, None) if together is None else annotator.without_copies(together)
@@ -191,9 +191,9 @@ class DropEdges(NamedTuple):
         if target.exists():
             return read_whole(target)[1]
         edges_of_groups, work = read_whole(self.edges / shard_name(shard))
-        tables, firsts, work = [], [], Counter(work)
-        for table, edges in zip(self.documents.rows(shard), edges_of_groups, strict=True):
-            offsets = documents_of(table).offsets
+        parts, firsts, work = [], [], Counter(work)
+        for documents, edges in zip(self.documents.own(shard), edges_of_groups, strict=True):
+            offsets = documents.offsets
             start = np.repeat(offsets[:-1], np.diff(flat(edges["source"])[1]))
             source, target_, weight = (flat(edges[column])[0].to_numpy() for column in ("source", "target", "weight"))
             kept = weight >= np.float32(self.threshold)
@@ -202,9 +202,9 @@ class DropEdges(NamedTuple):
             copies = np.flatnonzero(original != np.arange(len(original)))
             sources = np.concatenate([(start + source)[kept], copies])
             targets = np.concatenate([(start + target_)[kept], original[copies]])
-            tables.append(with_clusters(table, connected_clusters(sources, targets, offsets)))
+            parts.append(documents._replace(clusters=connected_clusters(sources, targets, offsets)))
             firsts.append(original == np.arange(len(original)))
             work.update({"edges_kept": int(kept.sum()), "edges_dropped": int((~kept).sum())})
-        counts = counts_of(tables, firsts, dict(work))
-        write_whole(target, annotation_schema(self.documents.store), tables, counts)
+        counts = counts_of(parts, firsts, dict(work))
+        write_whole(target, SCHEMA, [cluster_table(documents) for documents in parts], counts)
         return counts

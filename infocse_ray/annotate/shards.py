@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from infocse_ray.annotate.annotations import annotation_schema, counts_of, read_whole, with_clusters, write_whole
+from infocse_ray.annotate.annotations import SCHEMA, cluster_table, counts_of, read_whole, write_whole
 from infocse_ray.annotate.annotator import Annotator, Clustering
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.pipeline import Written, through_phases
@@ -20,8 +19,8 @@ class _Group(NamedTuple):
     """A group of shards on its way."""
 
     targets: list[Storage]
-    parts: list[list[tuple[pa.Table, int]]]
-    """The row groups of each shard, and how many sentences each has."""
+    parts: list[list[Documents]]
+    """The row groups of each shard."""
     nodes: Documents | None
     """The texts of all of them, one after the other, without copies; None: there is no document."""
     distinct: Distinct | None
@@ -52,10 +51,9 @@ class AnnotateShards(NamedTuple):
             return Written([read_whole(target)[1] for target in targets])
         # If only some are, all are computed again: what is embedded together must not depend on a crash.
         parts = [self.documents.read(shard) for shard in shards]
-        read = [documents for part in parts for _, documents in part]
+        read = [documents for part in parts for documents in part]
         nodes, distinct = annotator.without_copies(joined(read)) if read else (None, None)
-        sizes = [[(table, len(documents.sentences)) for table, documents in part] for part in parts]
-        return _Group(targets, sizes, nodes, distinct, np.empty(0, np.int32), {})
+        return _Group(targets, parts, nodes, distinct, np.empty(0, np.int32), {})
 
     def embed(self, annotator: Annotator, group: _Group) -> _Group:
         """The clusters."""
@@ -66,17 +64,17 @@ class AnnotateShards(NamedTuple):
 
     def write(self, group: _Group) -> list[dict[str, Any]]:
         """A piece for each shard."""
-        schema = annotation_schema(self.documents.store)
         columns = () if group.distinct is None else (group.clusters[group.distinct.node], group.distinct.first)
         begin, rows = 0, []
         for target, part in zip(group.targets, group.parts, strict=True):
-            tables, firsts = [], []
-            for table, sentences in part:
-                clusters, first = (column[begin : begin + sentences] for column in columns)
-                tables.append(with_clusters(table, clusters))
+            clustered, firsts = [], []
+            for documents in part:
+                end = begin + len(documents.sentences)
+                clusters, first = (column[begin:end] for column in columns)
+                clustered.append(documents._replace(clusters=clusters))
                 firsts.append(first)
-                begin += sentences
-            counts = counts_of(tables, firsts, {} if rows else group.work)
-            write_whole(target, schema, tables, counts)
+                begin = end
+            counts = counts_of(clustered, firsts, {} if rows else group.work)
+            write_whole(target, SCHEMA, [cluster_table(documents) for documents in clustered], counts)
             rows.append(counts)
         return rows

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from infocse_ray.annotate.annotations import COLUMNS
-from infocse_ray.annotate.documents import TrainingDocuments, joined
+from infocse_ray.annotate.documents import COLUMNS, TrainingDocuments, joined
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.benchmarks.corpora import LANES, MAX_LENGTH, encoder_in, load_baseline, make_store, read_documents
@@ -116,7 +115,7 @@ def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
     encoder.register_forward_hook(after)
     for shards in TrainingDocuments(store, list(SPLITS)).groups():
         t0 = now()
-        groups = [group for shard in shards for group in store.read(shard, SPLITS, COLUMNS[:-1])]
+        groups = [group for shard in shards for group in store.read(shard, SPLITS, COLUMNS)]
         parts = [joined([documents_of(group) for group in groups])] if groups else []
         spent["reading"] += now() - t0
         for documents in parts:

@@ -26,8 +26,9 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.registry import method_of
 from infocse_ray.runtime.cluster import Placement, placement
-from infocse_ray.sampling.examples import Examples, Shards, count_examples
+from infocse_ray.sampling.examples import Examples, count_examples
 from infocse_ray.sampling.prefetch import Prefetcher
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Annotate, Corpus, Encoder, Settings, Train
 from infocse_ray.stages.stage import Stage
@@ -71,7 +72,8 @@ def prepare_once(work: str, model: str, documents: list[list[str]], batch_size: 
         stage = Stage("annotate", "benchmark", Storage.open(work) / "annotations")
         where = placement(Annotate())
         annotate(stage, store, list(SPLITS), encoder_in(model), Annotate(), 0, "auto", where, "annotating")
-        source = Shards(stage.folder, "benchmark", store.shards, LANES, list(SPLITS))
+        source = Shards(store.folder / "documents", "benchmark", store.shards, LANES, list(SPLITS))
+        source = source._replace(annotations=stage.folder)
         method = method_of("idc", settings, EncoderSpec.of(encoder_in(model).load()))
         assert method is not None
         examples = Examples(source, "benchmark", count_examples(source, method, "counting"))

@@ -51,12 +51,11 @@ class Documents(NamedTuple):
 
 
 def documents_of(table: pa.Table) -> Documents:
-    """A table of the token store, or of annotations, as arrays."""
+    """A table of the token store as arrays."""
     sentences, offsets = flat(table["sentences"])
-    clusters = flat(table["cluster"])[0].to_numpy() if "cluster" in table.column_names else None
     labels = counterparts_of(table) if "counterparts" in table.column_names else None
     keys = table["key"].to_numpy()
-    return Documents(table["doc_id"].combine_chunks(), keys, offsets, tokens_of(sentences), clusters, labels)
+    return Documents(table["doc_id"].combine_chunks(), keys, offsets, tokens_of(sentences), None, labels)
 
 
 def counterparts_of(table: pa.Table) -> Counterparts:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.annotate.annotations import read_whole
+from infocse_ray.annotate.annotations import all_clustered
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import connected_clusters, graph_edges
 from infocse_ray.annotate.kmeans import GlobalClusters
-from infocse_ray.corpus.store import documents_of, shard_name
+from infocse_ray.corpus.store import Documents, shard_name
 from infocse_ray.explorer.drawn import MOST_SENTENCES
 from infocse_ray.explorer.histogram import count_pairs_by_cosine
 from infocse_ray.settings import Annotate
@@ -58,8 +58,9 @@ class ClusterAgain(NamedTuple):
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """What is found of each document that is looked at: its `key`, and what `_seen` returns."""
-        together = joined([documents for shard in shards for _, documents in self.documents.read(shard)])
-        written = self._written(shards)
+        together = joined([documents for shard in shards for documents in self._annotated(shard)])
+        written = together.clusters
+        assert written is not None
         wanted = np.isin(together.keys, self.keys)
         nodes, distinct = annotator.without_copies(together)
         rows = []
@@ -72,11 +73,9 @@ class ClusterAgain(NamedTuple):
                 rows.append({"key": int(together.keys[document]), **seen})
         return rows
 
-    def _written(self, shards: list[int]) -> np.ndarray:
-        """int32 [sentences], the clusters that the stage wrote."""
-        tables = [table for shard in shards for table in read_whole(self.annotated.folder / shard_name(shard))[0]]
-        found = [clusters for table in tables if (clusters := documents_of(table).clusters) is not None]
-        return np.concatenate([np.empty(0, np.int32), *found])
+    def _annotated(self, shard: int) -> list[Documents]:
+        """The row groups of a shard, as the encoder reads them, with the clusters that the stage wrote."""
+        return all_clustered(self.documents.read(shard), self.annotated.folder / shard_name(shard))
 
     def _graph(self, vectors: torch.Tensor, offsets: np.ndarray) -> Graph:
         if self.settings.clustering == "kmeans":

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infocse_ray.annotate.annotations import COLUMNS
-from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.annotate.documents import COLUMNS, TrainingDocuments
 from infocse_ray.corpus.schema import shard_of, stable_hash
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.corpus.tokens import Tokens, sample_hashes
@@ -63,7 +62,7 @@ def find(documents: TrainingDocuments, doc_ids: Sequence[str]) -> tuple[list[Dra
 
 
 def _documents(documents: TrainingDocuments, shard: int) -> Iterator[Drawn]:
-    for table in documents.store.read(shard, documents.splits, COLUMNS[:-1]):
+    for table in documents.store.read(shard, documents.splits, COLUMNS):
         here = documents_of(table)
         for row, (doc_id, key) in enumerate(zip(here.doc_ids.to_pylist(), here.keys.tolist(), strict=True)):
             start, end = here.offsets[row : row + 2].tolist()

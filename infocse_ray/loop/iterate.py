@@ -112,7 +112,7 @@ def train_iteration(
     source = iteration_stages.documents
     if method.annotated:
         annotated = done("annotations", iteration_stages.annotate(encoder, t))
-        source = iteration_stages.shards(annotated.folder, annotated.fingerprint)
+        source = iteration_stages.annotated(annotated)
     counted, examples = iteration_stages.count(source, method, t)
     done("examples", counted)
     trained = done("train", iteration_stages.train(examples, method, encoder, budget, t))

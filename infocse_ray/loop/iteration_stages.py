@@ -16,7 +16,8 @@ from infocse_ray.retrieval.validation import On
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.runtime.progress import say
 from infocse_ray.sampling.document import mix
-from infocse_ray.sampling.examples import Examples, Shards, count_examples
+from infocse_ray.sampling.examples import Examples, count_examples
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
@@ -61,16 +62,17 @@ class IterationStages(NamedTuple):
     @property
     def documents(self) -> Shards:
         """The documents as they are, for methods that need no clusters."""
-        return self.shards(self.store.folder / "documents", self.store.fingerprint)
+        store, labels = self.store, self.phase == "fine_tuning"
+        folder = store.folder / "documents"
+        return Shards(folder, store.fingerprint, store.shards, store.summary["lanes"], self.splits, labels)
 
     def labelled(self) -> Shards:
         """The documents as they are, with their labels."""
         return self.documents._replace(labels=True)
 
-    def shards(self, folder: Storage, name: str) -> Shards:
-        """The shards of a folder of the store's documents."""
-        labels = self.phase == "fine_tuning"
-        return Shards(folder, name, self.store.shards, self.store.summary["lanes"], self.splits, labels)
+    def annotated(self, stage: Stage) -> Shards:
+        """The documents with the clusters that an annotate stage gave them."""
+        return self.documents._replace(fingerprint=stage.fingerprint, annotations=stage.folder)
 
     def name(self, t: int) -> str:
         """Iteration t, as its folder is called."""

@@ -17,8 +17,8 @@ import pyarrow as pa
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.methods.label_sample import label_hashes, leaking
 from infocse_ray.runtime.progress import Bar
-from infocse_ray.sampling.examples import Shards, over_shards
-from infocse_ray.storage.parquet import open_parquet
+from infocse_ray.sampling.examples import over_shards
+from infocse_ray.sampling.shards import Shards
 
 
 def draw(source: Shards, size: int | None, seed: int, title: str) -> dict[str, Any]:
@@ -61,10 +61,10 @@ def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Ta
     labelled: Counter[str] = Counter()
     leaks: Counter[str] = Counter()
     for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
-        with open_parquet(source.shard(shard)) as file:
+        with source.open(shard) as opened:
             for split in SPLITS:
-                for group in source.groups(file, [split]):
-                    documents = source.read(file, group)
+                for group in opened.groups([split]):
+                    documents = opened.read(group)
                     assert documents.counterparts is not None
                     rows, keys, _ = documents.counterparts
                     labelled[split] += len(keys)

@@ -9,47 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import ray
 
-from infocse_ray.corpus.store import Documents, documents_of, row_groups, shard_name
 from infocse_ray.methods.method import Method
 from infocse_ray.runtime.cluster import quiet_data
 from infocse_ray.runtime.progress import Bar
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.stages.stage import Stage
-from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet
-
-_COLUMNS = ("doc_id", "key", "sentences", "cluster")
-_LABELS = ("counterparts", "counterpart_keys")
-
-
-class Shards(NamedTuple):
-    """Documents to make examples of: a token store's, or annotated ones."""
-
-    folder: Storage
-    """Holds the shards."""
-    fingerprint: str
-    shards: int
-    lanes: int
-    splits: list[str]
-    """Whose documents are used."""
-    labels: bool = False
-    """Whether their counterparts are read too."""
-
-    def shard(self, number: int) -> Storage:
-        """The Parquet file of one shard."""
-        return self.folder / shard_name(number)
-
-    def groups(self, file: pq.ParquetFile, splits: list[str] | None = None) -> list[int]:
-        """The row groups whose documents are used, or those of other splits."""
-        return row_groups(file, self.splits if splits is None else splits)
-
-    def read(self, file: pq.ParquetFile, group: int) -> Documents:
-        """A row group as documents."""
-        wanted = _COLUMNS + _LABELS if self.labels else _COLUMNS
-        columns = [name for name in wanted if name in file.schema_arrow.names]
-        return documents_of(file.read_row_group(group, columns=columns))
 
 
 class Examples(NamedTuple):
@@ -120,9 +86,9 @@ def _count(packs: pa.Table, source: Shards, method: Method) -> pa.Table:
     rows = []
     for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
         counts: Counter[str] = Counter()
-        with open_parquet(source.shard(shard)) as file:
-            for group in source.groups(file):
-                counted = method.count(source.read(file, group))
+        with source.open(shard) as opened:
+            for group in opened.groups():
+                counted = method.count(opened.read(group))
                 given = counted.examples > 0
                 counts.update(
                     examples=int(counted.examples.sum()),

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.methods.method import Document, Method
 from infocse_ray.sampling.document import Dealt, mix
-from infocse_ray.sampling.examples import Shards
-from infocse_ray.storage.parquet import open_parquet
+from infocse_ray.sampling.shards import OpenShard, Shards
 
 _POOL = 256
 _DRAWS_IN_POOL = 4
@@ -38,7 +36,7 @@ class Lane:
     def __init__(self, source: Shards, method: Method, shards: Sequence[int], number: int, seed: int) -> None:
         self._source, self._method, self._shards, self._number = source, method, list(shards), number
         self._seed = mix(seed, number)
-        self._files: dict[int, pq.ParquetFile] = {}
+        self._files: dict[int, OpenShard] = {}
         self._begin(0)
 
     def _begin(self, passes: int) -> None:
@@ -57,8 +55,8 @@ class Lane:
         visited = 0
         for shard in self._random(1, 0).permutation(self._shards).tolist():
             file = self._file(shard)
-            for group in self._random(2, shard).permutation(self._source.groups(file)).tolist():
-                rows = file.metadata.row_group(group).num_rows
+            for group in self._random(2, shard).permutation(file.groups()).tolist():
+                rows = file.documents(group)
                 if visited + rows <= skip:
                     visited += rows
                     continue
@@ -69,13 +67,13 @@ class Lane:
                         yield Place(shard, group, row), self._document(documents, row)
             self._files.pop(shard).close()
 
-    def _file(self, shard: int) -> pq.ParquetFile:
+    def _file(self, shard: int) -> OpenShard:
         if shard not in self._files:
-            self._files[shard] = open_parquet(self._source.shard(shard))
+            self._files[shard] = self._source.open(shard)
         return self._files[shard]
 
     def _read(self, shard: int, group: int) -> Documents:
-        return self._source.read(self._file(shard), group)
+        return self._file(shard).read(group)
 
     def _document(self, documents: Documents, row: int, used: int = 0) -> Dealt:
         begin, end = documents.offsets[row], documents.offsets[row + 1]
@@ -103,8 +101,9 @@ class Lane:
         drawn: list[tuple[Dealt, int, int]] = []
         while len(drawn) < count:  # once, unless the pass ends with fewer documents than examples wanted
             if not self._pool:
+                read = self._source.annotations or self._source.folder
                 raise RuntimeError(
-                    f"{self._source.folder}: lane {self._number} has fewer examples than were counted; files "
+                    f"{read}: lane {self._number} has fewer examples than were counted; files "
                     "were changed: delete the folder and run again"
                 )
             remaining = np.array([d.left for _, d in self._pool])

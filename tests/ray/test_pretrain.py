@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from infocse_ray.annotate.annotations import clustered
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.corpus.prepare import prepare
@@ -36,7 +37,8 @@ from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.runtime.cluster import Placement, placement
 from infocse_ray.sampling.document import mix
-from infocse_ray.sampling.examples import Examples, Shards
+from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Annotate, Corpus, Settings
 from infocse_ray.settings.commands import Prepare
 from infocse_ray.settings.evaluate import Evaluate
@@ -125,8 +127,11 @@ def test_annotations_are_the_clusters_of_each_documents_own_vectors(finished: tu
     run = folder / "runs" / "run"
     encoder = EncoderFolder(Storage.open(str(run / "iteration_0" / "whitening" / "model")), "x", 16).load()
     seen = 0
+    [store] = (folder / "runs" / "corpora").iterdir()
     for file in sorted((run / "iteration_1" / "annotations").glob("shard-*.parquet")):
-        documents = documents_of(pq.read_table(file))
+        written, own = pq.read_table(file), pq.read_table(store / "documents" / file.name)
+        assert own["split"].to_pylist() == sorted(own["split"].to_pylist(), key=SPLITS.index), "all are annotated"
+        documents = clustered(documents_of(own), written, Storage.open(str(file)))
         assert documents.clusters is not None
         for i in range(len(documents.keys)):
             rows = np.arange(documents.offsets[i], documents.offsets[i + 1])
@@ -283,7 +288,8 @@ def test_two_workers_train_the_encoder_that_one_worker_trains(
     encoder = load_encoder(still_encoder, settings.encoder, cosine=True)
     method = method_of("idc", settings, EncoderSpec.of(encoder))
     assert method is not None
-    source = Shards(run / "iteration_1" / "annotations", "f", store.shards, store.summary["lanes"], list(SPLITS))
+    source = Shards(store.folder / "documents", "f", store.shards, store.summary["lanes"], list(SPLITS))
+    source = source._replace(annotations=run / "iteration_1" / "annotations")
     training = Training(
         settings,
         store,

@@ -141,17 +141,17 @@ def document_vectors(store: TokenStore, encoder: EncoderFolder) -> list[tuple[in
 
 
 def written_clusters(store: TokenStore, folder: Path) -> dict[int, list[int]]:
-    """The clusters of each document in a stage's folder, by key; the rest of its row is checked to be the store's."""
+    """The clusters of each document in a stage's folder, by key; row groups and rows are checked to be the store's."""
     found: dict[int, list[int]] = {}
     for shard in range(store.shards):
         with open_parquet(Storage.open(str(folder)) / f"shard-{shard:06d}.parquet") as file:
+            assert file.schema_arrow.names == ["key", "cluster"], "no tokens"
             tables = [file.read_row_group(i) for i in range(file.num_row_groups)]
-        own = list(store.read(shard, SPLITS))
-        assert [t.drop_columns("cluster").to_pydict() for t in tables] == [
-            t.select(["doc_id", "key", "split", "sentences"]).to_pydict() for t in own
-        ]
-        for table in tables:
-            found |= dict(zip(table["key"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+        for table, own in zip(tables, store.read(shard, SPLITS), strict=True):
+            rows = dict(zip(table["key"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+            sizes = dict(zip(own["key"].to_pylist(), map(len, own["sentences"].to_pylist()), strict=True))
+            assert {key: len(clusters) for key, clusters in rows.items()} == sizes
+            found |= rows
     return found
 
 

@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from infocse_ray.annotate.annotations import SCHEMA
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.method import Method
-from infocse_ray.sampling.examples import Examples, Shards
+from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Train
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet, write_parquet
+from infocse_ray.storage.parquet import write_parquet
 
 SPEC = EncoderSpec(
     sentence_tokens=14,
@@ -63,33 +65,50 @@ def counted(source: Shards, method: Method) -> Examples:
     """The examples that a method makes of documents, counted one document at a time."""
     by_lane = [0] * source.lanes
     for shard in range(source.shards):
-        with open_parquet(source.shard(shard)) as file:
-            for group in source.groups(file):
-                by_lane[shard % source.lanes] += int(method.count(source.read(file, group)).examples.sum())
+        with source.open(shard) as opened:
+            for group in opened.groups():
+                by_lane[shard % source.lanes] += int(method.count(opened.read(group)).examples.sum())
     return Examples(source, "f", {"examples_by_lane": by_lane})
 
 
-def write_annotations(folder: Storage, documents: list[Written], lanes: int, shards: int, group: int = 3) -> Shards:
-    """Documents dealt to shards in turn, in row groups of `group`."""
+def write_annotations(
+    folder: Storage,
+    documents: list[Written],
+    lanes: int,
+    shards: int,
+    group: int = 3,
+    splits: Sequence[str] = ("train",),
+) -> Shards:
+    """Documents dealt to shards in turn, in row groups of `group`; those of `splits` annotated, if any is."""
     for shard in range(shards):
         mine = documents[shard::shards]
+        cut = [mine[i : i + group] for i in range(0, len(mine), group)]
         table = pa.table(
             {
                 "doc_id": pa.array([d.doc_id for d in mine], pa.string()),
                 "key": pa.array([stable_hash(d.doc_id) for d in mine], pa.int64()),
                 "split": pa.array([d.split for d in mine], pa.string()),
                 "sentences": pa.array([d.sentences for d in mine], pa.list_(pa.list_(pa.uint16()))),
-                "cluster": pa.array([list(d.clusters) for d in mine], pa.list_(pa.int32())),
                 "counterparts": pa.array([list(d.counterparts) for d in mine], pa.list_(pa.list_(pa.uint16()))),
                 "counterpart_keys": pa.array(
                     [[stable_hash(repr(c)) for c in d.counterparts] for d in mine], pa.list_(pa.int64())
                 ),
             }
         )
-        write_parquet(
-            folder / shard_name(shard), table, [len(table[i : i + group]) for i in range(0, len(mine), group)]
+        write_parquet(folder / "documents" / shard_name(shard), table, [len(part) for part in cut])
+        used = [part for part in cut if part[0].split in splits]
+        clusters = pa.table(
+            {
+                "key": pa.array([stable_hash(d.doc_id) for part in used for d in part], pa.int64()),
+                "cluster": pa.array([list(d.clusters) for part in used for d in part], pa.list_(pa.int32())),
+            },
+            schema=SCHEMA,
         )
-    return Shards(folder, "f", shards, lanes, ["train"], labels=True)
+        write_parquet(folder / "annotations" / shard_name(shard), clusters, [len(part) for part in used])
+    annotated = any(d.clusters for d in documents)
+    return Shards(
+        folder / "documents", "f", shards, lanes, list(splits), True, folder / "annotations" if annotated else None
+    )
 
 
 def write_store(folder: Storage, documents: list[Written], shards: int, group: int = 3) -> TokenStore:

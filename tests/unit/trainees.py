@@ -18,7 +18,7 @@ from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.method import Document
 from infocse_ray.methods.registry import method_of
-from infocse_ray.sampling.examples import Shards
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage

@@ -94,7 +94,7 @@ def test_share_makes_the_sample_out_of_the_training_splits(tmp_path):
     assert share_of(TrainingDocuments(store, SPLITS), sentences) == 1.0
     assert share_of(TrainingDocuments(store, ["train", "valid", "test"]), 100) == 100 / sentences
     documents = TrainingDocuments(store, ["test"])
-    there = sum(len(documents_of(table).sentences) for shard in range(6) for table in documents.rows(shard))
+    there = sum(len(part.sentences) for shard in range(6) for part in documents.own(shard))
     assert share_of(documents, 100) == pytest.approx(100 / there, rel=0.15)
 
 

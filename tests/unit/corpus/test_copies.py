@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from infocse_ray.annotate.clusters import cluster_sizes, count_pairs, count_together
 from infocse_ray.corpus.copies import distinct, without_copies
-from infocse_ray.corpus.store import Documents, documents_of
+from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.methods.method import Document
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Annotate
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet
 from tests.unit.passes import SPLITS, document_vectors, numbered, written_clusters
 from tests.unit.stores import Written, counted, idc, write_annotations, write_store
 from tests.unit.trainees import ragged
@@ -207,9 +207,6 @@ def test_counts_of_some_sentences_are_those_by_hand(sizes, seed):
 def test_what_annotating_counts_is_what_is_dealt(passes, tmp_path):
     store = write_store(Storage.open(str(tmp_path / "store")), with_copies()[0], 4)
     summary = passes.annotate(store, tmp_path / "out", Annotate(k=1))
-    total = 0
-    for shard in range(store.shards):
-        with open_parquet(Storage.open(str(tmp_path / "out")) / f"shard-{shard:06d}.parquet") as file:
-            for group in range(file.num_row_groups):
-                total += int(idc().count(documents_of(file.read_row_group(group))).examples.sum())
-    assert summary["pairs"] == total > 50
+    source = Shards(store.folder / "documents", "f", store.shards, 4, SPLITS)
+    source = source._replace(annotations=Storage.open(str(tmp_path / "out")))
+    assert summary["pairs"] == counted(source, idc()).by_lane.sum() > 50

@@ -66,8 +66,8 @@ def some_id(run: Path) -> str:
     """Of a document that is in the shard where its hash puts it; the store of these tests deals them in turn."""
     splits = annotated_run(Storage.open(str(run.parent)), run.name).documents
     for shard in range(6):
-        for table in splits.rows(shard):
-            for doc_id in table["doc_id"].to_pylist():
+        for documents in splits.own(shard):
+            for doc_id in documents.doc_ids.to_pylist():
                 if shard_of(stable_hash(doc_id), 6) == shard:
                     return doc_id
     raise AssertionError("none is")

@@ -31,10 +31,11 @@ def test_counts_of_shards(tmp_path):
         )
         for n, (size, split) in enumerate(zip(draw.integers(2, 12, 40), ["train", "test"] * 20, strict=True))
     ]
-    # A row group holds documents of one split.
-    source = write_annotations(Storage.open(str(tmp_path)), documents, 2, 4, group=1)
     packs = pa.table({"shards": pa.array([[0, 1], [2, 3]], pa.list_(pa.int64()))})
     for splits in (["train"], ["test"], ["train", "test"], ["valid"]):
+        # A row group holds documents of one split.
+        folder = Storage.open(str(tmp_path)) / "-".join(splits)
+        source = write_annotations(folder, documents, 2, 4, group=1, splits=splits)
         mine = [d for d in documents if d.split in splits]
         by_hand = {
             "simcse": [len(d.sentences) for d in mine],
@@ -49,10 +50,7 @@ def test_counts_of_shards(tmp_path):
             "declutr": sum(9 * len(d.sentences) < 2 * 2 * 4 for d in mine),
         }
         for case, expected in by_hand.items():
-            rows = [
-                json.loads(r)
-                for r in _count(packs, source._replace(splits=splits), method_for(case))["counts"].to_pylist()
-            ]
+            rows = [json.loads(r) for r in _count(packs, source, method_for(case))["counts"].to_pylist()]
             assert [number for row in rows for number, _ in row["shards"]] == [0, 1, 2, 3]
             for row in rows:
                 [(shard, examples)] = row["shards"]

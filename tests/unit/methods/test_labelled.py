@@ -11,9 +11,8 @@ from infocse_ray.methods.label_sample import LabelSample, label_hashes, leaking
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.sampling import draw_labels as drawn_module
 from infocse_ray.sampling.draw_labels import draw
-from infocse_ray.sampling.examples import Shards
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet
 from tests.unit.stores import SPEC, Written, write_store
 from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, texts_of
 
@@ -143,8 +142,8 @@ def test_undrawn_counterparts_are_not_seen():
 def test_counts_are_what_is_dealt(store):
     method = Labelled(LabelSample(1, 0), 1.0, False, SPEC)  # about half
     for group in range(2):
-        with open_parquet(source_of(store).shard(1)) as file:
-            documents = source_of(store).read(file, group)
+        with source_of(store).open(1) as opened:
+            documents = opened.read(group)
         counted = method.count(documents).examples
         labels = documents.counterparts
         assert labels is not None

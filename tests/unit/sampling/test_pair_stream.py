@@ -15,7 +15,8 @@ from infocse_ray.methods.idc import PairedDocument
 from infocse_ray.methods.method import Document
 from infocse_ray.sampling import lane
 from infocse_ray.sampling.document import Dealt, mix
-from infocse_ray.sampling.examples import Examples, Shards
+from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.sampling.stream import ExampleStream, apportion
 from infocse_ray.storage.folder import Storage
 from tests.unit.stores import Written, counted, idc, numbered, write_annotations
