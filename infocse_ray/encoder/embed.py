@@ -12,6 +12,8 @@ import torch
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.distributed.memory import MORE, is_out_of_memory
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.on_device import SentencesOnDevice
+from infocse_ray.encoder.pack_trial import device_kernel, model_packs
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.errors import OutOfMemory
 
@@ -80,45 +82,55 @@ def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None, r
     Raises:
         OutOfMemory: a single sentence doesn't fit.
     """
-    device = encoder.device
     cut = tokens.cut(encoder.room(role))
     first, inverse = _distinct(cut)
-    distinct = cut if len(first) == len(cut) else cut.take(first)
-    lengths = encoder.lengths(distinct, role=role)
-    vectors = torch.empty(len(distinct), encoder.dimension, device=device)
-    padded = 0
+    buckets = list(length_buckets(encoder.lengths(cut, role=role)[first], budget or token_budget(encoder.device)))
+    order = np.concatenate([np.empty(0, np.int64), *buckets])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    sentences = SentencesOnDevice(encoder, cut, first[order], role, rank[inverse])
+    vectors = torch.empty(len(order), encoder.dimension, device=encoder.device)
+    begin = padded = 0
     with torch.inference_mode():
-        for rows in length_buckets(lengths, budget or token_budget(device)):
-            padded += _encode_into(vectors, encoder, distinct, rows, role)
-        if len(first) != len(cut):
-            vectors = vectors[torch.from_numpy(inverse).to(device)]
-    return Embedded(vectors, int(lengths.sum()), padded)
+        for rows in buckets:
+            padded += _encode_into(vectors, encoder, sentences, begin, begin + len(rows), role)
+            begin += len(rows)
+        vectors = vectors[sentences.place]
+    return Embedded(vectors, int(sentences.lengths.sum()), padded)
 
 
 def _encode_into(
-    vectors: torch.Tensor, encoder: SentenceEncoder, sentences: Tokens, rows: np.ndarray, role: Role
+    vectors: torch.Tensor, encoder: SentenceEncoder, sentences: SentencesOnDevice, begin: int, end: int, role: Role
 ) -> int:
     """Encode some rows, in halves if they don't fit into memory; returns their tokens, padding included."""
-    device = encoder.device
-    input_ids, attention_mask = encoder.pad(sentences.take(rows), role=role)
+    device, lengths = encoder.device, sentences.lengths[begin:end]
+    tokens = int(lengths.sum() if encoder.kernel else lengths.max() * len(lengths))
     try:
-        mask = attention_mask.to(device, non_blocking=True)
-        out = encoder(input_ids.to(device, non_blocking=True), mask, encoder.pooled(mask, role))
-        vectors[torch.from_numpy(rows).to(device)] = out
-        return input_ids.numel()
+        vectors[begin:end] = _encoded(encoder, sentences, begin, end, role)
+        return tokens
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        if len(rows) == 1:
+        if len(lengths) == 1:
             raise OutOfMemory(
-                f"out of GPU memory: one sentence of {input_ids.numel()} tokens; lower encoder.max_length, or {MORE}"
+                f"out of GPU memory: one sentence of {tokens} tokens; lower encoder.max_length, or {MORE}"
             ) from error
     # Only here nothing keeps what that batch had on the device.
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    _budgets[device] = min(token_budget(device), max(1, input_ids.numel() // 2))
-    middle = len(rows) // 2
-    return sum(_encode_into(vectors, encoder, sentences, part, role) for part in (rows[:middle], rows[middle:]))
+    _budgets[device] = min(token_budget(device), max(1, tokens // 2))
+    middle = begin + len(lengths) // 2
+    halves = (begin, middle), (middle, end)
+    return sum(_encode_into(vectors, encoder, sentences, *half, role) for half in halves)
+
+
+def _encoded(encoder: SentenceEncoder, sentences: SentencesOnDevice, begin: int, end: int, role: Role) -> torch.Tensor:
+    if encoder.kernel is None:
+        ids, mask = sentences.padded(begin, end)
+        return encoder(ids, mask, encoder.pooled(mask, role))
+    packed = sentences.packed(begin, end)
+    pooled = encoder.pooled(packed.attention_mask, role)
+    return encoder.pool(encoder.hidden_packed(packed), packed.attention_mask if pooled is None else pooled)
 
 
 def _distinct(tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +155,11 @@ def inference_dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
 
 def for_inference(encoder: SentenceEncoder, precision: Precision, device: torch.device) -> SentenceEncoder:
-    """A copy of the encoder for embedding: evaluation mode, no gradients, cast weights."""
-    ready = copy.deepcopy(encoder).requires_grad_(False).eval().to(device)
-    ready.backbone.to(inference_dtype(precision, device))
+    """A copy of the encoder for embedding: evaluation mode, no gradients, cast weights, no padding where it can."""
+    ready = copy.deepcopy(encoder).requires_grad_(False).eval()
+    dtype = inference_dtype(precision, device)
+    # Kernels are for GPUs, and for these precisions.
+    if device.type == "cuda" and dtype != torch.float32 and model_packs(ready):
+        ready.kernel = device_kernel(ready, device, dtype)
+    ready.to(device).backbone.to(dtype)
     return ready

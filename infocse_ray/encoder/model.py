@@ -23,6 +23,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.layout import Layout, Pooling, read_layout, read_whitening, write_layout
 from infocse_ray.encoder.modules import Dense, Normalize
+from infocse_ray.encoder.packing import Kernel, Packed, packed_hidden
 from infocse_ray.encoder.prompts import Prompts, PromptTokens, Role, prompt_tokens
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.settings import Encoder
@@ -42,6 +43,7 @@ class SentenceEncoder(nn.Module):
         max_seq_length: tokens a text is cut to by those who load what `save` writes; None: not said.
         prompts: what is put before texts.
         include_prompt: whether a prompt's tokens are pooled.
+        kernel: attends to sentences that lie one after another (see `packing.py`); None: they are padded.
     """
 
     whitening: Whitening | None
@@ -74,6 +76,7 @@ class SentenceEncoder(nn.Module):
         self.whitening = whitening
         self.max_length = max_length
         self.max_seq_length = max_seq_length
+        self.kernel: Kernel | None = None
         self.prompts = prompts
         self.include_prompt = include_prompt
         self.prefix, self.suffix = _special_tokens(tokenizer)
@@ -140,6 +143,11 @@ class SentenceEncoder(nn.Module):
             places["position_ids"] = position_ids + _first_position(self.backbone.config)
         return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **places).last_hidden_state.float()
 
+    def hidden_packed(self, packed: Packed) -> torch.Tensor:
+        """The same of sentences without padding, float32 [b, longest, d]; needs `kernel`."""
+        assert self.kernel is not None
+        return packed_hidden(self.backbone, packed, _first_position(self.backbone.config), self.kernel).float()
+
     def pool(self, hidden: torch.Tensor, pooled: torch.Tensor, whitened: bool = True) -> torch.Tensor:
         """Sentence vectors of token vectors.
 
@@ -165,9 +173,13 @@ class SentenceEncoder(nn.Module):
                 vectors = nn.functional.normalize(vectors, dim=-1)
             return self.whitening(vectors) if whitened and self.whitening is not None else vectors
 
+    def around(self, role: Role = "document") -> tuple[list[int], list[int]]:
+        """Token ids before and after a text's own: special tokens and the role's prompt."""
+        return [*self.prefix, *self._prompt_ids[role]], list(self.suffix)
+
     def extra(self, role: Role = "document") -> int:
-        """Tokens besides a text's own: special tokens and the role's prompt."""
-        return len(self.prefix) + len(self._prompt_ids[role]) + len(self.suffix)
+        """Tokens besides a text's own."""
+        return sum(map(len, self.around(role)))
 
     def room(self, role: Role = "document") -> int:
         """Tokens of its own that a text is cut to."""
@@ -209,8 +221,8 @@ class SentenceEncoder(nn.Module):
         """
         longest = longest or self.max_length
         lengths = self.lengths(tokens, longest, role)
-        first = [*self.prefix, *self._prompt_ids[role]]
-        before, after = len(first), len(self.suffix)
+        first, last = self.around(role)
+        before, after = len(first), len(last)
         width = int(lengths.max(initial=0))
         column = np.arange(width)
         body = lengths - before - after
@@ -219,7 +231,7 @@ class SentenceEncoder(nn.Module):
         ids[:, :before] = first
         ids[inside] = tokens.cut(longest - before - after).values
         row = np.arange(len(tokens))[:, None]
-        ids[row, (before + body)[:, None] + np.arange(after)] = self.suffix
+        ids[row, (before + body)[:, None] + np.arange(after)] = last
         return torch.from_numpy(ids), torch.from_numpy((column < lengths[:, None]).astype(np.int64))
 
     def save(self, folder: Path) -> None:

@@ -1,0 +1,151 @@
+"""Sentences one after another in one sequence, each attending to itself only: a forward pass without padding.
+
+1. transformers hands the bounds of the sentences to the attention function that it is told to use; this one.
+2. That is torch's variable-length attention, or flash-attention's where only that is installed.
+3. Whether a model and a device do it is tried (`pack_trial.py`): what comes out must be what padding gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+_NAME = "infocse_packed"
+
+Kernel = Callable[
+    [torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int, float | None, tuple[int, int]], torch.Tensor
+]
+"""Queries, keys and values [tokens, heads, d], bounds int32 [b + 1], tokens of the longest sentence, scale (None:
+1 / sqrt(d)), and how far back and ahead a token sees (-1: without limit) -> [tokens, heads, d]."""
+
+
+class Packed(NamedTuple):
+    """Sentences one after another."""
+
+    input_ids: torch.Tensor
+    """int64 [1, tokens]."""
+    position_ids: torch.Tensor
+    """int64 [1, tokens], each token's place in its sentence, from 0."""
+    bounds: torch.Tensor
+    """int32 [b + 1]; sentence i is the tokens bounds[i]:bounds[i + 1]."""
+    longest: int
+    """Tokens of the longest sentence."""
+    back: torch.Tensor
+    """int64 [b, longest], where each token of a padded batch lies among these; of padding, any of its sentence's."""
+    attention_mask: torch.Tensor
+    """int64 [b, longest], of that padded batch."""
+
+
+def by_mask(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bounds: torch.Tensor,
+    longest: int,
+    scale: float | None,
+    window: tuple[int, int],
+) -> torch.Tensor:
+    """The `Kernel` that says what the others compute: a mask over all pairs of tokens. For a few tokens."""
+    token = torch.arange(len(query), device=query.device)
+    sentence = torch.bucketize(token, bounds[1:], right=True)
+    ahead = token - token[:, None]
+    mask = sentence == sentence[:, None]
+    for seen, distance in zip(window, (-ahead, ahead), strict=True):
+        if seen >= 0:
+            mask &= distance <= seen
+    heads = (tensor.transpose(0, 1)[None] for tensor in (query, key, value))
+    return torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=scale)[0].transpose(0, 1)
+
+
+def by_torch(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bounds: torch.Tensor,
+    longest: int,
+    scale: float | None,
+    window: tuple[int, int],
+) -> torch.Tensor:
+    """The `Kernel` that torch has for GPUs, since 2.10."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    # Older ones don't take what isn't asked for here.
+    given: dict[str, Any] = {"window_size": window} if window != (-1, -1) else {}
+    if scale is not None and abs(scale - query.shape[-1] ** -0.5) > 1e-9:
+        given["scale"] = scale
+    return cast(torch.Tensor, varlen_attn(query, key, value, bounds, bounds, longest, longest, **given))
+
+
+def by_flash_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bounds: torch.Tensor,
+    longest: int,
+    scale: float | None,
+    window: tuple[int, int],
+) -> torch.Tensor:
+    """The `Kernel` of the package flash-attn."""
+    from flash_attn import flash_attn_varlen_func  # pyright: ignore[reportMissingImports]
+
+    return flash_attn_varlen_func(
+        query, key, value, bounds, bounds, longest, longest, softmax_scale=scale, window_size=window
+    )
+
+
+def _attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    position_bias: torch.Tensor | None = None,
+    packed: tuple[Kernel, torch.Tensor, int] | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """An attention function as transformers calls it: [1, heads, tokens, d] -> [1, tokens, heads, d]."""
+    if packed is None or attention_mask is not None or position_bias is not None or dropout:
+        raise ValueError(f"{type(module).__name__} can't attend to packed sentences")
+    # Theirs counts the token itself.
+    window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
+    kernel, bounds, longest = packed
+    query, key, value = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
+    return kernel(query, key, value, bounds, longest, scaling, window)[None], None
+
+
+ALL_ATTENTION_FUNCTIONS.register(_NAME, _attend)
+
+
+@contextlib.contextmanager
+def _attending(config: Any) -> Iterator[None]:
+    before = config._attn_implementation
+    config._attn_implementation = _NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def packed_hidden(backbone: Any, packed: Packed, first_position: int, kernel: Kernel) -> torch.Tensor:
+    """Token vectors of packed sentences, as a padded batch, [b, longest, d]; those of padding mean nothing.
+
+    Args:
+        backbone: a transformers encoder.
+        packed: the sentences.
+        first_position: what the backbone calls the place of a first token.
+        kernel: of its attention.
+    """
+    with _attending(backbone.config):
+        hidden = backbone(
+            input_ids=packed.input_ids,
+            position_ids=packed.position_ids + first_position,
+            packed=(kernel, packed.bounds, packed.longest),
+        ).last_hidden_state[0]
+    return hidden[packed.back]

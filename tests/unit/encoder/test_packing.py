@@ -1,0 +1,118 @@
+"""Sentences without padding: vectors are those of padding, and whoever can't do it is told by a trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    ElectraConfig,
+    ElectraModel,
+    ModernBertConfig,
+    ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder import pack_trial
+from infocse_ray.encoder.embed import embed, for_inference
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.pack_trial import device_kernel, model_packs
+from infocse_ray.encoder.packing import by_mask
+
+CPU = torch.device("cpu")
+SHAPE: dict[str, Any] = {
+    "vocab_size": 90,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "initializer_range": 0.4,
+}
+MODERN: dict[str, Any] = {
+    "local_attention": 8,
+    "global_attn_every_n_layers": 2,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "cls_token_id": 2,
+    "sep_token_id": 3,
+}
+MODELS: dict[str, Any] = {
+    "bert": lambda: BertModel(BertConfig(**SHAPE)),
+    "roberta": lambda: RobertaModel(RobertaConfig(**SHAPE, pad_token_id=1)),
+    "electra": lambda: ElectraModel(ElectraConfig(**SHAPE, embedding_size=16)),
+    "modernbert": lambda: ModernBertModel(ModernBertConfig(**SHAPE, **MODERN)),
+}
+
+
+def encoder_of(model: Any, folder: Path, pooling: Any = "mean", **more: Any) -> SentenceEncoder:
+    torch.manual_seed(0)
+    return SentenceEncoder(model(), AutoTokenizer.from_pretrained(folder), pooling, True, 30, **more).eval()
+
+
+def sentences() -> Tokens:
+    draw = np.random.default_rng(1)
+    lengths = draw.integers(0, 40, 80)
+    return Tokens(draw.integers(5, 90, int(lengths.sum())).astype(np.uint16), offsets_of(lengths))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("name", MODELS)
+def test_vectors_are_those_of_padding(tiny_encoder, name, pooling):
+    encoder = encoder_of(MODELS[name], tiny_encoder, pooling)
+    assert model_packs(encoder)
+    assert encoder.kernel is None, "a trial leaves nothing behind"
+    expected = embed(encoder, sentences(), 200)
+    encoder.kernel = by_mask
+    found = embed(encoder, sentences(), 200)
+    torch.testing.assert_close(found.vectors, expected.vectors, rtol=0, atol=2e-6)
+    assert (found.tokens, found.padded) == (expected.tokens, expected.tokens)
+    encoder.kernel = None
+    assert torch.equal(embed(encoder, sentences(), 200).vectors, expected.vectors), "padding isn't what it was"
+
+
+def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):
+    assert not model_packs(encoder_of(lambda: MPNetModel(MPNetConfig(**SHAPE)), tiny_encoder))
+    # Those that take the arguments and don't heed them.
+    ignoring = encoder_of(MODELS["bert"], tiny_encoder)
+    embeddings = ignoring.backbone.embeddings
+    whole = embeddings.forward
+    embeddings.forward = lambda position_ids=None, **rest: whole(**rest)
+    assert not model_packs(ignoring)
+    leaking = encoder_of(MODELS["modernbert"], tiny_encoder)
+    monkeypatch.setattr(
+        pack_trial, "by_mask", lambda q, k, v, *_: by_mask(q, k, v, torch.tensor([0, len(q)]), 0, *_[2:])
+    )
+    assert not model_packs(leaking)
+
+
+def test_a_kernel_must_do_its_part_on_the_device(tiny_encoder, monkeypatch):
+    encoder = encoder_of(MODELS["modernbert"], tiny_encoder)
+
+    def without_windows(
+        query: Any, key: Any, value: Any, bounds: Any, longest: int, scale: Any, window: Any
+    ) -> torch.Tensor:
+        return by_mask(query, key, value, bounds, longest, scale, (-1, -1))
+
+    def missing(*_: Any) -> torch.Tensor:
+        raise ImportError
+
+    monkeypatch.setattr(pack_trial, "_KERNELS", (missing, without_windows, by_mask))
+    assert device_kernel(encoder, CPU, torch.float32) is by_mask
+    assert device_kernel(encoder_of(MODELS["bert"], tiny_encoder), CPU, torch.float32) is without_windows
+    monkeypatch.setattr(pack_trial, "_KERNELS", (missing,))
+    assert device_kernel(encoder, CPU, torch.float32) is None
+
+
+def test_on_cpus_sentences_are_padded(tiny_encoder):
+    assert for_inference(encoder_of(MODELS["bert"], tiny_encoder), "bf16", CPU).kernel is None
