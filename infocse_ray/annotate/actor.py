@@ -87,13 +87,6 @@ def in_tasks(groups: list[list[int]], work: Callable[[list[int]], list[dict[str,
     return _counts(_dealt(groups).map_batches(do, batch_size=1))  # pyright: ignore[reportArgumentType]
 
 
-def in_one_task(work: Callable[..., None], *arguments: Any) -> None:
-    """Do `work` in a task of one core, and wait for it: what it reads and holds is not the driver's."""
-    # Placed by name, as Ray Data's tasks are: in a trial of Ray Tune it would else wait for a core of the trial's own
-    # placement group, which has none.
-    ray.get(ray.remote(scheduling_strategy="DEFAULT")(work).remote(*arguments))
-
-
 def _dealt(groups: list[list[int]]) -> ray.data.Dataset:
     return ray.data.from_items(groups, override_num_blocks=len(groups))
 

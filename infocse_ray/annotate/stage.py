@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from infocse_ray.annotate.actor import in_actors, in_one_task, in_tasks
+from infocse_ray.annotate.actor import in_actors, in_tasks
 from infocse_ray.annotate.annotations import Summary
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.idc import cluster
@@ -20,6 +20,7 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.runtime.cluster import Placement, quiet_data
 from infocse_ray.runtime.progress import Bar
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Annotate
 from infocse_ray.stages.metrics import count_annotated
 from infocse_ray.stages.stage import Stage

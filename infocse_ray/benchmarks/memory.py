@@ -27,7 +27,7 @@ from infocse_ray.storage.folder import Storage
 
 TEXT = "the sea a ship of storm and judge in court bread oven star moon over planet old new great small"
 PART_BYTES = 2**18
-SHUFFLED_BYTES = 2**22
+RUN_BYTES, MOST_RUNS = 2**19, 64
 KINDS = ("start", "driver", "actor", "tasks")
 
 
@@ -64,10 +64,10 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
     """Prepare and annotate a synthetic corpus with a small random encoder, watched."""
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    # A corpus that fills shards, pieces and shuffled batches of the usual size takes hours; a larger one has more of
-    # them, not larger ones.
+    # A corpus that fills shards, pieces and runs of the usual size takes hours; a larger one has more of them, not
+    # larger ones.
     prepare_module._SHARD_TEXT_BYTES = source_module._PIECE_BYTES = PART_BYTES
-    shuffle_module.SHUFFLED_BYTES = SHUFFLED_BYTES
+    shuffle_module._RUN_BYTES, shuffle_module._MOST_RUNS = RUN_BYTES, MOST_RUNS
     draw, words = random.Random(0), TEXT.split()
     body = ([" ".join(draw.choices(words, k=12)) for _ in range(draw.randint(5, 30))] for _ in range(documents))
     with tempfile.TemporaryDirectory() as work:
@@ -103,12 +103,12 @@ def run(arguments: argparse.Namespace) -> None:
         (f"{size:,}", f"{run['sentences']:,}", *(f"{run[k] / 2**20:,.0f} MiB" for k in KINDS))
         for size, run in zip(sizes, runs, strict=True)
     ]
-    rows.append(("", "growth", *(f"{(runs[1][k] - runs[0][k]) / 2**20:+,.0f} MiB" for k in KINDS)))
+    rows.append(("", "growth", *(f"x {runs[1][k] / runs[0][k]:.2f}" for k in KINDS)))
     table(("documents", "sentences", "driver before", "driver", "largest annotate actor", "largest other worker"), rows)
     notes(
         "Peaks of resident memory, sampled ten times a second over the prepare and annotate stages, without shared "
         "pages such as those of the object store, which has a bound of its own. Synthetic documents of 5 to 30 "
         "sentences; a random BERT of 2 layers, 64 wide. Files are read in pieces, and shards are, of about "
-        f"{PART_BYTES // 2**10} KiB, and shuffled {SHUFFLED_BYTES // 2**20} MiB at a time, so that the larger corpus "
-        "has ten times as many."
+        f"{PART_BYTES // 2**10} KiB, the shuffle's runs of {RUN_BYTES // 2**10} KiB of rows, of which a task reads "
+        f"{MOST_RUNS} at most, so that the larger corpus has ten times as many."
     )

@@ -1,4 +1,4 @@
-"""What preparing costs: a reading and a writing task's work in one process, and the bytes that come of it."""
+"""What preparing costs: a reading and a merging task's work in one process, and the bytes that come of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from infocse_ray.benchmarks.corpora import MAX_LENGTH, corpus_of
 from infocse_ray.benchmarks.measure import in_fresh_process
 from infocse_ray.benchmarks.report import notes, spread, table
-from infocse_ray.corpus.prepare import tokenise_packs, write_shard
+from infocse_ray.corpus.prepare import ShardWriter, tokenise_pieces
 from infocse_ray.corpus.read import open_lines
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import documents_of, shard_name
@@ -51,16 +51,15 @@ def prepare_once(corpus: Corpus, model: str) -> Prepared:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = AutoTokenizer.from_pretrained(model)
     source = find_source(corpus)
-    packs = pa.table({"pieces": [[piece._asdict() for piece in source.pieces]]})
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         of = (tokenizer_json(tokenizer), 1, None, Storage.open(folder))
-        tables = list(tokenise_packs(packs, source.columns, corpus, [], *of))
+        tables = list(tokenise_pieces(source.pieces, source.columns, corpus, [], *of))
     tokenising = time.perf_counter() - begun
     rows = pa.concat_tables(tables)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        write_shard(rows, Storage.open(folder))
+        ShardWriter(Storage.open(folder), Storage.open(folder) / "lines")(0, rows)
         writing = time.perf_counter() - begun
         file = Storage.open(folder) / "documents" / shard_name(0)
         with open_parquet(file) as shard:
@@ -122,6 +121,6 @@ def run(arguments: argparse.Namespace) -> None:
     notes(
         f"{one.documents:,} documents, {one.tokens / one.sentences:.1f} tokens a sentence, "
         f"{one.cut_tokens / one.sentences:.1f} cut at {MAX_LENGTH}. Each run is a fresh process that does what a "
-        "reading and a writing task of the prepare stage do, with the corpus as one shard; Ray, the shuffle and the "
+        "reading and a merging task of the prepare stage do, with the corpus as one shard; Ray, the shuffle and the "
         "network are not in it."
     )

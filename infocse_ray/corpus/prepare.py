@@ -1,10 +1,11 @@
 """The corpus stage: read, check, split and tokenise every row once, into the token store.
 
-1. Ray Data tasks read pieces of files and tokenise their rows; bad rows go on with a reason instead of tokens. Labels
-   in files of their own are first made a table in the object store, which these tasks look up.
-2. A shuffle brings together the rows of a shard (a range of the hash of the id), duplicates among them.
-3. One task a shard drops duplicates, orders by hash, and writes the shard and its rejected rows, among them the labels
-   of documents that are not there.
+1. Tasks read pieces of files and tokenise their rows; bad rows go on with a reason instead of tokens. Labels in files
+   of their own are first made a table in the object store, which these tasks look up.
+2. A shuffle through storage (see `shuffle`) brings together the rows of a shard (a range of the hash of the id),
+   duplicates among them.
+3. Tasks drop duplicates of a shard, order it by hash, and write it and its rejected rows, among them the labels of
+   documents that are not there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +24,16 @@ import ray
 from ray import ObjectRef
 from tokenizers import Tokenizer
 
-from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows
+from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows, tokenised_schema
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.lengths import length_histogram
 from infocse_ray.corpus.read import NOT_UTF8, Piece, count_lines
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
-from infocse_ray.corpus.shuffle import by_shard
+from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
 from infocse_ray.corpus.streams import advice
-from infocse_ray.runtime.cluster import quiet_data
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
@@ -46,9 +46,12 @@ from infocse_ray.storage.redact import redacted
 _FORMAT = 2
 _LENGTHS = ("sentences_a_document", "tokens_a_sentence")
 _LABEL_LINES = "label lines"
+_SORTING = "sorting"
+"""Folder of the shuffle."""
 _LINES = "lines"
 """Folder of empty files that say by their names how many lines the pieces of cut files have; gone at the end."""
-_SHARD_TEXT_BYTES = 64 * 2**20
+_SHARD_TEXT_BYTES, _MOST_SHARD_TEXT_BYTES = 64 * 2**20, 2**30
+_MANY_SHARDS = 8192
 _FEWEST_AUTO_LANES, _MOST_AUTO_LANES, _LANE_TEXT_BYTES = 4, 64, 2**20
 _BATCH_CHARACTERS = 4 * 2**20
 
@@ -94,16 +97,19 @@ def lanes_for(source: Source, lanes: int | Literal["auto"]) -> int:
 
 
 def shards_for(source: Source, lanes: int) -> int:
-    """Shards of the store: every lane has as many, of about 64 MiB of text."""
-    return lanes * max(1, -(-source.text_bytes // (lanes * _SHARD_TEXT_BYTES)))
+    """Shards of the store: every lane has as many, of about 64 MiB of text.
+
+    Where that would make more than 8,192, shards are larger, up to 1 GiB: the driver knows each of them by a row, and a
+    worker has a few of them in memory.
+    """
+    text = min(_MOST_SHARD_TEXT_BYTES, max(_SHARD_TEXT_BYTES, source.text_bytes // _MANY_SHARDS))
+    return lanes * max(1, -(-source.text_bytes // (lanes * text)))
 
 
 def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> dict[str, Any]:
     lanes = lanes_for(source, corpus.lanes)
     shards = shards_for(source, lanes)
     token = token_type(Tokenizer.from_str(tokenizer).get_vocab_size())
-    (stage.folder / _LINES).delete()
-    quiet_data()
     await_places(Placement(1, False, 1), "preparing")
     totals: dict[str, Any] = {
         "shards": shards,
@@ -118,30 +124,28 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     with Board("preparing", unit="rows") as board:
         labels = label_table(corpus, source)
         pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
-        reading = {
-            "columns": source.columns,
-            "corpus": corpus,
-            "labels": labels,
-            "tokenizer": tokenizer,
-            "shards": shards,
-            "board": board.handle,
-            "folder": stage.folder,
-        }
-        seen = set()
-        for row in by_shard(pieces, shards, tokenise_packs, reading, write_shard, {"folder": stage.folder}):
-            seen.add(row["shard"])
+        shuffle = Shuffle(stage.folder / _SORTING, pieces, shards, tokenised_schema(token))
+        lines = shuffle.folder / _LINES
+        read = functools.partial(
+            tokenise_pieces,
+            columns=source.columns,
+            corpus=corpus,
+            labels=labels,
+            tokenizer=tokenizer,
+            shards=shards,
+            board=board.handle,
+            lines=lines,
+        )
+        for row in shuffle.run(read, ShardWriter(stage.folder, lines), board.tell):
             count_prepared(stage.folder, row)
             totals["sentences"] += row["sentences"]
             totals["tokens"] += row["tokens"]
             totals["longest"] = max(totals["longest"], row["longest"])
-            documents.update(json.loads(row["documents"]))
-            labelled.update(json.loads(row["labelled"]))
-            rejected.update(json.loads(row["rejected"]))
-            for name, counts in json.loads(row["lengths"]).items():
+            documents.update(row["documents"])
+            labelled.update(row["labelled"])
+            rejected.update(row["rejected"])
+            for name, counts in row["lengths"].items():
                 lengths[name].update(counts)
-    (stage.folder / _LINES).delete()
-    for shard in set(range(shards)) - seen:
-        write_parquet(stage.folder / "documents" / shard_name(shard), store_schema(token).empty_table(), [])
     return totals | {
         "documents": {split: documents[split] for split in SPLITS},
         "labelled": {split: labelled[split] for split in SPLITS},
@@ -173,27 +177,27 @@ def _tokenizer(text: str) -> Tokenizer:
     return tokenizer
 
 
-def tokenise_packs(
-    packs: pa.Table,
+def tokenise_pieces(
+    pieces: list[Piece],
     columns: dict[str, str],
     corpus: Corpus,
     labels: list[ObjectRef],
     tokenizer: str,
     shards: int,
     board: Any,
-    folder: Storage,
+    lines: Storage,
 ) -> Iterator[pa.Table]:
     """What a reading task does: the rows of its pieces of files, as tables of `tokenised_schema`.
 
     Args:
-        packs: `pieces`, lists of `Piece` as mappings.
+        pieces: of files.
         columns: role to column.
         corpus: the settings.
         labels: a reference to the table of labels, or none.
         tokenizer: a `tokenizers` JSON document.
         shards: of the store.
         board: where progress is shown, or None.
-        folder: of the store.
+        lines: where it is noted how many lines a piece of a cut file has.
 
     Raises:
         UnreadableFile: a whole file can't be read.
@@ -201,81 +205,97 @@ def tokenise_packs(
     ready = _tokenizer(tokenizer)
     token = token_type(ready.get_vocab_size())
     table: LabelTable | None = ray.get(labels[0]) if labels else None
-    for row in [row for pack in packs["pieces"].to_pylist() for row in pack]:
-        piece = Piece(**row)
-        file = redacted(piece.uri)
-        # The shuffle wants columns even where there is no row.
-        yield tokenise_rows([], file, piece.order, corpus, ready, token, shards)
+    for piece in pieces:
         if piece.kind == _LABEL_LINES:
             assert table is not None
             yield from label_rows(table, token, shards)
             continue
+        file = redacted(piece.uri)
         rows = KINDS[corpus.kind].rows(piece, columns, corpus, table)
         for batch in batches_of(rows, _BATCH_CHARACTERS):
             yield tokenise_rows(batch, file, piece.order, corpus, ready, token, shards)
             if board is not None:
                 board.add.remote(len(batch))
         if piece.cut:
-            (folder / _LINES / f"{piece.order}-{piece.start}-{count_lines(piece)}").write_bytes(b"")
+            (lines / f"{piece.order}-{piece.start}-{count_lines(piece)}").write_bytes(b"")
 
 
-def write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
-    """What a writing task does: write one shard and its rejected rows, and return what was written, counted.
+class ShardWriter(NamedTuple):
+    """What a merging task does with a shard: write it and its rejected rows."""
 
-    Args:
-        rows: all of the shard, of `tokenised_schema`, in any order.
-        folder: of the store.
-    """
-    shard = rows["shard"][0].as_py()
-    rows = rows.sort_by([("key", "ascending"), ("doc_id", "ascending"), ("order", "ascending"), ("row", "ascending")])
-    rows = _mark_duplicates(_without_labels_of_documents(rows))
-    accepted = rows["reason"].is_null()
-    bad = rows.filter(rows["reason"].is_valid())
-    # Within a split the order is that of the hash, as sorting is stable.
-    rank = pa.array([SPLITS.index(split) if split else -1 for split in rows["split"].to_pylist()])
-    good = (
-        rows.append_column("rank", rank)
-        .filter(accepted)
-        .sort_by([("rank", "ascending"), ("key", "ascending"), ("doc_id", "ascending")])
-    )
-    split_of = good["split"].to_pylist()
-    counts = {split: split_of.count(split) for split in SPLITS}
-    labelled: Counter[str] = Counter()
-    for split, keys in zip(split_of, good["counterpart_keys"].to_pylist(), strict=True):
-        labelled[split] += len(keys)
-    schema = store_schema(rows.schema.field("counterparts").type.value_type.value_type)
-    table = good.select(schema.names).cast(schema)
-    groups = [
-        min(ROW_GROUP_DOCUMENTS, count - start)
-        for count in counts.values()
-        for start in range(0, count, ROW_GROUP_DOCUMENTS)
-    ]
-    write_parquet(folder / "documents" / shard_name(shard), table, groups)
-    if len(bad):
-        bad = bad.set_column(bad.schema.get_field_index("row"), "row", _lines_in_files(bad, folder))
-        rejected = bad.select(rejected_schema().names).cast(rejected_schema())
-        write_parquet(folder / "rejected" / shard_name(shard), rejected, [len(rejected)])
-    written = documents_of(table)
-    sentences, sizes = written.sentences, np.diff(written.offsets)
-    lengths = (length_histogram(sizes), length_histogram(sentences.lengths))
-    return pa.table(
-        {
-            "shard": pa.array([shard], pa.int32()),
-            "sentences": pa.array([len(sentences)], pa.int64()),
-            "tokens": pa.array([len(sentences.values)], pa.int64()),
-            "longest": pa.array([sizes.max(initial=0)], pa.int64()),
-            "documents": [json.dumps(counts)],
-            "labelled": [json.dumps(labelled)],
-            "rejected": [json.dumps(Counter(bad["reason"].to_pylist()))],
-            "lengths": [json.dumps(dict(zip(_LENGTHS, lengths, strict=True)))],
+    folder: Storage
+    """Of the store."""
+    lines: Storage
+    """As reading tasks left it."""
+
+    def __call__(self, shard: int, rows: pa.Table) -> dict[str, Any]:
+        """Write the rows, of `tokenised_schema` in any order, and return what was written, counted."""
+        by_hash = [("key", "ascending"), ("doc_id", "ascending")]
+        rows = rows.sort_by([*by_hash, ("order", "ascending"), ("row", "ascending")])
+        rows = _mark_duplicates(_without_labels_of_documents(rows))
+        accepted = rows["reason"].is_null()
+        bad = rows.filter(rows["reason"].is_valid())
+        # Within a split the order is that of the hash, as sorting is stable.
+        rank = pa.array([SPLITS.index(split) if split else -1 for split in rows["split"].to_pylist()], pa.int64())
+        good = rows.append_column("rank", rank).filter(accepted).sort_by([("rank", "ascending"), *by_hash])
+        split_of = good["split"].to_pylist()
+        counts = {split: split_of.count(split) for split in SPLITS}
+        labelled: Counter[str] = Counter()
+        for split, keys in zip(split_of, good["counterpart_keys"].to_pylist(), strict=True):
+            labelled[split] += len(keys)
+        schema = store_schema(rows.schema.field("counterparts").type.value_type.value_type)
+        table = good.select(schema.names).cast(schema)
+        groups = [
+            min(ROW_GROUP_DOCUMENTS, count - start)
+            for count in counts.values()
+            for start in range(0, count, ROW_GROUP_DOCUMENTS)
+        ]
+        write_parquet(self._documents(shard), table, groups)
+        if len(bad):
+            bad = bad.set_column(bad.schema.get_field_index("row"), "row", _lines_in_files(bad, self.lines))
+            write_parquet(
+                self._rejected(shard), bad.select(rejected_schema().names).cast(rejected_schema()), [len(bad)]
+            )
+        written = documents_of(table)
+        sentences, sizes = written.sentences, np.diff(written.offsets)
+        lengths = (length_histogram(sizes), length_histogram(sentences.lengths))
+        return {
+            "sentences": len(sentences),
+            "tokens": len(sentences.values),
+            "longest": int(sizes.max(initial=0)),
+            "documents": counts,
+            "labelled": dict(labelled),
+            "rejected": dict(Counter(bad["reason"].to_pylist())),
+            "lengths": dict(zip(_LENGTHS, lengths, strict=True)),
         }
-    )
+
+    def there(self, shard: int, counts: dict[str, Any]) -> bool:
+        """Whether the shard and its rejected rows are there."""
+        return self._documents(shard).exists() and (not counts["rejected"] or self._rejected(shard).exists())
+
+    def _documents(self, shard: int) -> Storage:
+        return self.folder / "documents" / shard_name(shard)
+
+    def _rejected(self, shard: int) -> Storage:
+        return self.folder / "rejected" / shard_name(shard)
 
 
-def _lines_in_files(rows: pa.Table, folder: Storage) -> pa.Array:
+def _lines_in_files(rows: pa.Table, lines: Storage) -> pa.Array:
     """What people call the rows: in files that were cut, the lines of the pieces before are added."""
+    starts, before = _lines_before(lines.root, lines.relative)
+    places = zip(*(rows[name].to_pylist() for name in ("order", "row", "line")), strict=True)
+    numbers = [
+        line + before[order][bisect.bisect_right(starts[order], byte) - 1] if order in starts else line
+        for order, byte, line in places
+    ]
+    return pa.array(numbers, pa.int64())
+
+
+@functools.lru_cache(maxsize=1)
+def _lines_before(root: str, relative: str) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Of files that were cut, by their place in the corpus: where pieces begin, and how many lines are before each."""
     counts: dict[int, list[tuple[int, int]]] = {}
-    for name in (folder / _LINES).files():
+    for name in Storage(root, relative).files():
         order, start, count = map(int, name.split("-"))
         counts.setdefault(order, []).append((start, count))
     starts = {order: [start for start, _ in sorted(pieces)] for order, pieces in counts.items()}
@@ -283,12 +303,7 @@ def _lines_in_files(rows: pa.Table, folder: Storage) -> pa.Array:
         order: list(itertools.accumulate((count for _, count in sorted(pieces)), initial=0))
         for order, pieces in counts.items()
     }
-    places = zip(*(rows[name].to_pylist() for name in ("order", "row", "line")), strict=True)
-    numbers = [
-        line + before[order][bisect.bisect_right(starts[order], byte) - 1] if order in starts else line
-        for order, byte, line in places
-    ]
-    return pa.array(numbers, pa.int64())
+    return starts, before
 
 
 def _without_labels_of_documents(rows: pa.Table) -> pa.Table:

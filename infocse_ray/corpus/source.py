@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -24,7 +24,11 @@ CONTENT = "fingerprint"
 """A file in a folder of documents that were given from Python: what they are, whenever they were written."""
 _CUT_AT_LINES = ("jsonl", "tsv")
 _PIECE_BYTES = 32 * 2**20
+_MOST_PIECES, _MOST_PIECE_BYTES = 8192, 256 * 2**20
+"""Pieces are larger where there would be more than that, up to so many bytes."""
 _PACK_BYTES, _FILES_TOGETHER = 2**20, 1_000
+_PACKS, _MOST_PACK_BYTES = 256, 256 * 2**20
+"""Packs hold more text where there would be more than that, up to so many bytes."""
 _TYPICAL_COMPRESSION = 4
 
 
@@ -79,29 +83,24 @@ def find_source(corpus: Corpus) -> Source:
     def version(uri: str, info: pafs.FileInfo) -> tuple[str | int, ...]:
         return (content,) if content is not None and uri in infos else (info.size, info.mtime_ns)
 
-    pieces: list[Piece] = []
-    companions: list[Piece] = []
-    for order, (uri, info, part) in enumerate(files):
-        whole = Piece(uri, part, order, 0, info.size, info.size, names[order], corpus.encoding)
-        if part in DOCUMENTS:
-            pieces += _pieces(whole, plan)
-        else:
-            companions.append(whole)
+    whole = [
+        Piece(uri, part, order, 0, info.size, info.size, names[order], corpus.encoding)
+        for order, (uri, info, part) in enumerate(files)
+    ]
+    documents = [piece for piece in whole if piece.kind in DOCUMENTS]
+    text_bytes = sum(map(text_bytes_of, documents))
+    piece_bytes = max(_PIECE_BYTES, min(_MOST_PIECE_BYTES, text_bytes // _MOST_PIECES))
     return Source(
         kind=readable[0],
-        pieces=pieces,
+        pieces=[piece for file in documents for piece in _pieces(file, plan, piece_bytes)],
         columns=plan.columns,
         fingerprint=fingerprint(
             [(name, *version(uri, i)) for name, (uri, i, _) in zip(names, files, strict=True)],
             *(["labels", len(of_labels)] if of_labels else []),
             *(["encoding", corpus.encoding] if corpus.encoding != "utf-8" else []),
         ),
-        text_bytes=sum(
-            i.size * (_TYPICAL_COMPRESSION if compression_of(uri) or part == "parquet" else 1)
-            for uri, i, part in files
-            if part in DOCUMENTS
-        ),
-        companions=companions,
+        text_bytes=text_bytes,
+        companions=[piece for piece in whole if piece.kind not in DOCUMENTS],
     )
 
 
@@ -192,15 +191,26 @@ def _glob_expression(pattern: str) -> str:
     return out
 
 
-def _pieces(file: Piece, plan: CorpusPlan) -> list[Piece]:
-    """Cut a file into parts that are read independently."""
+def text_bytes_of(piece: Piece) -> int:
+    """About how many bytes a piece of a documents' file holds once decompressed."""
+    packed = compression_of(piece.uri) or piece.kind == "parquet"
+    return piece.size * (_TYPICAL_COMPRESSION if packed else 1)
+
+
+def _pieces(file: Piece, plan: CorpusPlan, most: int) -> list[Piece]:
+    """Cut a file into parts of about `most` bytes of text at most, that are read independently."""
     if file.kind == "parquet":
-        groups = plan.row_groups[file.uri]
-        size = file.size // max(1, groups)
-        return [file._replace(start=i, end=min(i + 1, groups), size=size) for i in range(max(1, groups))]
-    if file.size > _PIECE_BYTES and _can_be_cut(file, plan):
-        starts = range(0, file.size, _PIECE_BYTES)
-        ends = [min(start + _PIECE_BYTES, file.size) for start in starts]
+        groups = max(1, plan.row_groups[file.uri])
+        together = max(1, most * groups // max(1, text_bytes_of(file)))
+        starts = range(0, groups, together)
+        ends = [min(start + together, plan.row_groups[file.uri]) for start in starts]
+        return [
+            file._replace(start=a, end=b, size=file.size * max(1, b - a) // groups)
+            for a, b in zip(starts, ends, strict=True)
+        ]
+    if file.size > most and _can_be_cut(file, plan):
+        starts = range(0, file.size, most)
+        ends = [min(start + most, file.size) for start in starts]
         return [file._replace(start=a, end=b, size=b - a, cut=True) for a, b in zip(starts, ends, strict=True)]
     return [file]
 
@@ -213,14 +223,18 @@ def _can_be_cut(file: Piece, plan: CorpusPlan) -> bool:
         return not (plan.arrays and file.kind == "jsonl" and is_array(file.uri))
 
 
-def packs_of(pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """Neighbouring pieces put together to about 1 MiB: a task for each of a million small files would take hours."""
+def packs_of(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Neighbouring pieces put together to 1 MiB of text, or more of a large corpus, for a task each.
+
+    A task for each of a million small files would take hours, and each task writes a file for the shuffle.
+    """
+    most = max(_PACK_BYTES, min(_MOST_PACK_BYTES, sum(map(text_bytes_of, pieces)) // _PACKS))
     packs: list[list[Piece]] = []
     room = 0
     for piece in pieces:
-        if not packs or piece.size > room or len(packs[-1]) >= _FILES_TOGETHER:
+        if not packs or text_bytes_of(piece) > room or len(packs[-1]) >= _FILES_TOGETHER:
             packs.append([])
-            room = _PACK_BYTES
+            room = most
         packs[-1].append(piece)
-        room -= piece.size
+        room -= text_bytes_of(piece)
     return packs

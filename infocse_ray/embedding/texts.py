@@ -1,14 +1,15 @@
 """The texts of a corpus, in the shards of its token store, which has token ids only: what a search shows.
 
-They are read from the source once more, in Ray Data tasks, and shuffled to their shards as the corpus stage does it. Of
+They are read from the source once more, in tasks, and shuffled to their shards as the corpus stage does it. Of
 rows with one id the first good one counts, as there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import ray
@@ -20,7 +21,7 @@ from infocse_ray.corpus.prepare import label_table
 from infocse_ray.corpus.read import Piece
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import shard_of, stable_hash
-from infocse_ray.corpus.shuffle import by_shard
+from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import shard_name
 from infocse_ray.runtime.progress import Board
@@ -59,17 +60,17 @@ def write_texts(folder: Storage, corpus: Corpus, source: Source, shards: int) ->
     if names <= folder.files().keys():
         return
     with Board("reading texts", unit="rows") as board:
-        reading = {
-            "columns": source.columns,
-            "corpus": corpus,
-            "labels": label_table(corpus, source),
-            "shards": shards,
-            "board": board.handle,
-        }
-        written = by_shard(source.pieces, shards, _read_packs, reading, _write_shard, {"folder": folder})
-        seen = {shard_name(row["shard"]) for row in written}
-    for name in names - seen:
-        _write(folder / name, _SCHEMA.empty_table())
+        read = functools.partial(
+            _read_pieces,
+            columns=source.columns,
+            corpus=corpus,
+            labels=label_table(corpus, source),
+            shards=shards,
+            board=board.handle,
+        )
+        shuffle = Shuffle(folder / "sorting", source.pieces, shards, _SCHEMA)
+        for _ in shuffle.run(read, _TextWriter(folder), board.tell):
+            pass
 
 
 def read_texts(folder: Storage, shard: int) -> pa.Table:
@@ -78,14 +79,12 @@ def read_texts(folder: Storage, shard: int) -> pa.Table:
         return file.read()
 
 
-def _read_packs(
-    packs: pa.Table, columns: dict[str, str], corpus: Corpus, labels: list[ObjectRef], shards: int, board: Any
+def _read_pieces(
+    pieces: list[Piece], columns: dict[str, str], corpus: Corpus, labels: list[ObjectRef], shards: int, board: Any
 ) -> Iterator[pa.Table]:
-    """What a reading task does; the arguments are those of `corpus.prepare.tokenise_packs`."""
+    """What a reading task does; the arguments are those of `corpus.prepare.tokenise_pieces`."""
     table: LabelTable | None = ray.get(labels[0]) if labels else None
-    yield _SCHEMA.empty_table()  # the shuffle wants columns even where there is no row
-    for row in [row for pack in packs["pieces"].to_pylist() for row in pack]:
-        piece = Piece(**row)
+    for piece in pieces:
         for batch in batches_of(KINDS[corpus.kind].rows(piece, columns, corpus, table), _BATCH_CHARACTERS):
             documents = []
             for one in batch:
@@ -106,15 +105,18 @@ def _read_packs(
             board.add.remote(len(batch))
 
 
-def _write_shard(rows: pa.Table, folder: Storage) -> pa.Table:
-    """What a writing task does: each document once, by the row that the token store has it from."""
-    shard = rows["shard"][0].as_py()
-    rows = rows.sort_by([("doc_id", "ascending"), ("order", "ascending"), ("row", "ascending")])
-    ids = rows["doc_id"].to_pylist()
-    first = [i == 0 or doc_id != ids[i - 1] for i, doc_id in enumerate(ids)]
-    _write(folder / shard_name(shard), rows.filter(pa.array(first, pa.bool_())))
-    return pa.table({"shard": pa.array([shard], pa.int32())})
+class _TextWriter(NamedTuple):
+    """What a merging task does: write each document once, by the row that the token store has it from."""
 
+    folder: Storage
 
-def _write(target: Storage, rows: pa.Table) -> None:
-    write_parquet(target, rows.select(_KEPT), [len(rows)])
+    def __call__(self, shard: int, rows: pa.Table) -> dict[str, Any]:
+        rows = rows.sort_by([("doc_id", "ascending"), ("order", "ascending"), ("row", "ascending")])
+        ids = rows["doc_id"].to_pylist()
+        first = [i == 0 or doc_id != ids[i - 1] for i, doc_id in enumerate(ids)]
+        texts = rows.filter(pa.array(first, pa.bool_())).select(_KEPT)
+        write_parquet(self.folder / shard_name(shard), texts, [len(texts)])
+        return {}
+
+    def there(self, shard: int, counts: dict[str, Any]) -> bool:
+        return (self.folder / shard_name(shard)).exists()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from infocse_ray.annotate.actor import in_one_task
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, for_inference
 from infocse_ray.loop.run import Run
 from infocse_ray.retrieval.sts import StsPairs, sts_spearman
 from infocse_ray.runtime.cluster import worker_device
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import fingerprint
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.checksums import checked, read_checked

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.annotate.actor import in_actors, in_one_task
+from infocse_ray.annotate.actor import in_actors
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.kmeans import load_array, save_array
@@ -39,6 +39,7 @@ from infocse_ray.retrieval.refit import (
 from infocse_ray.retrieval.whitening_curves import whitening_curves
 from infocse_ray.runtime.cluster import Placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.checksums import checked, read_checked, read_sealed, sealed

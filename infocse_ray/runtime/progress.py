@@ -149,6 +149,9 @@ class _BoardActor:
     def set(self, done: int, note: str) -> None:
         self.done, self.note = done, note
 
+    def tell(self, note: str) -> None:
+        self.note = note
+
     def line(self, text: str) -> None:
         self.lines.append(text)
 
@@ -204,6 +207,10 @@ class Board:
         import ray
 
         ray.kill(self.handle)
+
+    def tell(self, note: str) -> None:
+        """Show a note beside what is done."""
+        self.handle.tell.remote(note)
 
     def ask_to_stop(self) -> bool:
         """Ask the workers to stop; whether one has ever looked for that, and so will see it."""

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
@@ -48,8 +47,8 @@ _AN_OCTAVE = 256
 
 
 def count_prepared(folder: Storage, row: Mapping[str, Any]) -> None:
-    """Count a shard of the corpus; `row` is what its task returned."""
-    documents, rejected = (sum(json.loads(row[name]).values()) for name in ("documents", "rejected"))
+    """Count a shard of the corpus; `row` is what its writer returned."""
+    documents, rejected = (sum(row[name].values()) for name in ("documents", "rejected"))
     _count(
         folder, {"documents": documents, "sentences": row["sentences"], "tokens": row["tokens"], "bad_rows": rejected}
     )

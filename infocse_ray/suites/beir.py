@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.actor import in_one_task
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.retrieval.correlation import Estimate
 from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import fingerprint
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.checksums import checked, read_checked

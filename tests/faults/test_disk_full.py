@@ -68,7 +68,7 @@ def test_preparing_goes_on_after_room_is_made(
 
     fill(disk, but=4 * os.sysconf("SC_PAGE_SIZE"))  # enough for notes, not for a shard
     said = said_on_failing(prepare, capfd)
-    assert re.match(rf"prepare.py: error: {disk}/runs/corpora/\w+/documents/shard-\d+.parquet: {NEED}$", said)
+    assert re.match(rf"prepare.py: error: {disk}/runs/corpora/\w+/sorting/\w+/[\w-]+(.json)?: {NEED}$", said)
     assert not list(disk.rglob("stage.json"))
     (disk / "filler").unlink()
     prepare()

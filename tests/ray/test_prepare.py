@@ -2,7 +2,6 @@ import gzip
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +10,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from infocse_ray.corpus import prepare as prepare_module
-from infocse_ray.corpus import shuffle as shuffle_module
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.lengths import length_histogram
-from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected, write_shard
+from infocse_ray.corpus.prepare import ShardWriter, prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
@@ -144,7 +142,8 @@ def test_row_groups_are_small(tmp_path, tokenizer, monkeypatch):
             "counterpart_keys": pa.array([[]] * 8, pa.list_(pa.int64())),
         }
     )
-    write_shard(rows, Storage.open(str(tmp_path)))
+    folder = Storage.open(str(tmp_path))
+    ShardWriter(folder, folder / "lines")(0, rows)
     (file,) = (tmp_path / "documents").iterdir()
     metadata = pq.ParquetFile(file).metadata
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [3, 3, 1, 1]
@@ -259,22 +258,3 @@ def test_no_row_at_all_is_an_error(tmp_path, tokenizer):
         prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
     # Also a shard that no row fell into is there to be read.
     assert sorted(f.name for f in tmp_path.rglob("shard-*")) == [shard_name(0), shard_name(1)]
-
-
-def test_a_task_of_the_shuffle_takes_in_a_bounded_part_of_the_corpus(
-    corpus: Corpus, tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ray.data._internal.execution.operators.shuffle_operators.shuffle_map_operator import ShuffleMapOp
-
-    taken: list[int] = []
-    submit = ShuffleMapOp._submit_shuffle_map_task
-
-    def counted(self: ShuffleMapOp, blocks: list, *arguments: Any, **named: Any) -> None:
-        taken.append(len(blocks))
-        submit(self, blocks, *arguments, **named)
-
-    monkeypatch.setattr(ShuffleMapOp, "_submit_shuffle_map_task", counted)
-    monkeypatch.setattr(source_module, "_PACK_BYTES", 0)  # a block for each of the two files
-    monkeypatch.setattr(shuffle_module, "SHUFFLED_BYTES", 1)
-    prepare(Storage.open(str(tmp_path)), corpus, find_source(corpus), tokenizer)
-    assert taken == [1, 1]

@@ -19,8 +19,8 @@ from ray import tune
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from infocse_ray.annotate.actor import in_one_task
 from infocse_ray.loop.infocse import pretrain
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
 from infocse_ray.settings.nested import nested

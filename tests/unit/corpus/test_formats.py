@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from infocse_ray.corpus import delimited, json_array
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.documents import document_of
-from infocse_ray.corpus.prepare import lanes_for
+from infocse_ray.corpus.prepare import lanes_for, shards_for
 from infocse_ray.corpus.read import SourceRow, count_lines
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.source import Source, find_source
@@ -263,3 +263,13 @@ def test_a_small_corpus_can_have_fewer_lanes(text_bytes: int, lanes: int) -> Non
     assert lanes_for(source, 64) == 64
     assert Corpus(source="a", lanes="auto").lanes == "auto"
     assert Corpus(source="a").lanes == 64
+
+
+def test_a_large_corpus_has_larger_shards_not_ever_more() -> None:
+    def shards(text_bytes: int, lanes: int = 64) -> int:
+        return shards_for(Source("jsonl", [], {}, "f", text_bytes), lanes)
+
+    assert [shards(size) for size in (0, 2**30, 2**33, 2**38)] == [64, 64, 128, 4096]
+    assert [shards(size) for size in (2**39, 2**40, 2**43)] == [8192] * 3
+    assert shards(2**45) == 2**15, "no shard is of more than 1 GiB"
+    assert all(shards(size, 100) % 100 == 0 and shards(size, 100) <= 8200 for size in (2**39, 2**41, 2**43 - 1))

@@ -232,15 +232,21 @@ def test_columns_are_those_of_any_of_the_first_rows(tmp_path):
     assert values_of(tmp_path) == [{"id": 1, "text": None}, {"id": None, "text": "T."}]
 
 
-def test_parquet_is_read_by_row_groups(tmp_path):
+def test_parquet_is_read_by_row_groups(tmp_path, monkeypatch):
     table = pa.table({"id": list(range(10)), "text": [f"text {i}" for i in range(10)], "more": [0] * 10})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=4)
     pq.ParquetWriter(tmp_path / "b.parquet", table.schema).close()
-    pieces = find_source(Corpus(source=str(tmp_path))).pieces
-    assert [(p.order, p.start, p.end) for p in pieces] == [(0, 0, 1), (0, 1, 2), (0, 2, 3), (1, 0, 0)]
-    rows = rows_of(tmp_path)
-    assert [row.number for row in rows] == list(range(10))
-    assert [row.values for row in rows] == [{"id": i, "text": f"text {i}"} for i in range(10)]
+    text = 4 * os.path.getsize(tmp_path / "a.parquet")
+    for most, ends in ((1, (1, 2, 3)), (2 * text // 3 + 1, (2, 3)), (text, (3,))):
+        monkeypatch.setattr(source_module, "_PIECE_BYTES", most)
+        pieces = find_source(Corpus(source=str(tmp_path))).pieces
+        assert [(p.order, p.start, p.end) for p in pieces] == [
+            *((0, start, end) for start, end in zip((0, *ends), ends, strict=False)),
+            (1, 0, 0),
+        ]
+        rows = rows_of(tmp_path)
+        assert [row.number for row in rows] == list(range(10))
+        assert [row.values for row in rows] == [{"id": i, "text": f"text {i}"} for i in range(10)]
 
 
 def test_bad_strings_of_parquet_are_set_aside(tmp_path):
@@ -305,6 +311,18 @@ def test_a_path_that_is_there_is_no_glob(tmp_path):
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + LINE)
     assert values_of(tmp_path) == [{"id": "a", "text": "One. Two."}]
+
+
+def test_pieces_and_packs_of_a_large_corpus_are_larger(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_module, "_PIECE_BYTES", 50)
+    monkeypatch.setattr(source_module, "_MOST_PIECES", 10)
+    monkeypatch.setattr(source_module, "_MOST_PIECE_BYTES", 1_000)
+    for size, pieces in ((200, 4), (500, 10), (5_000, 10), (20_000, 20)):
+        (tmp_path / "a.jsonl").write_bytes(LINE + b" " * (size - len(LINE)))
+        assert len(find_source(Corpus(source=str(tmp_path))).pieces) == pieces
+    # 10 TiB, of which a task reads 256 MiB.
+    many = [Piece(str(i), "text", i, 0, 2**26, 2**26) for i in range(10 * 2**14)]
+    assert {len(pack) for pack in packs_of(many)} == {4}
 
 
 @given(st.lists(st.integers(0, 3 * 2**20), max_size=40))

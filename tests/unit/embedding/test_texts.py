@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from infocse_ray.corpus.source import find_source
 from infocse_ray.embedding.embed import all_documents
-from infocse_ray.embedding.texts import _read_packs, _write_shard, read_texts
+from infocse_ray.embedding.texts import _read_pieces, _TextWriter, read_texts
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
 from tests.conftest import write_jsonl
@@ -24,11 +24,10 @@ def test_the_first_good_row_of_an_id_counts_and_documents_of_one_sentence_do(tmp
     ]
     corpus = all_documents(Corpus(source=str(write_jsonl(tmp_path / "c.jsonl", rows))))
     source = find_source(corpus)
-    packs = pa.table({"pieces": [[piece._asdict() for piece in source.pieces]]})
     board = SimpleNamespace(add=SimpleNamespace(remote=lambda n: None))
-    read = pa.concat_tables([*_read_packs(packs, source.columns, corpus, [], 1, board)])
+    read = pa.concat_tables([*_read_pieces(source.pieces, source.columns, corpus, [], 1, board)])
     folder = Storage.open(str(tmp_path / "texts"))
-    _write_shard(read.take([2, 1, 0]), folder)
+    _TextWriter(folder)(0, read.take([2, 1, 0]))
     assert read_texts(folder, 0).to_pylist() == [
         {"doc_id": "a", "title": "Title", "sentences": ["One."]},
         {"doc_id": "b", "title": None, "sentences": ["Two.", "Three more."]},

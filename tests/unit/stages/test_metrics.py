@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -88,9 +87,9 @@ def test_scores_have_names_that_prometheus_takes(recorded):
 
 
 def test_shards_are_counted_as_they_are_finished(recorded):
-    documents = json.dumps({"train": 3, "valid": 1, "test": 0})
+    documents = {"train": 3, "valid": 1, "test": 0}
     for rejected in ({}, {"empty": 2, "one sentence": 1}):
-        row = {"documents": documents, "rejected": json.dumps(rejected), "sentences": 9, "tokens": 50}
+        row = {"documents": documents, "rejected": rejected, "sentences": 9, "tokens": 50}
         metrics.count_prepared(Storage("/runs", "corpora/f00"), row)
     corpus = values(recorded, "corpora", "f00")
     assert corpus == {

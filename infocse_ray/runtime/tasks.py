@@ -1,0 +1,63 @@
+"""Plain Ray tasks of one core: one, or many with a bounded number in flight."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import ray
+
+Result = TypeVar("Result")
+
+_AHEAD = 64
+"""Tasks handed to Ray beyond two a core: what waits is what an autoscaler sees as demand."""
+_RETRIES = 10
+"""Of a task whose worker or node died; what it raises itself isn't tried again."""
+_LOOK_SECONDS = 5.0
+_END_SECONDS = 5.0
+
+
+def in_tasks(work: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+    """What `work` returns for every tuple of arguments, in any order; so many at once as there are cores.
+
+    Args:
+        work: done in a task of one core; again in another one, should its worker die, so it must stand being cut off.
+        calls: its arguments, asked for as tasks end: the driver holds those of the tasks in flight.
+
+    Raises:
+        What `work` raised, wrapped by Ray; the other tasks are cancelled then.
+    """
+    do, left = _task(work), iter(calls)
+    flying: list[ray.ObjectRef] = []
+    most, look = 0, 0.0
+    try:
+        while True:
+            if time.monotonic() >= look:  # a cluster grows
+                most, look = _AHEAD + 2 * int(ray.cluster_resources().get("CPU", 1)), time.monotonic() + _LOOK_SECONDS
+            while len(flying) < most and (call := next(left, None)) is not None:
+                flying.append(do.remote(*call))
+            if not flying:
+                return
+            done, flying = ray.wait(flying, num_returns=len(flying), timeout=0, fetch_local=False)
+            if not done:
+                done, flying = ray.wait(flying, timeout=_LOOK_SECONDS, fetch_local=False)
+            for one in done:
+                yield ray.get(one)
+    finally:
+        if flying and ray.is_initialized():
+            for one in flying:
+                ray.cancel(one)
+            # What they write must not meet what the next attempt writes.
+            ray.wait(flying, num_returns=len(flying), timeout=_END_SECONDS, fetch_local=False)
+
+
+def in_one_task(work: Callable[..., Result], *arguments: Any) -> Result:
+    """Do `work` in a task of one core, and wait for it: what it reads and holds is not the driver's."""
+    return ray.get(_task(work).remote(*arguments))
+
+
+def _task(work: Callable[..., Any]) -> Any:
+    # Placed by name, as Ray Data's tasks are: in a trial of Ray Tune it would else wait for a core of the trial's own
+    # placement group, which has none.
+    return ray.remote(scheduling_strategy="DEFAULT", max_retries=_RETRIES)(work)
