@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from infocse_ray.annotate.clusters import cluster_sizes, count_pairs
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import flat
-from infocse_ray.storage.checksums import damaged
+from infocse_ray.storage.checksums import checked, damaged, read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 
@@ -76,27 +77,40 @@ def write_whole(target: Storage, schema: pa.Schema, tables: list[pa.Table], coun
         write_parquet(target, whole, [len(table) for table in tables])
 
 
+def read_counts(written: Storage) -> dict[str, Any]:
+    """The counts of what `write_whole` wrote; rows are neither read nor verified, which who reads them does."""
+    with open_parquet(written) as file:
+        return _counts_in(file)
+
+
+def _counts_in(file: pq.ParquetFile) -> dict[str, Any]:
+    return json.loads((file.schema_arrow.metadata or {}).get(_COUNTS, "{}"))
+
+
 def read_whole(written: Storage) -> tuple[list[pa.Table], dict[str, Any]]:
     """The row groups of what `write_whole` wrote, and the counts."""
     with open_parquet(written) as file:
-        counts = json.loads((file.schema_arrow.metadata or {}).get(_COUNTS, "{}"))
-        return [file.read_row_group(group) for group in range(file.num_row_groups)], counts
+        return [file.read_row_group(group) for group in range(file.num_row_groups)], _counts_in(file)
 
 
-def counts_of(parts: list[Documents], first: list[np.ndarray], work: dict[str, int]) -> dict[str, Any]:
+def counts_of(
+    shard: int, parts: list[Documents], first: list[np.ndarray], longest: int | None, work: dict[str, int]
+) -> dict[str, Any]:
     """What a shard of annotations adds to the stage's summary; as many bytes however large the shard is.
 
     Args:
+        shard: its number.
         parts: its documents with their clusters.
         first: bool [sentences] of each, which are no copy of an earlier sentence of their document; pairs, and the
             clusters' sizes, are of these.
+        longest: how many of the run's own tokens a sentence was cut to where copies were found; None: other tokens.
         work: what making the shard took.
     """
     counts: Counter[str] = Counter(work)
     sizes: Counter[int] = Counter()
     for documents, no_copy in zip(parts, first, strict=True):
         _count(documents, np.flatnonzero(no_copy), counts, sizes)
-    return {**counts, "sizes": dict(sizes)}
+    return {**counts, "shard": shard, "longest": longest, "sizes": dict(sizes)}
 
 
 def _count(documents: Documents, rows: np.ndarray, counts: Counter[str], sizes: Counter[int]) -> None:
@@ -106,17 +120,28 @@ def _count(documents: Documents, rows: np.ndarray, counts: Counter[str], sizes: 
     counts["sentences"] += int(documents.offsets[-1])
     counts["copies"] += int(documents.offsets[-1]) - len(rows)
     counts["clusters"] += len(cluster_lengths)
-    counts["pairs"] += int(count_pairs(documents.clusters, documents.offsets, rows).sum())
+    pairs = count_pairs(documents.clusters, documents.offsets, rows)
+    counts["pairs"] += int(pairs.sum())
+    counts["paired"] += int((pairs > 0).sum())
+    counts["together"] += int(cluster_lengths[cluster_lengths > 1].sum())
     # A histogram by powers of two: 1, 2, 3-4, 5-8, ...
     sizes.update(Counter((2 ** np.ceil(np.log2(cluster_lengths)).astype(np.int64)).tolist()))
+
+
+EXAMPLES = ("pairs", "together")
+"""Counts that a method's examples may be: unordered pairs inside clusters, sentences in clusters with others."""
+
+_EXAMPLES = "examples.json"
 
 
 class Summary:
     """Adds up the counts of shards, in memory that does not grow with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int) -> None:
         self._totals: Counter[str] = Counter()
         self._sizes: Counter[int] = Counter()
+        self._by_lane = {name: [0] * lanes for name in EXAMPLES}
+        self._longest: set[int | None] = set()
 
     @property
     def documents(self) -> int:
@@ -127,10 +152,49 @@ class Summary:
         """Add what `counts_of` returned, or its JSON read back."""
         rest = dict(counts)
         self._sizes.update({int(size): n for size, n in rest.pop("sizes").items()})
+        self._longest.add(rest.pop("longest"))
+        shard = rest.pop("shard")
+        for name, of_lanes in self._by_lane.items():
+            of_lanes[shard % len(of_lanes)] += rest.get(name, 0)
         self._totals.update(rest)
 
     def content(self) -> dict[str, Any]:
         """The stage's summary: counts by name, and the histogram `cluster_sizes`."""
-        return dict(self._totals) | {
-            "cluster_sizes": {str(s): self._sizes[s] for s in sorted(self._sizes)},
-        }
+        totals = {name: count for name, count in self._totals.items() if name not in ("together", "paired")}
+        return totals | {"cluster_sizes": {str(s): self._sizes[s] for s in sorted(self._sizes)}}
+
+    def write_examples(self, folder: Storage) -> None:
+        """Write what `read_examples` reads."""
+        [longest] = self._longest if len(self._longest) == 1 else [None]
+        totals = {"documents": self.documents, "paired": self._totals["paired"], "longest": longest}
+        (folder / _EXAMPLES).write_json(checked({**totals, "by_lane": self._by_lane}))
+
+
+class AnnotatedExamples(NamedTuple):
+    """Examples that annotating counted: nobody has to read the annotations for it."""
+
+    documents: int
+    """Annotated ones."""
+    paired: int
+    """Those of them that have a cluster of two different texts or more."""
+    by_lane: dict[str, list[int]]
+    """Of `EXAMPLES`, [lanes]."""
+
+
+def read_examples(folder: Storage, longest: int) -> AnnotatedExamples | None:
+    """What an annotate stage counted; None if it told texts apart in another way.
+
+    Args:
+        folder: of the stage.
+        longest: how many of the run's own tokens a text is cut to.
+
+    Raises:
+        DamagedFile: the file isn't as it was written.
+    """
+    try:
+        found = read_checked(folder / _EXAMPLES)
+    except FileNotFoundError:
+        return None
+    if found["longest"] != longest:
+        return None
+    return AnnotatedExamples(found["documents"], found["paired"], found["by_lane"])

@@ -41,6 +41,10 @@ class TrainingDocuments(NamedTuple):
             raise ValueError(_disagreement(self.encoder_store, self.store, f"the documents of shard {shard}"))
         return read
 
+    def own_tokens(self, longest: int) -> int | None:
+        """How many of the run's own tokens `longest` of the encoder's are; None: it reads others."""
+        return longest if self.encoder_store is None else None
+
     def check(self) -> None:
         """See, from what the two stores counted, that they hold one corpus.
 

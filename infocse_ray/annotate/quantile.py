@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.annotations import SCHEMA, cluster_table, counts_of, read_whole, write_whole
+from infocse_ray.annotate.annotations import SCHEMA, cluster_table, counts_of, read_counts, read_whole, write_whole
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.idc import Edges, connected_clusters, graph_edges
@@ -86,6 +86,8 @@ class _Group(NamedTuple):
     distinct: Distinct | None
     edges: Edges
     """Of `together`, once they are embedded."""
+    longest: int | None
+    """See `counts_of`."""
     work: dict[str, int]
     """What embedding took."""
 
@@ -111,7 +113,8 @@ class FindEdges(NamedTuple):
         read = [documents for part in parts for documents in part]
         together = joined(read) if read else None
         nodes, distinct = (None, None) if together is None else annotator.without_copies(together)
-        return _Group(targets, parts, together, nodes, distinct, _NONE, {})
+        longest = self.documents.own_tokens(annotator.longest)
+        return _Group(targets, parts, together, nodes, distinct, _NONE, longest, {})
 
     def embed(self, annotator: Annotator, group: _Group) -> _Group:
         """The edges."""
@@ -133,7 +136,7 @@ class FindEdges(NamedTuple):
         written: list[pa.Table] = []
         for number, (target, part) in enumerate(zip(group.targets, group.parts, strict=True)):
             tables = [next(edge_tables) for _ in part]
-            write_whole(target, _SCHEMA, tables, {} if number else group.work)
+            write_whole(target, _SCHEMA, tables, {"longest": group.longest, "work": {} if number else group.work})
             written += tables
         return _counts(written)
 
@@ -189,9 +192,9 @@ class DropEdges(NamedTuple):
 
     def _shard(self, shard: int, target: Storage) -> dict[str, Any]:
         if target.exists():
-            return read_whole(target)[1]
-        edges_of_groups, work = read_whole(self.edges / shard_name(shard))
-        parts, firsts, work = [], [], Counter(work)
+            return read_counts(target)
+        edges_of_groups, known = read_whole(self.edges / shard_name(shard))
+        parts, firsts, work = [], [], Counter(known["work"])
         for documents, edges in zip(self.documents.own(shard), edges_of_groups, strict=True):
             offsets = documents.offsets
             start = np.repeat(offsets[:-1], np.diff(flat(edges["source"])[1]))
@@ -205,6 +208,6 @@ class DropEdges(NamedTuple):
             parts.append(documents._replace(clusters=connected_clusters(sources, targets, offsets)))
             firsts.append(original == np.arange(len(original)))
             work.update({"edges_kept": int(kept.sum()), "edges_dropped": int((~kept).sum())})
-        counts = counts_of(parts, firsts, dict(work))
+        counts = counts_of(shard, parts, firsts, known["longest"], dict(work))
         write_whole(target, SCHEMA, [cluster_table(documents) for documents in parts], counts)
         return counts

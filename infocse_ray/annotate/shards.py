@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infocse_ray.annotate.annotations import SCHEMA, cluster_table, counts_of, read_whole, write_whole
+from infocse_ray.annotate.annotations import SCHEMA, cluster_table, counts_of, read_counts, write_whole
 from infocse_ray.annotate.annotator import Annotator, Clustering
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.pipeline import Written, through_phases
@@ -18,12 +18,15 @@ from infocse_ray.storage.folder import Storage
 class _Group(NamedTuple):
     """A group of shards on its way."""
 
+    shards: list[int]
     targets: list[Storage]
     parts: list[list[Documents]]
     """The row groups of each shard."""
     nodes: Documents | None
     """The texts of all of them, one after the other, without copies; None: there is no document."""
     distinct: Distinct | None
+    longest: int | None
+    """See `counts_of`."""
     clusters: np.ndarray
     """int32 [nodes], once they are embedded."""
     work: dict[str, int]
@@ -48,12 +51,13 @@ class AnnotateShards(NamedTuple):
         """The documents of all shards, as one."""
         targets = [self.folder / shard_name(shard) for shard in shards]
         if all(target.exists() for target in targets):  # written before a crash, each whole
-            return Written([read_whole(target)[1] for target in targets])
+            return Written([read_counts(target) for target in targets])
         # If only some are, all are computed again: what is embedded together must not depend on a crash.
         parts = [self.documents.read(shard) for shard in shards]
         read = [documents for part in parts for documents in part]
         nodes, distinct = annotator.without_copies(joined(read)) if read else (None, None)
-        return _Group(targets, parts, nodes, distinct, np.empty(0, np.int32), {})
+        longest = self.documents.own_tokens(annotator.longest)
+        return _Group(shards, targets, parts, nodes, distinct, longest, np.empty(0, np.int32), {})
 
     def embed(self, annotator: Annotator, group: _Group) -> _Group:
         """The clusters."""
@@ -66,7 +70,7 @@ class AnnotateShards(NamedTuple):
         """A piece for each shard."""
         columns = () if group.distinct is None else (group.clusters[group.distinct.node], group.distinct.first)
         begin, rows = 0, []
-        for target, part in zip(group.targets, group.parts, strict=True):
+        for shard, target, part in zip(group.shards, group.targets, group.parts, strict=True):
             clustered, firsts = [], []
             for documents in part:
                 end = begin + len(documents.sentences)
@@ -74,7 +78,7 @@ class AnnotateShards(NamedTuple):
                 clustered.append(documents._replace(clusters=clusters))
                 firsts.append(first)
                 begin = end
-            counts = counts_of(clustered, firsts, {} if rows else group.work)
+            counts = counts_of(shard, clustered, firsts, group.longest, {} if rows else group.work)
             write_whole(target, SCHEMA, [cluster_table(documents) for documents in clustered], counts)
             rows.append(counts)
         return rows

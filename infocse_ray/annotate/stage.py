@@ -83,14 +83,15 @@ def annotate(
 def _added(
     counts: Iterable[dict[str, Any]], documents: TrainingDocuments, folder: Storage, title: str
 ) -> dict[str, Any]:
-    """The stage's summary, from the counts of its shards."""
-    summary = Summary()
+    """The stage's summary, from the counts of its shards; the examples that they have go into a file."""
+    summary = Summary(documents.store.summary["lanes"])
     bar = Bar(title, documents.store.documents(documents.splits), "documents")
     for one in counts:
         summary.add(one)
         count_annotated(folder, one)
         bar.to(summary.documents)
     bar.close()
+    summary.write_examples(folder)
     return summary.content()
 
 

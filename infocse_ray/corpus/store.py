@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infocse_ray.corpus.schema import shard_of
 from infocse_ray.corpus.tokens import Tokens, flat, tokens_of
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
@@ -95,6 +96,10 @@ class TokenStore(NamedTuple):
     def shard(self, number: int) -> Storage:
         """The Parquet file of one shard."""
         return self.folder / "documents" / shard_name(number)
+
+    def shards_below(self, limit: int) -> range:
+        """The shards of the documents with a key below `limit`, from 1 to 2^63: shards are ranges of keys."""
+        return range(min(self.shards, shard_of(limit - 1, self.shards) + 1))
 
     def documents(self, splits: Sequence[str]) -> int:
         """Documents in the given splits."""

@@ -216,4 +216,4 @@ def _groups(store: TokenStore, plan: WhiteningPlan, dimension: int) -> list[list
     if plan.power is None:
         limit = max(limit, key_limit(store.summary["documents"]["valid"], CHOOSING_DOCUMENTS))
     groups = TrainingDocuments(store, plan.splits).groups()
-    return [group for group in groups if 2**63 * group[0] // store.shards < limit]
+    return [group for group in groups if group[0] in store.shards_below(limit)]

@@ -138,6 +138,11 @@ class Idc(Plain):
         """Name and what the count depends on."""
         return ("idc", self.positive == "cluster", self.longest)
 
+    @property
+    def annotated_count(self) -> tuple[str, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Pairs, or with `positive = cluster` sentences in clusters with others."""
+        return ("together" if self.positive == "cluster" else "pairs"), self.longest
+
     def count(self, documents: Documents) -> Counted:
         """Pairs of each document, or with `positive = cluster` its sentences that are in a cluster with others."""
         assert documents.clusters is not None

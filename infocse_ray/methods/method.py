@@ -117,6 +117,13 @@ class Method(Protocol):
         """What names the result of `count`: what can change it, and nothing else."""
         ...
 
+    @property
+    def annotated_count(self) -> tuple[str, int] | None:
+        """Which count of an annotate stage is that of its examples (see `EXAMPLES`), and at how many tokens a text is
+        cut there; no document is short. None: documents must be read to count.
+        """
+        ...
+
     def open(self, document: Document) -> Opened:
         """Make a document ready to deal its examples."""
         ...
@@ -168,6 +175,7 @@ class Plain:
     """What the method publishes for a backbone that has no pooling of its own."""
     short = ""
     none = "no sentence"
+    annotated_count: tuple[str, int] | None = None
     has_mlm_labels = False
     head_is_new = False
 

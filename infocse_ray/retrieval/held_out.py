@@ -101,7 +101,8 @@ def held_out_for(
     sizes: list[np.ndarray] = [np.zeros(0, np.int64)]
     held: list[np.ndarray] = [np.zeros(0, bool)]
     doc_ids: list[str] = []
-    for shard in range(rank(), store.shards, workers()) if shards is None else shards:
+    asking = store.shards_below(limit)
+    for shard in asking[rank() :: workers()] if shards is None else (one for one in shards if one in asking):
         for table in store.read(shard, [split], ["doc_id", "key", "sentences"]):
             documents = documents_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
             drawn = _draw(seed, documents.keys, documents.offsets, documents.sentences.hashes())

@@ -55,7 +55,7 @@ def sample_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
 def sampled(store: TokenStore, splits: list[str], limit: int, shard: int) -> Tokens:
     """The sentences of a shard's documents of these splits with a key below the limit."""
     parts = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
-    if 2**63 * shard // store.shards < limit:  # a shard is a range of keys
+    if shard in store.shards_below(limit):
         for table in store.read(shard, splits, ["doc_id", "key", "sentences"]):
             parts.append(documents_of(table.filter(pa.array(table["key"].to_numpy() < limit))).sentences)
     return concatenate(parts)

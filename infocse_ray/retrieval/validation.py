@@ -161,7 +161,7 @@ _NO_QUESTION = _Asked(_NO_GROUP, _NO_KEY, _NO_GROUP, _NO_KEY, [])
 
 def _tables(store: TokenStore, split: str, limit: int) -> Iterator[pa.Table]:
     """The documents of this worker's shards that ask: those of the split with a key below the limit."""
-    for shard in range(rank(), store.shards, workers()):
+    for shard in store.shards_below(limit)[rank() :: workers()]:
         for table in store.read(shard, [split]):
             if len(asking := table.filter(pa.array(table["key"].to_numpy() < limit))):
                 yield asking

@@ -1,4 +1,7 @@
-"""Where a method's examples are, and how many each lane has: counted by Ray Data tasks before training begins."""
+"""Where a method's examples are, and how many each lane has: counted before training begins.
+
+Annotating counts InfoCSE's as it writes clusters; other methods' are counted by Ray Data tasks that read documents.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 
+from infocse_ray.annotate.annotations import read_examples
 from infocse_ray.methods.method import Method
 from infocse_ray.runtime.cluster import quiet_data
 from infocse_ray.runtime.progress import Bar
@@ -49,6 +53,8 @@ def count_examples(source: Shards, method: Method, title: str) -> dict[str, Any]
         `examples_by_lane`, `examples`, `documents` that give some, `none` that give none, and `short`, how many are
         shorter than the method's published window.
     """
+    if (known := _known(source, method)) is not None:
+        return known
     by_lane = np.zeros(source.lanes, dtype=np.int64)
     totals: Counter[str] = Counter({"examples": 0, "documents": 0, "none": 0, "short": 0})
     bar = Bar(title, None, "documents")
@@ -60,6 +66,19 @@ def count_examples(source: Shards, method: Method, title: str) -> dict[str, Any]
         bar.to(totals["documents"] + totals["none"])
     bar.close()
     return dict(totals) | {"examples_by_lane": by_lane.tolist()}
+
+
+def _known(source: Shards, method: Method) -> dict[str, Any] | None:
+    """What `count_examples` returns, where annotating counted it."""
+    if source.annotations is None or method.annotated_count is None:
+        return None
+    name, longest = method.annotated_count
+    if (found := read_examples(source.annotations, longest)) is None:
+        return None
+    by_lane = found.by_lane[name]
+    none = found.documents - found.paired
+    totals = {"examples": sum(by_lane), "documents": found.paired, "none": none, "short": 0}
+    return totals | {"examples_by_lane": by_lane}
 
 
 def over_shards(source: Shards, work: Callable[..., pa.Table], **arguments: Any) -> Iterator[dict[str, Any]]:

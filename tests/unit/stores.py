@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from infocse_ray.annotate.annotations import SCHEMA
-from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
+from infocse_ray.corpus.schema import SPLITS, shard_of, stable_hash, store_schema
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.idc import Idc
@@ -111,13 +112,18 @@ def write_annotations(
     )
 
 
-def write_store(folder: Storage, documents: list[Written], shards: int, group: int = 3) -> TokenStore:
-    """Documents dealt to shards in turn, each split in row groups of its own."""
+def write_store(
+    folder: Storage, documents: list[Written], shards: int, group: int = 3, by_key: bool = False
+) -> TokenStore:
+    """Documents dealt to shards in turn, or as a corpus is by their keys, each split in row groups of its own."""
     for shard in range(shards):
+        dealt = documents[shard::shards]
+        if by_key:
+            dealt = [d for d in documents if shard_of(stable_hash(d.doc_id), shards) == shard]
         rows: list[dict[str, Any]] = []
         groups: list[int] = []
         for split in SPLITS:
-            mine = [d for d in documents[shard::shards] if d.split == split]
+            mine = [d for d in dealt if d.split == split]
             groups += [len(mine[i : i + group]) for i in range(0, len(mine), group)]
             rows += [
                 {
@@ -140,3 +146,18 @@ def write_store(folder: Storage, documents: list[Written], shards: int, group: i
         "labelled": {s: sum(len(d.counterparts) for d in documents if d.split == s) for s in SPLITS},
     }
     return TokenStore(folder, "f", summary)
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> set[int]:
+    """The shards of token stores that a call reads."""
+    seen: set[int] = set()
+    read = TokenStore.read
+
+    def noted(store: TokenStore, shard: int, *asked: Any) -> Any:
+        seen.add(shard)
+        return read(store, shard, *asked)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TokenStore, "read", noted)
+        call()
+    return seen

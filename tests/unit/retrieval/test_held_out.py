@@ -14,7 +14,7 @@ from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
-from tests.unit.stores import Written, write_store
+from tests.unit.stores import Written, opened, write_store
 
 SHARDS = 6
 BOILERPLATE = [[7, 8, 9], [10, 11, 12, 13], [14, 15]]
@@ -150,7 +150,11 @@ def test_which_sentences_are_held_out(store, documents, tmp_path):
     assert drawn_of(held_out_for(store, "valid", seed=4)) != drawn
 
 
-def test_max_documents_takes_about_that_many_the_same_ones(store):
+def test_max_documents_takes_about_that_many_the_same_ones(documents, tmp_path, monkeypatch):
+    store = write_store(Storage.open(str(tmp_path)), documents, SHARDS, by_key=True)
+    assert opened(monkeypatch, lambda: held_out_for(store, "valid", 3)) == set(range(SHARDS))
+    assert opened(monkeypatch, lambda: held_out_for(store, "valid", 3, max_documents=20)) == {0, 1, 2}, "of 49"
+    assert opened(monkeypatch, lambda: held_out_for(store, "valid", 3, 20, shards=[2, 3])) == {2}
     everyone = drawn_of(held_out_for(store, "valid", 3))
     few = drawn_of(held_out_for(store, "valid", 3, max_documents=20))
     assert 10 <= len(few) <= 30

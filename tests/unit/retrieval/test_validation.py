@@ -12,7 +12,7 @@ from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
-from tests.unit.stores import Written, write_store
+from tests.unit.stores import Written, opened, write_store
 
 SHARDS = 4
 
@@ -129,7 +129,10 @@ def test_a_counterpart_of_two_documents_is_one_candidate(tiny_encoder, tmp_path)
     assert score(load(tiny_encoder), questions).metrics["candidates"] == 3
 
 
-def test_max_documents_takes_about_that_many_the_same_ones(store, documents):
+def test_max_documents_takes_about_that_many_the_same_ones(documents, tmp_path, monkeypatch):
+    store = write_store(Storage.open(str(tmp_path)), documents, SHARDS, by_key=True)
+    assert opened(monkeypatch, lambda: questions_for(store, "valid", "halves")) == set(range(SHARDS))
+    assert opened(monkeypatch, lambda: questions_for(store, "valid", "halves", 5)) == {0}, "of 20 in 4 shards"
     everyone = questions_for(store, "valid", "halves")
     assert questions_for(store, "valid", "halves", 20).doc_ids == everyone.doc_ids
     few = questions_for(store, "valid", "halves", 10)
