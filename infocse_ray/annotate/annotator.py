@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
+from infocse_ray.annotate.beside import one_behind
 from infocse_ray.corpus.copies import Distinct, without_copies
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges
@@ -45,11 +46,16 @@ class Annotator:
     ) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Ranges of documents, first and after the last, with the vectors of all their sentences.
 
+        On a GPU the next range is being embedded by then: make of the vectors what is needed on the host, and let go.
+
         Args:
             documents: any.
             wanted: bool [documents]; ranges without any of these are left out, the others embedded as they would be
                 with them. None: all.
         """
+        return one_behind(self._ranges(documents, wanted), self.encoder.device)
+
+    def _ranges(self, documents: Documents, wanted: np.ndarray | None) -> Iterator[tuple[int, int, torch.Tensor]]:
         for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
             if wanted is not None and not wanted[first:last].any():
                 continue

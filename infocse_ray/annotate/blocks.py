@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-_GATHER_ELEMENTS = 2**19  # one padded block of vectors: 2 MiB of float32, so that the product reads it from cache
+_GATHER_ELEMENTS = {"cpu": 2**19, "cuda": 2**26}
+"""One padded block of vectors, by kind of device: 2 MiB of float32, so that the product reads it from a CPU's cache;
+256 MiB, so that a GPU has enough to do and its host little to ask for."""
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -86,7 +88,7 @@ class Blocks:
 
     def __iter__(self) -> Iterator[Block]:
         begin, size = (self.by_document(values) for values in (self._begins, self._sizes))
-        for first, last in _ranges(self._sizes, self._vectors.shape[1], self._max_elements):
+        for first, last in _ranges(self._sizes, self._vectors.shape[1], self._max_elements, self._vectors.device):
             m, slots = int(self._sizes[first]), slice(first, last)
             some = slice(*np.searchsorted(self._duplicate_slots, [first, last]).tolist())
             slot, column, original = (values[some] for values in self._duplicates)
@@ -114,14 +116,14 @@ class Blocks:
         return self._vectors.index_select(0, rows.view(-1)).view(count, m, d)
 
 
-def _ranges(sizes: np.ndarray, d: int, max_elements: int) -> Iterator[tuple[int, int]]:
+def _ranges(sizes: np.ndarray, d: int, max_elements: int, device: torch.device) -> Iterator[tuple[int, int]]:
     """Ranges of documents, sorted by size descending, to pad to their first and multiply at once."""
-    first, ascending = 0, -sizes
+    first, ascending, at_once = 0, -sizes, _GATHER_ELEMENTS.get(device.type, _GATHER_ELEMENTS["cpu"])
     while first < len(sizes):
         m = int(sizes[first])
         # Within an eighth of the largest: at most a quarter of the product is padding.
         similar = int(np.searchsorted(ascending, -(m - m // 8), side="right"))
-        fit = min(max_elements // (m * m), _GATHER_ELEMENTS // (m * max(d, 1)))
+        fit = min(max_elements // (m * m), at_once // (m * max(d, 1)))
         last = min(similar, first + max(fit, 1))
         yield first, last
         first = last

@@ -8,6 +8,8 @@ other's most similar sentence.
 3. The clusters are the connected components of what is kept (Eq. 4).
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 from infocse_ray.annotate.blocks import Block, Blocks
 from infocse_ray.annotate.clusters import checked_offsets, number_clusters
+from infocse_ray.annotate.components import clusters_by_component
 from infocse_ray.corpus.tokens import offsets_of
 
 _MASK_ROUNDS = 8  # up to this K, K maxima are cheaper than one stable sort of the row
@@ -52,6 +55,11 @@ def top_k_edges(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_el
             finite or so large that its inner products are not (the message names its document); or one row of
             similarities of the largest document exceeds `max_block_elements`.
     """
+    return _edge_table(vectors, offsets, k, max_block_elements).edges()
+
+
+def _edge_table(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_elements: int) -> _EdgeTable:
+    """Arguments and errors are those of `top_k_edges`."""
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     if vectors.ndim != 2:
@@ -74,7 +82,7 @@ def top_k_edges(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_el
             block.exclude(weight, i)
             weight, j = _top_k(weight, min(k, weight.shape[2] - 1))  # Eq. 3: the top-K of row i
             edges.put(block, i, j, weight)
-    return edges.edges()
+    return edges
 
 
 def mutual_edges(edges: Edges) -> Edges:
@@ -138,9 +146,10 @@ def cluster(
         int32 [n], cluster ids from 0 in every document, in order of first appearance. Errors are those of
         `top_k_edges`.
     """
-    edges = top_k_edges(vectors, offsets, k, max_block_elements)
-    if mutual:
-        edges = mutual_edges(edges)
+    table = _edge_table(vectors, offsets, k, max_block_elements)
+    if vectors.device.type == "cuda" and not mutual:
+        return clusters_by_component(*table.ends(), checked_offsets(offsets))
+    edges = mutual_edges(table.edges()) if mutual else table.edges()
     return connected_clusters(edges.source, edges.target, offsets)
 
 
@@ -182,6 +191,10 @@ class _EdgeTable:
             place = torch.where((i < block.size) & (rank < width), place, self._spare)
         self._target[place] = target + block.begin
         self._weight[place] = weight.float()
+
+    def ends(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Source and target of all of them, int64 [e] each, on the device."""
+        return torch.from_numpy(self._source).to(self._target.device), self._target[:-1]
 
     def edges(self) -> Edges:
         """All of them."""

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
+from infocse_ray.annotate import annotator as annotator_module
+from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.components import clusters_by_component
 from infocse_ray.annotate.idc import cluster
+from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train.cached import backward
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import StepReport, train_step
@@ -72,6 +81,54 @@ def test_clusters_are_those_of_the_cpu() -> None:
     vectors = torch.from_numpy(draw.integers(-2, 3, (int(offsets[-1]), 16)).astype(np.float32))
     for k in (1, 3, 12):
         assert cluster(vectors.to(GPU), offsets, k).tolist() == cluster(vectors, offsets, k).tolist()
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_clusters_beside_the_next_batch_are_those_of_the_cpu(
+    tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, mutual: bool
+) -> None:
+    monkeypatch.setattr(annotator_module, "SENTENCES_AT_ONCE", 100)
+    keys = np.arange(150)
+    offsets = offsets_of(np.random.default_rng(2).integers(1, 12, len(keys)))
+    documents = Documents(pa.array(keys.astype(str)), keys, offsets, sentences(int(offsets[-1]), 5))
+    folder = EncoderFolder(Storage.open(str(tiny_encoder)), "x", 16)
+    on_gpu, on_cpu = (Annotator(folder, "fp32", device) for device in (GPU, CPU))
+    vectors = [part.cpu() for _, _, part in on_gpu.vectors(documents)]
+    torch.testing.assert_close(
+        torch.cat(vectors), embed(on_cpu.encoder, documents.sentences).vectors, rtol=0, atol=1e-5
+    )
+    found, expected = (
+        one.clusters(documents, functools.partial(cluster, k=2, mutual=mutual))[0] for one in (on_gpu, on_cpu)
+    )
+    assert (found == expected).mean() > 0.99  # of two that are as near but for rounding it is either
+
+
+def test_components_are_those_of_the_cpu() -> None:
+    order = np.random.default_rng(0).permutation(5_000)
+    source, target = (torch.from_numpy(end).to(GPU) for end in (order[:-1], order[1:]))
+    assert not clusters_by_component(source, target, np.array([0, 5_000])).any()
+
+
+def test_sentences_without_padding_are_embedded_as_with_it(tiny_encoder: Path) -> None:
+    packed = for_inference(encoder_on(CPU, tiny_encoder, False), "bf16", GPU)
+    assert packed.kernel is not None, "no kernel for this GPU"
+    batch = sentences(300, 1)
+    found = embed(packed, batch)
+    packed.kernel = None
+    padded = embed(packed, batch)
+    assert torch.nn.functional.cosine_similarity(found.vectors, padded.vectors).min() > 0.999
+    assert found.padded == found.tokens < padded.padded
+
+
+def test_no_batch_waits_for_the_gpu(tiny_encoder: Path) -> None:
+    encoder = for_inference(encoder_on(CPU, tiny_encoder, False), "bf16", GPU)
+    batch = sentences(3_000, 4)
+    embed(encoder, batch)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        embed(encoder, batch, 2_000)
+    names = [event.name for event in seen.events() or []]
+    assert not [name for name in names if name in ("aten::_local_scalar_dense", "aten::nonzero")]
+    assert sum("Memcpy HtoD" in name for name in names) == 2
 
 
 @pytest.mark.parametrize(("precision", "least"), [("fp32", 0.99999), ("bf16", 0.999), ("auto", 0.999)])

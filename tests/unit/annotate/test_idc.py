@@ -206,7 +206,7 @@ def test_few_products_little_padding_and_bounded_gathers(monkeypatch, bound, gat
         return bmm(a, b)
 
     monkeypatch.setattr(torch, "bmm", recorded)
-    monkeypatch.setattr(blocks, "_GATHER_ELEMENTS", gather)
+    monkeypatch.setattr(blocks, "_GATHER_ELEMENTS", {"cpu": gather})
     idc.top_k_edges(unit_vectors(int(sizes.sum()), 64, seed=0), batch(sizes), 1, max_block_elements=bound)
     products, gathers = np.array(calls).T
     assert products.max() <= bound
