@@ -17,6 +17,7 @@ import ray
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.engine import TORCH, Engine
 from infocse_ray.annotate.pipeline import GROUPS_AT_ONCE, Pipeline, Work
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
@@ -31,13 +32,13 @@ operation it asks for, and would wait 5 ms each time for one that reads or write
 class _ShardActor:
     """The Ray Data actor."""
 
-    def __init__(self, encoder: EncoderFolder, precision: Precision, work: Work) -> None:
+    def __init__(self, encoder: EncoderFolder, precision: Precision, work: Work, engine: Engine) -> None:
         sys.setswitchinterval(_SWITCH_SECONDS)
         cores, device = assigned_cores(), worker_device()  # Ray tells its own threads only
 
         def annotator() -> Annotator:
             torch.set_num_threads(cores)
-            return Annotator(encoder, precision, device)
+            return Annotator(encoder, precision, device, engine)
 
         self.pipeline = Pipeline(annotator, work)
 
@@ -52,10 +53,12 @@ def in_actors(
     placement: Placement,
     work: Work,
     title: str = "annotating",
+    engine: Engine = TORCH,
 ) -> Iterator[dict[str, Any]]:
     """What `work` returns for every group of shards, in any order, from a pool of actors with the encoder.
 
-    It begins with one actor; the others come as there is room for them. `title` says what waits until there is.
+    It begins with one actor; the others come as there is room for them. `title` says what waits until there is;
+    `engine` computes the backbone.
     """
     await_places(placement, title, 1)
     actors = min(placement.workers, len(groups))
@@ -72,7 +75,7 @@ def in_actors(
         ),
         num_cpus=placement.cores,
         num_gpus=1 if placement.use_gpu else 0,
-        fn_constructor_kwargs={"encoder": encoder, "precision": precision, "work": work},
+        fn_constructor_kwargs={"encoder": encoder, "precision": precision, "work": work, "engine": engine},
     )
     with watched(placement, title, 1):
         yield from _counts(done)

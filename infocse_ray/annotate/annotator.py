@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from infocse_ray.annotate.beside import one_behind
+from infocse_ray.annotate.engine import TORCH, Engine
 from infocse_ray.corpus.copies import Distinct, without_copies
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, Precision, embed, for_inference
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, Precision, embed
 
 Clustering = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """Vectors float32 [n, d] and offsets int64 [documents + 1] -> int32 [n], clusters from 0 in every document."""
@@ -21,8 +22,10 @@ Clustering = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 class Annotator:
     """Embeds documents with one encoder on one device, and counts what that takes."""
 
-    def __init__(self, encoder: EncoderFolder, precision: Precision, device: torch.device) -> None:
-        self.encoder = for_inference(encoder.load(), precision, device)
+    def __init__(
+        self, encoder: EncoderFolder, precision: Precision, device: torch.device, engine: Engine = TORCH
+    ) -> None:
+        self.encoder = engine.ready(encoder.load(), precision, device)
         self.tokens = self.padded = 0
 
     def embed(self, sentences: Tokens) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 from infocse_ray.annotate.actor import in_actors, in_tasks
 from infocse_ray.annotate.annotations import Summary
 from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.annotate.engine import TORCH, Engine
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sample, share_of
 from infocse_ray.annotate.pipeline import Work
@@ -42,6 +43,7 @@ def annotate(
     placement: Placement,
     title: str,
     encoder_store: TokenStore | None = None,
+    engine: Engine = TORCH,
 ) -> dict[str, Any]:
     """Annotate the documents of `splits` into the stage's folder.
 
@@ -56,6 +58,7 @@ def annotate(
         placement: of the actors.
         title: of the progress bar.
         encoder_store: the same corpus, tokenised for `encoder`, if `store` isn't.
+        engine: what computes the backbone.
 
     Returns:
         The stage's summary: documents, sentences, `copies` (sentences with the text, as the encoder reads it, of an
@@ -69,7 +72,7 @@ def annotate(
     quiet_data()
     documents = TrainingDocuments(store, splits, encoder_store)
     documents.check()
-    embedding = functools.partial(in_actors, documents.groups(), encoder, precision, placement)
+    embedding = functools.partial(in_actors, documents.groups(), encoder, precision, placement, engine=engine)
     if settings.min_edge_quantile:
         return _by_quantile(stage, documents, embedding, settings, title)
     if settings.clustering == "kmeans":

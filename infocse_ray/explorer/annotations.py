@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.annotate.engine import Engine
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.checks import training_splits, validation_of
 from infocse_ray.loop.identity import annotate_identity
-from infocse_ray.loop.iteration_stages import made_by
+from infocse_ray.loop.iteration_stages import engine_in, made_by
 from infocse_ray.loop.manifest import folder_in, read_manifest
-from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.runtime.libraries import installed
+from infocse_ray.settings import EngineName, Settings, fingerprint
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
 
@@ -29,6 +32,8 @@ class Annotation(NamedTuple):
     stage: Stage
     encoder: EncoderFolder
     documents: TrainingDocuments
+    engine: Engine
+    """What computed the backbone, where it is at hand."""
 
 
 class AnnotatedRun(NamedTuple):
@@ -70,8 +75,9 @@ def annotated_run(root: Storage, name: str) -> AnnotatedRun:
     length = settings.encoder.max_length
     came = EncoderFolder(stages["iteration_0/encoder"] / "model", manifest["inputs"]["encoder"], length)
     encoders = {
-        annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits): (encoder, read)
+        annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits, engine): (encoder, read)
         for encoder, read in _encoders(came, stages, manifest["inputs"], documents)
+        for engine in get_args(EngineName)
     }
     annotations = []
     for number, stage in _annotate_stages(stages):
@@ -80,7 +86,9 @@ def annotated_run(root: Storage, name: str) -> AnnotatedRun:
                 f"name = {name!r}: the encoder that made {stage.folder} isn't found, another version of infocse_ray "
                 "did; run the command of the run again under another name"
             )
-        annotations.append(Annotation(number, stage, *encoders[stage.fingerprint]))
+        graph = stages.get(f"iteration_{number}/graph") if installed(openvino.PACKAGES[False]) else None
+        engine = engine_in(None if graph is None else read_stage(graph))
+        annotations.append(Annotation(number, stage, *encoders[stage.fingerprint], engine))
     return AnnotatedRun(folder, settings, documents, came, annotations)
 
 

@@ -182,7 +182,7 @@ def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Fo
     where, precision = _placement(settings), run.settings.encoder.precision
     rows: dict[int, dict[str, Any]] = {}
     bar = Bar(f"explorer: iteration {annotation.iteration}", len(keys), "documents")
-    for row in in_actors(groups, annotation.encoder, precision, where, work):
+    for row in in_actors(groups, annotation.encoder, precision, where, work, engine=annotation.engine):
         rows[row["key"]] = row
         bar.add(1)
     bar.close()

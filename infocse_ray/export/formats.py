@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
@@ -10,9 +9,10 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 
+from infocse_ray.encoder.graph import PROMPT
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.export import onnx_format, openvino_format
-from infocse_ray.export.graph import PROMPT
+from infocse_ray.runtime.libraries import check_installed
 
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Sentence vectors, float32 [batch, d], of input_ids and attention_mask, int64 [batch, sequence] each."""
@@ -44,12 +44,7 @@ def check_packages(name: Literal["onnx", "openvino"], setting: str = "format") -
     Raises:
         ValueError: one is missing.
     """
-    missing = [package for package in FORMATS[name].PACKAGES if importlib.util.find_spec(package) is None]
-    if missing:
-        raise ValueError(
-            f"{setting} = {name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: "
-            f"pip install 'infocse-ray[{FORMATS[name].EXTRA}]'"
-        )
+    check_installed(FORMATS[name].PACKAGES, FORMATS[name].EXTRA, f"{setting} = {name}")
 
 
 class GraphEncoder:

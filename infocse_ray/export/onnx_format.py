@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.export.graph import INPUTS, SENTENCES, TOKENS, quiet
+from infocse_ray.encoder.graph import INPUTS, SENTENCES, TOKENS, quiet
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 EXTRA = "onnx"

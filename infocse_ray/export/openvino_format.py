@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import torch
 
-from infocse_ray.export.graph import INPUTS, SENTENCES, TOKENS, quiet
+from infocse_ray.encoder.graph import INPUTS, SENTENCES, TOKENS, quiet
+from infocse_ray.encoder.openvino import core, library
 
 PACKAGES = ("openvino", "nncf")
 EXTRA = "openvino"
@@ -30,7 +27,7 @@ def write(program: torch.export.ExportedProgram, folder: Path, int8: bool) -> No
         folder: of the encoder.
         int8: with weights in 8 bits.
     """
-    openvino = _openvino()
+    openvino = library()
     with quiet():
         model = openvino.convert_model(program)
         for name, port in zip(INPUTS, model.inputs, strict=True):
@@ -47,23 +44,6 @@ def write(program: torch.export.ExportedProgram, folder: Path, int8: bool) -> No
         openvino.save_model(model, target, compress_to_fp16=False)
 
 
-def _openvino() -> ModuleType:
-    """OpenVINO, which, like NNCF, would tell its makers over the network of each use, had it this package."""
-    sys.modules.setdefault("openvino_telemetry", None)  # pyright: ignore[reportArgumentType]
-    import openvino
-
-    return openvino
-
-
-@functools.cache
-def _core() -> Any:
-    """The process's one: each puts a stack for signal handlers into place, and as it ends the one that it had found.
-
-    Had that been another's that ended before, the next signal would end the process.
-    """
-    return _openvino().Core()
-
-
 class Session:
     """A graph, ready to run on the CPU, in the precision that OpenVINO chooses for it (bf16 where that is native)."""
 
@@ -76,7 +56,7 @@ class Session:
         """
         config = {} if threads is None else {"INFERENCE_NUM_THREADS": threads}
         with quiet():
-            self._model = _core().compile_model(file, "CPU", config)
+            self._model = core().compile_model(file, "CPU", config)
 
     def __call__(self, input_ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
         """Sentence vectors, float32 [batch, d], of two int64 [batch, sequence]."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.encoder.graph import traced
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -15,7 +16,6 @@ from infocse_ray.export.check import AnyEncoder, Check, Vectors, answers, apart,
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import NAME, begin, place_of, refuse_export, save_encoder
 from infocse_ray.export.formats import FORMATS, GraphEncoder, check_packages
-from infocse_ray.export.graph import traced
 from infocse_ray.export.questions import Asked, corpus_named, max_length_of, questions, run_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder

@@ -10,7 +10,7 @@ from infocse_ray.methods.method import Method
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
-from infocse_ray.settings import Settings, fingerprint
+from infocse_ray.settings import EngineName, Settings, fingerprint
 from infocse_ray.settings.section import HOW_NOT_WHAT
 from infocse_ray.train.schedule import Budget
 
@@ -22,6 +22,9 @@ _FORMATS = {"annotate": 3, "examples": 2, "train": 3}
 
 _LABELS_FORMAT = 1
 """As these, of the draw of labels, which runs without labels don't have."""
+
+_GRAPH_FORMAT = 1
+"""As these, of a backbone converted for annotating."""
 
 _WHITENING_FORMAT = 1
 """As these, of the start's whitening, which not every run has."""
@@ -64,6 +67,8 @@ def run_identity(
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
+    if settings.annotate.engine != "auto":
+        content["annotate"]["engine"] = settings.annotate.engine
     if settings.minutes is None:  # runs from before there was such a setting keep their names
         del content["minutes"]
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
@@ -92,8 +97,11 @@ def labels_identity(settings: Settings, store: str) -> str:
     return fingerprint("labels", _LABELS_FORMAT, store, asked, settings.seed if asked != "all" else None)
 
 
-def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequence[str]) -> str:
-    """Of an annotate stage on the token store and with the encoder of these fingerprints."""
+def annotate_identity(
+    settings: Settings, store: str, encoder: str, splits: Sequence[str], engine: EngineName = "torch"
+) -> str:
+    """Of an annotate stage on the token store and with the encoder of these fingerprints, by an engine."""
+    by = () if engine == "torch" else (engine,)
     return fingerprint(
         "annotate",
         _FORMATS["annotate"],
@@ -102,7 +110,19 @@ def annotate_identity(settings: Settings, store: str, encoder: str, splits: Sequ
         list(splits),
         _annotation(settings),
         settings.encoder.precision,
+        *by,
     )
+
+
+def graph_identity(
+    settings: Settings, store: str, encoder: str, splits: Sequence[str], engine: EngineName, version: str
+) -> str:
+    """Of the backbone of the encoder of this fingerprint, converted by OpenVINO of that version.
+
+    With weights in 8 bits it is for the documents that it was tried on, too.
+    """
+    tried = (store, list(splits), settings.annotate.k) if engine == "openvino_int8" else ()
+    return fingerprint("graph", _GRAPH_FORMAT, encoder, engine, version, settings.encoder.precision, *tried)
 
 
 def examples_identity(source: str, splits: Sequence[str], method: Method) -> str:

@@ -111,7 +111,9 @@ def train_iteration(
 
     source = iteration_stages.documents
     if method.annotated:
-        annotated = done("annotations", iteration_stages.annotate(encoder, t))
+        if (graph := iteration_stages.graph(encoder, t)) is not None:
+            done("graph", graph)
+        annotated = done("annotations", iteration_stages.annotate(encoder, t, graph))
         source = iteration_stages.annotated(annotated)
     counted, examples = iteration_stages.count(source, method, t)
     done("examples", counted)

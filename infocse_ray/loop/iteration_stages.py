@@ -5,21 +5,26 @@ from __future__ import annotations
 import functools
 from typing import Any, Literal, NamedTuple
 
+from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.annotate.engine import TORCH, Engine, check_agreement, engine_of, graph_in, make_graph
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.first_encoder import FirstEncoder
-from infocse_ray.loop.identity import annotate_identity, examples_identity, train_identity
+from infocse_ray.loop.identity import annotate_identity, examples_identity, graph_identity, train_identity
 from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples, count_examples
 from infocse_ray.sampling.shards import Shards
-from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.settings import EngineName, Settings, fingerprint
+from infocse_ray.stages.stage import Stage, is_begun, run_stage
+from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tracking.tracking import Tracking
 from infocse_ray.train.loop import Training
@@ -86,11 +91,47 @@ class IterationStages(NamedTuple):
         """Where round t puts its stages."""
         return self.run / self.name(t)
 
-    def annotate(self, encoder: EncoderFolder, t: int) -> Stage:
-        """Cluster the sentences of every document with the encoder there is (Eq. 4)."""
-        settings = self.settings
-        by = self.annotator if self.annotator is not None and t == 1 else FirstEncoder(encoder, None)
-        identity = annotate_identity(settings, self.store.fingerprint, by.encoder.fingerprint, self.splits)
+    def _annotates(self, encoder: EncoderFolder, t: int) -> FirstEncoder:
+        return self.annotator if self.annotator is not None and t == 1 else FirstEncoder(encoder, None)
+
+    def _annotate_identity(self, by: FirstEncoder, engine: EngineName) -> str:
+        return annotate_identity(self.settings, self.store.fingerprint, by.encoder.fingerprint, self.splits, engine)
+
+    def graph(self, encoder: EncoderFolder, t: int) -> Stage | None:
+        """The backbone converted for annotating; None: torch computes it.
+
+        Raises:
+            ValueError: the engine can't be had, or makes other edges.
+        """
+        settings, by = self.settings, self._annotates(encoder, t)
+        chosen = engine_of(settings.annotate.engine, self.store.summary["sentences"], self.where["annotate"].use_gpu)
+        say(f"  {chosen.line()}")
+        if chosen.name == "torch":
+            if is_begun(self.folder(t) / "annotations", self._annotate_identity(by, "openvino")):
+                say(
+                    "  warning: it was begun with openvino, and is begun anew; to go on as it was, run it on CPUs "
+                    "where openvino is installed"
+                )
+            return None
+        identity = graph_identity(
+            settings, self.store.fingerprint, by.encoder.fingerprint, self.splits, chosen.name, openvino.version()
+        )
+        documents = TrainingDocuments(self.store, self.splits, by.store)
+
+        def work(stage: Stage) -> dict[str, Any]:
+            k, precision = settings.annotate.k, settings.encoder.precision
+            in_one_task(make_graph, stage.folder, by.encoder, chosen.name, precision, documents, k)
+            return {"engine": chosen.name, **read_checked(stage.folder / "graph.json")}
+
+        stage = run_stage(self.root, self.folder(t) / "graph", "graph", identity, work)
+        check_agreement((stage.summary or {}).get("agreement"))
+        return stage
+
+    def annotate(self, encoder: EncoderFolder, t: int, graph: Stage | None = None) -> Stage:
+        """Cluster the sentences of every document with the encoder there is (Eq. 4), by its converted backbone."""
+        settings, by = self.settings, self._annotates(encoder, t)
+        engine = engine_in(graph)
+        identity = self._annotate_identity(by, engine.name)
         work = functools.partial(
             annotate,
             store=self.store,
@@ -102,6 +143,7 @@ class IterationStages(NamedTuple):
             placement=self.where["annotate"],
             title=f"{self.title(t)}: annotating",
             encoder_store=by.store,
+            engine=engine,
         )
         stage = run_stage(self.root, self.folder(t) / "annotations", "annotate", identity, work, piecewise=True)
         counts = stage.summary or {}
@@ -167,6 +209,11 @@ class IterationStages(NamedTuple):
     def trained_encoder(self, trained: Stage, start: EncoderFolder) -> EncoderFolder:
         """The encoder that a train stage returns: the one it started from if none it made was better."""
         return made_by(trained, self.settings.encoder.max_length) or start
+
+
+def engine_in(graph: Stage | None) -> Engine:
+    """What computes the backbone that a stage converted; torch without one."""
+    return TORCH if graph is None else Engine((graph.summary or {})["engine"], graph_in(graph.folder))
 
 
 def made_by(trained: Stage, max_length: int) -> EncoderFolder | None:

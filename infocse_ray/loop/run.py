@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray import __version__
+from infocse_ray.annotate.engine import check_engine
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -218,6 +219,7 @@ def _opened(
     folder = root / settings.name
     connect()
     where = {"annotate": placement(settings.annotate, at_once), "train": placement(settings.train, at_once)}
+    check_engine(settings.annotate.engine, where["annotate"].use_gpu)
     named = inputs.named()
     for line in stale(manifest.before, settings, named):
         say(line)

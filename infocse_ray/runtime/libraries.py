@@ -1,6 +1,36 @@
-"""Libraries that talk of their own accord are kept quiet: a run shows its own progress."""
+"""Libraries: those that aren't installed are asked for in one line, those that talk of their own accord kept quiet."""
 
 from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+
+def installed(packages: Sequence[str]) -> bool:
+    """Whether all are."""
+    return not _missing(packages)
+
+
+def check_installed(packages: Sequence[str], extra: str, asked: str) -> None:
+    """Refuse what needs packages that aren't here.
+
+    Args:
+        packages: that are imported.
+        extra: of this package, which brings them.
+        asked: the setting and its value.
+
+    Raises:
+        ValueError: one is missing.
+    """
+    if missing := _missing(packages):
+        raise ValueError(
+            f"{asked}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: "
+            f"pip install 'infocse-ray[{extra}]'"
+        )
+
+
+def _missing(packages: Sequence[str]) -> list[str]:
+    return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def quiet_libraries() -> None:

@@ -26,7 +26,7 @@ from infocse_ray.settings.methods import (
     MirrorBERTSettings,
     SimCSESettings,
 )
-from infocse_ray.settings.section import Fraction, Metric, OnGpu, Section, Workers, plain_name
+from infocse_ray.settings.section import EngineName, Fraction, Metric, OnGpu, Section, Workers, plain_name
 from infocse_ray.settings.tracking import Tracking
 from infocse_ray.settings.train import Finetune, Loop, PlusPlus, Train, Validate
 
@@ -79,6 +79,7 @@ __all__ = [
     "Corpus",
     "DeCLUTRSettings",
     "Encoder",
+    "EngineName",
     "Explorer",
     "Finetune",
     "Fraction",

@@ -101,6 +101,11 @@ def _places(root: Storage, folder: Storage, fingerprint: str) -> list[Storage]:
     return places
 
 
+def is_begun(folder: Storage, fingerprint: str) -> bool:
+    """Whether the folder has that stage, finished or not."""
+    return _owner(folder, _COMMIT, _STARTED) == fingerprint
+
+
 def _own(folder: Storage, fingerprint: str) -> Storage:
     """The stage's folder: `folder`, or one beside it where another stage was finished there, for runs may share it."""
     if not (folder / _COMMIT).exists() or _owner(folder, _COMMIT, _STARTED) == fingerprint:

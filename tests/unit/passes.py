@@ -16,6 +16,7 @@ import torch
 
 from infocse_ray.annotate import documents, stage
 from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.engine import TORCH, Engine
 from infocse_ray.annotate.pipeline import Pipeline, Work
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -79,11 +80,19 @@ class Passes:
         self.works.append(name)
 
     def _in_actors(
-        self, groups: list[list[int]], encoder: EncoderFolder, precision: Precision, where: Placement, work: Work
+        self,
+        groups: list[list[int]],
+        encoder: EncoderFolder,
+        precision: Precision,
+        where: Placement,
+        work: Work,
+        engine: Engine = TORCH,
     ) -> Iterator[dict[str, Any]]:
         self._begin(work)
         pool = [
-            Pipeline(lambda: Annotator(encoder, precision, torch.device("cpu")), pickle.loads(pickle.dumps(work)))
+            Pipeline(
+                lambda: Annotator(encoder, precision, torch.device("cpu"), engine), pickle.loads(pickle.dumps(work))
+            )
             for _ in range(where.workers)
         ]
         order = list(enumerate(groups))
@@ -106,6 +115,7 @@ class Passes:
         workers: int = 1,
         encoder_store: TokenStore | None = None,
         seed: int = 7,
+        engine: Engine = TORCH,
     ) -> dict[str, Any]:
         """The summary of the stage, whose pieces are in `folder`."""
         return stage.annotate(
@@ -119,6 +129,7 @@ class Passes:
             Placement(workers, False, 1),
             "annotating",
             encoder_store,
+            engine,
         )
 
 

@@ -16,13 +16,13 @@ from huggingface_hub import ModelCard
 
 from infocse_ray.commands.export import main
 from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.graph import traced
 from infocse_ray.encoder.layout import read_layout, write_layout
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.prompts import ROLES, Prompts
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.formats import FORMATS, GraphEncoder
-from infocse_ray.export.graph import traced
 from infocse_ray.export.questions import run_of
 from infocse_ray.export.run import export
 from infocse_ray.settings.export import Export

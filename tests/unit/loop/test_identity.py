@@ -75,6 +75,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.kmeans_clusters": (5, NONE),
     "annotate.kmeans_sample": (999, NONE),
     "annotate.first_encoder": ("n", NONE),
+    "annotate.engine": ("openvino", "run"),  # a stage is named by what auto comes to
     "annotate.num_workers": (3, NONE),
     "annotate.use_gpu": (False, NONE),
     "train.method": ("simcse", "run examples train"),

@@ -40,11 +40,21 @@ class _Graph(nn.Module):
         return hidden, self.encoder.pool(hidden, pooled)
 
 
-def traced(encoder: SentenceEncoder) -> torch.export.ExportedProgram:
+class _Tokens(nn.Module):
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return self.encoder.hidden(input_ids, attention_mask)
+
+
+def traced(encoder: SentenceEncoder, sentences: bool = True) -> torch.export.ExportedProgram:
     """The encoder's computation, for any number of texts of any length.
 
     Args:
         encoder: in evaluation mode, in fp32, on the CPU.
+        sentences: with the sentence vectors; else of the backbone alone, whose only output is token vectors.
 
     Raises:
         ValueError: its backbone computes what can't be traced.
@@ -53,10 +63,11 @@ def traced(encoder: SentenceEncoder) -> torch.export.ExportedProgram:
     ids = torch.full((3, 7), encoder.pad_id)
     mask = torch.ones_like(ids)
     mask[1, 5:] = 0
+    graph = _Graph(encoder) if sentences else _Tokens(encoder)
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     with torch.no_grad(), quiet():
         try:
-            return torch.export.export(_Graph(encoder).eval(), (ids, mask), dynamic_shapes=(free, free))
+            return torch.export.export(graph.eval(), (ids, mask), dynamic_shapes=(free, free))
         except (RuntimeError, NotImplementedError, torch.export.UnsupportedOperatorException) as error:  # pyright: ignore
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             kind = encoder.backbone.config.model_type
