@@ -29,10 +29,7 @@ class Tokens(NamedTuple):
 
     def take(self, rows: np.ndarray) -> Tokens:
         """The given rows, in that order, as a new array."""
-        lengths = self.lengths[rows]
-        offsets = offsets_of(lengths)
-        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
-        return Tokens(self.values[index], offsets)
+        return spans(self.values, self.offsets[:-1][rows], self.lengths[rows])
 
     def cut(self, length: int) -> Tokens:
         """Every row's first `length` ids."""
@@ -40,9 +37,7 @@ class Tokens(NamedTuple):
 
     def shortened(self, lengths: np.ndarray) -> Tokens:
         """Every row's first ids, as many as int64 [n] `lengths` says, none more than the row has."""
-        offsets = offsets_of(lengths)
-        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
-        return Tokens(self.values[index], offsets)
+        return spans(self.values, self.offsets[:-1], lengths)
 
     def hashes(self) -> np.ndarray:
         """int64 [n]: equal rows have equal hashes; others differ but for a chance of about 2^-64 a pair."""
@@ -53,6 +48,17 @@ class Tokens(NamedTuple):
             total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
             sums = total[self.offsets[1:]] - total[self.offsets[:-1]]
             return _scramble(sums + lengths.astype(np.uint64) * _MIX).view(np.int64)
+
+
+def spans(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> Tokens:
+    """Spans of a stream of token ids as rows, copied: int64 [n] where each begins, int64 [n] its length."""
+    return Tokens(values[places(begins, lengths)], offsets_of(lengths))
+
+
+def places(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """int64 [sum of lengths]: begins[0], begins[0] + 1, ..., for each of n ranges one after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
 
 
 def concatenate(parts: list[Tokens]) -> Tokens:

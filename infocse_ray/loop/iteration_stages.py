@@ -13,13 +13,13 @@ from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, graph_identity, train_identity
+from infocse_ray.methods.chance import mix
 from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.runtime.progress import say
 from infocse_ray.runtime.tasks import in_one_task
-from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples, count_examples
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import EngineName, Settings, fingerprint

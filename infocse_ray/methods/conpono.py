@@ -17,15 +17,18 @@ same context" (section 3.2 of arXiv 2202.13802). `conpono.context` sets the sent
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import spans
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, Side, View
-from infocse_ray.methods.method import Counted, Document, Plain
+from infocse_ray.methods.chance import ranks, uniforms
+from infocse_ray.methods.contrast import Contrast, Encoded, Side
+from infocse_ray.methods.method import Counted, Plain
+from infocse_ray.methods.opened import Opened, Views
 from infocse_ray.settings import CONPONOSettings, Train
 
 PUBLISHED_CONTEXT = 4
@@ -33,39 +36,6 @@ PUBLISHED_CONTEXT = 4
 
 INITIAL_CONTEXT = 1
 """Those of the passage where CONPONO initialises InfoCSE."""
-
-
-class Passages(NamedTuple):
-    """A document's passages and the sentences near each."""
-
-    document: Document
-    section: CONPONOSettings
-    most: int
-    """Sentences of a passage, where the document has twice as many."""
-    sentence: int
-    """Tokens a sentence is cut to."""
-    passage: int
-    """Tokens a passage is cut to."""
-
-    @property
-    def context(self) -> int:
-        """Sentences of a passage."""
-        return min(self.most, max(1, len(self.document.sentences) // 2))
-
-    @property
-    def examples(self) -> int:
-        """One for each place a passage can begin."""
-        return len(self.document.sentences) - self.context + 1
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """The passage (0), then targets: label k is k sentences after it, `offsets` + k is k sentences before it."""
-        reach, after = self.section.offsets, number + self.context
-        there = [(after + k - 1, k) for k in range(1, reach + 1) if after + k - 1 < len(self.document.sentences)]
-        there += [(number - k, reach + k) for k in range(1, reach + 1) if number - k >= 0]
-        if len(there) > self.section.targets:
-            there = [there[i] for i in sorted(random.choice(len(there), self.section.targets, replace=False))]
-        passage = self.document.passage(number, after, self.passage)
-        return [View(passage, 0)] + [View(self.document.sentence(n, self.sentence), label) for n, label in there]
 
 
 class Bilinear(torch.nn.Module):
@@ -115,12 +85,33 @@ class CONPONO(Plain):
     def count(self, documents: Documents) -> Counted:
         """One a place of the passage."""
         sizes = np.diff(documents.offsets)
-        context = np.minimum(self.context, np.maximum(1, sizes // 2))
-        return Counted(sizes - context + 1, sizes < 2 * self.context)
+        return Counted(sizes - self._passage_of(sizes) + 1, sizes < 2 * self.context)
 
-    def open(self, document: Document) -> Passages:
-        """The document's passages."""
-        return Passages(document, self.section, self.context, self.sentence, self.passage)
+    def open(self, documents: Documents) -> Opened:
+        """Their sentences."""
+        return Opened.of(documents, self.count(documents).examples)
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """The passage (0), then targets: label k is k sentences after it, `offsets` + k is k sentences before it."""
+        sizes, first = opened.sizes[documents], opened.offsets[documents]
+        after, reach = numbers + self._passage_of(sizes), np.arange(self.section.offsets)
+        rows = np.concatenate([after[:, None] + reach, numbers[:, None] - 1 - reach], axis=1)
+        there = (rows >= 0) & (rows < sizes[:, None])
+        # Those that are there come first in the order of their draws.
+        drawn = uniforms(seeds, rows.shape[1]) + ~there
+        there &= ranks(drawn, np.full(len(rows), rows.shape[1])) < self.section.targets
+        tokens = opened.texts.offsets
+        begins, ends = tokens[first + numbers], tokens[first + after]
+        begins = np.concatenate([begins[:, None], np.where(there, tokens[first[:, None] + rows * there], 0)], axis=1)
+        ends = np.concatenate([ends[:, None], np.where(there, tokens[first[:, None] + rows * there + 1], 0)], axis=1)
+        there = np.concatenate([np.ones((len(rows), 1), bool), there], axis=1)
+        labels = np.broadcast_to(np.arange(there.shape[1]), there.shape)[there]
+        lengths = np.minimum((ends - begins)[there], np.where(labels, self.sentence, self.passage))
+        return Views(np.nonzero(there)[0], labels, spans(opened.texts.values, begins[there], lengths))
+
+    def _passage_of(self, sizes: np.ndarray) -> np.ndarray:
+        """int64: sentences of the passages of documents of so many."""
+        return np.minimum(self.context, np.maximum(1, sizes // 2))
 
     def head(self) -> torch.nn.Module:
         """W_k."""

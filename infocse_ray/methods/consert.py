@@ -21,8 +21,9 @@ import numpy as np
 import torch
 
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.chance import mixed, ranks, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
-from infocse_ray.methods.method import TwoViews, generator
+from infocse_ray.methods.method import TwoViews
 from infocse_ray.settings import ConSERTSettings
 
 
@@ -61,23 +62,23 @@ class ConSERT(TwoViews):
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: np.ndarray, seeds: np.ndarray
     ) -> dict[str, torch.Tensor]:
         """What each view's augmentation makes of its row; padding keeps its place and its embedding."""
-        changes = [(self.section.first, self.section.second)[label] for label in labels.tolist()]
+        changes = np.array([self.section.first, self.section.second])[labels]
         extra: dict[str, torch.Tensor] = {}
-        rows, width = input_ids.shape
-        lengths = attention_mask.sum(1).tolist()
-        if "shuffle" in changes:
-            positions = np.tile(np.arange(width), (rows, 1))
-            for row, change in enumerate(changes):
-                if change == "shuffle":
-                    positions[row, : lengths[row]] = generator(int(seeds[row])).permutation(lengths[row])
-            extra["position_ids"] = torch.from_numpy(positions)
-        cut = {"feature_cutoff": _features, "token_cutoff": _tokens, "dropout": _elements}
-        if set(changes) & cut.keys():
-            whole = set(changes) & {"token_cutoff", "dropout"}, set(changes) & {"feature_cutoff", "dropout"}
-            keep = np.ones((rows, width if whole[0] else 1, self.dimension if whole[1] else 1), dtype=bool)
-            for row, change in enumerate(changes):
-                if change in cut:
-                    cut[change](keep[row], lengths[row], self.section.cutoff, generator(int(seeds[row])))
+        width, lengths = input_ids.shape[1], attention_mask.numpy().sum(1)
+        shuffled = changes == "shuffle"
+        if shuffled.any():
+            extra["position_ids"] = torch.from_numpy(ranks(uniforms(seeds, width), lengths * shuffled))
+        features, tokens, elements = (changes == name for name in ("feature_cutoff", "token_cutoff", "dropout"))
+        if (features | tokens | elements).any():
+            whole = (tokens | elements).any(), (features | elements).any()
+            keep = np.ones((len(changes), width if whole[0] else 1, self.dimension if whole[1] else 1), dtype=bool)
+            rate = self.section.cutoff
+            if features.any():
+                keep[features] &= _features(seeds[features], self.dimension, rate)
+            if tokens.any():
+                keep[tokens] &= _tokens(seeds[tokens], lengths[tokens], width, rate)
+            if elements.any():
+                keep[elements] &= _elements(seeds[elements], lengths[elements], width, self.dimension, rate)
             extra["keep"] = torch.from_numpy(keep)
         return extra
 
@@ -87,17 +88,19 @@ class ConSERT(TwoViews):
         return two_sided(first, second, self.section.temperature)
 
 
-def _features(keep: np.ndarray, length: int, rate: float, random: np.random.Generator) -> None:
-    """Cut off dimensions of all tokens. `keep` is [1 or width, d]."""
-    dimension = keep.shape[1]
-    keep[:, random.choice(dimension, int(dimension * rate), replace=False)] = False
+def _features(seeds: np.ndarray, dimension: int, rate: float) -> np.ndarray:
+    """Dimensions of all tokens that stay: bool [n, 1, d]."""
+    places = ranks(uniforms(seeds, dimension), np.full(len(seeds), dimension))
+    return (places >= int(dimension * rate))[:, None]
 
 
-def _tokens(keep: np.ndarray, length: int, rate: float, random: np.random.Generator) -> None:
-    """Cut off tokens. `keep` is [width, 1 or d]."""
-    keep[random.choice(length, int(length * rate), replace=False)] = False
+def _tokens(seeds: np.ndarray, lengths: np.ndarray, width: int, rate: float) -> np.ndarray:
+    """Tokens that stay: bool [n, width, 1]."""
+    return (ranks(uniforms(seeds, width), lengths) >= (lengths * rate).astype(np.int64)[:, None])[:, :, None]
 
 
-def _elements(keep: np.ndarray, length: int, rate: float, random: np.random.Generator) -> None:
-    """Cut off single elements of the real tokens. `keep` is [width, d]."""
-    keep[:length] = random.random((length, keep.shape[1])) >= rate
+def _elements(seeds: np.ndarray, lengths: np.ndarray, width: int, dimension: int, rate: float) -> np.ndarray:
+    """Single elements of the real tokens that stay: bool [n, width, d]. 32 random bits of each decide."""
+    words = mixed(mixed(seeds, 0)[:, None, None], np.arange(width)[:, None], np.arange((dimension + 1) // 2))
+    stays = words.view(np.uint32)[:, :, :dimension] >= int(rate * 2**32)
+    return stays | (np.arange(width) >= lengths[:, None])[:, :, None]

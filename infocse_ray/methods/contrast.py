@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 
 
@@ -117,12 +116,3 @@ def unit(side: Side) -> Side:
 def own(count: int, device: torch.device) -> torch.Tensor:
     """int64 [count]: row i's positive is column i."""
     return torch.arange(count, device=device)
-
-
-class View(NamedTuple):
-    """One text of an example."""
-
-    tokens: np.ndarray
-    """Token ids, without special tokens."""
-    label: int = 0
-    """Which view of its example it is."""

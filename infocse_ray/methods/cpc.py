@@ -16,40 +16,18 @@ context.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, Side, View
+from infocse_ray.methods.contrast import Contrast, Encoded, Side
 from infocse_ray.methods.first_weights import without_biases
-from infocse_ray.methods.method import Counted, Document, Plain
+from infocse_ray.methods.method import Counted, Plain
+from infocse_ray.methods.opened import Opened, Views
 from infocse_ray.settings import CPCSettings, Train
-
-
-class Windows(NamedTuple):
-    """A document's windows of neighbouring sentences."""
-
-    document: Document
-    context: int
-    ahead: int
-    longest: int
-
-    @property
-    def examples(self) -> int:
-        """One for each place a window can begin."""
-        return max(1, len(self.document.sentences) - self.context - self.ahead + 1)
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """The context (0 each), then the target k sentences on (k each)."""
-        context, ahead = self.context, self.ahead
-        if (size := len(self.document.sentences)) < context + ahead:
-            context = min(context, size // 2)
-            ahead = min(ahead, size - context)
-        labels = [0] * context + list(range(1, ahead + 1))
-        return [View(self.document.sentence(number + n, self.longest), label) for n, label in enumerate(labels)]
 
 
 class Predictor(torch.nn.Module):
@@ -103,9 +81,19 @@ class CPC(Plain):
         window = self.section.context + self.section.ahead
         return Counted(np.maximum(1, sizes - window + 1), sizes < window)
 
-    def open(self, document: Document) -> Windows:
-        """The document's windows."""
-        return Windows(document, self.section.context, self.section.ahead, self.longest)
+    def open(self, documents: Documents) -> Opened:
+        """Their sentences."""
+        return Opened.of(documents, self.count(documents).examples, self.longest)
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """The context (0 each), then the target k sentences on (k each)."""
+        sizes, first = opened.sizes[documents], opened.offsets[documents] + numbers
+        short = sizes < self.section.context + self.section.ahead
+        context = np.where(short, np.minimum(self.section.context, sizes // 2), self.section.context)
+        ahead = np.where(short, np.minimum(self.section.ahead, sizes - context), self.section.ahead)
+        place = np.arange(self.section.context + self.section.ahead)
+        labels = np.maximum(0, place - context[:, None] + 1)
+        return Views.some(opened, first[:, None] + place, labels, labels <= ahead[:, None])
 
     def head(self) -> torch.nn.Module:
         """GRU and W_k."""

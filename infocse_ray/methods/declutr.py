@@ -26,10 +26,13 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import spans
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, View, two_sided
-from infocse_ray.methods.method import Counted, Document, Plain, generator
+from infocse_ray.methods.chance import below, betas, uniforms
+from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
+from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.mlm_head import HeadWeights, MaskedLanguageModel
+from infocse_ray.methods.opened import Opened, Views
 from infocse_ray.settings import DeCLUTRSettings
 
 
@@ -39,54 +42,16 @@ class Lengths(NamedTuple):
     shortest: int
     longest: int
 
-    def within(self, tokens: int, anchors: int) -> Lengths:
-        """The span lengths that fit into a document of so many tokens."""
-        if (longest := max(1, tokens // (2 * anchors))) >= self.longest:
-            return self
-        return Lengths(min(self.shortest, max(1, longest // 2)), longest)
-
-    def draw(self, a: float, b: float, random: np.random.Generator) -> int:
-        """A length from Beta(a, b) over the range."""
-        return int(random.beta(a, b) * (self.longest - self.shortest) + self.shortest)
+    def within(self, tokens: np.ndarray, anchors: int) -> tuple[np.ndarray, np.ndarray]:
+        """The shortest and the longest span (int64 [n] each) that fit into documents of so many tokens (int64 [n])."""
+        longest = np.maximum(1, tokens // (2 * anchors))
+        short = longest < self.longest
+        shortest = np.where(short, np.minimum(self.shortest, np.maximum(1, longest // 2)), self.shortest)
+        return shortest, np.minimum(longest, self.longest)
 
 
-class Stream(NamedTuple):
-    """A document as a stream of tokens; it is one example, of new spans each time."""
-
-    document: Document
-    section: DeCLUTRSettings
-    lengths: Lengths
-
-    @property
-    def examples(self) -> int:
-        """1, or 0 where there are fewer tokens than anchors."""
-        return int(len(self.document.sentences.values) >= self.section.anchors)
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """Anchor a (label a), then positives (label `anchors` + a), a from 0."""
-        spans = self.spans(random)
-        values, anchors = self.document.sentences.values, self.section.anchors
-        views = [View(values[begin:end], a) for a, ((begin, end), _) in enumerate(spans)]
-        views += [View(values[b:e], anchors + a) for a, (_, positives) in enumerate(spans) for b, e in positives]
-        return views
-
-    def spans(self, random: np.random.Generator) -> list[tuple[tuple[int, int], list[tuple[int, int]]]]:
-        """Each anchor's begin and end in the stream, and those of its positives."""
-        tokens, anchors = len(self.document.sentences.values), self.section.anchors
-        lengths = self.lengths.within(tokens, anchors)
-        spans = []
-        for a in range(anchors):
-            first, last = tokens * a // anchors, tokens * (a + 1) // anchors
-            size = lengths.draw(4, 2, random)
-            begin = int(random.integers(first, last - size + 1))
-            end = begin + size
-            positives = []
-            for _ in range(self.section.positives):
-                size = lengths.draw(2, 4, random)
-                start = int(random.integers(max(0, begin - size), min(end, tokens - size) + 1))
-                positives.append((start, start + size))
-            spans.append(((begin, end), positives))
-        return spans
+_ANCHOR, _POSITIVE, _ANCHOR_BEGINS, _POSITIVE_BEGINS, _GUESSED, _INSTEAD, _OTHER = range(7)
+"""What is drawn."""
 
 
 class DeCLUTR(Plain):
@@ -128,9 +93,43 @@ class DeCLUTR(Plain):
         anchors = self.section.anchors
         return Counted((tokens >= anchors).astype(np.int64), tokens < 2 * anchors * self.lengths.shortest)
 
-    def open(self, document: Document) -> Stream:
-        """The document's tokens."""
-        return Stream(document, self.section, self.lengths)
+    def open(self, documents: Documents) -> Opened:
+        """Their tokens: a document is one example, of new spans each time."""
+        return Opened.of(documents, self.count(documents).examples)
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """Anchor a (label a), then positives (label `anchors` + a), a from 0."""
+        first, end = (opened.texts.offsets[offsets[documents]] for offsets in (opened.offsets[:-1], opened.offsets[1:]))
+        begins, lengths = self.spans(end - first, seeds)
+        anchors = self.section.anchors
+        labels = [*range(anchors), *(anchors + a for a in range(anchors) for _ in range(self.section.positives))]
+        return Views.alike(labels, spans(opened.texts.values, (first[:, None] + begins).ravel(), lengths.ravel()))
+
+    def spans(self, tokens: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where spans are in documents.
+
+        Args:
+            tokens: int64 [n], of each document.
+            seeds: uint64 [n].
+
+        Returns:
+            int64 [n, anchors * (1 + positives)] twice, where spans begin and how long they are: the anchors, then the
+            positives of the first, and so on.
+        """
+        anchors, positives = self.section.anchors, self.section.positives
+        shortest, longest = (size[:, None] for size in self.lengths.within(tokens, anchors))
+
+        def sizes(a: int, b: int, width: int, purpose: int) -> np.ndarray:
+            return (betas(seeds, a, b, width, purpose) * (longest - shortest) + shortest).astype(np.int64)
+
+        size, place = sizes(4, 2, anchors, _ANCHOR), np.arange(anchors)
+        first, last = tokens[:, None] * place // anchors, tokens[:, None] * (place + 1) // anchors
+        begin = first + below(uniforms(seeds, anchors, _ANCHOR_BEGINS), last - size - first + 1)
+        near = sizes(2, 4, anchors * positives, _POSITIVE)
+        ends, begins = (column.repeat(positives, axis=1) for column in (begin + size, begin))
+        least, most = np.maximum(0, begins - near), np.minimum(ends, tokens[:, None] - near)
+        start = least + below(uniforms(seeds, anchors * positives, _POSITIVE_BEGINS), most - least + 1)
+        return np.concatenate([begin, start], axis=1), np.concatenate([size, near], axis=1)
 
     def inputs(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: np.ndarray, seeds: np.ndarray
@@ -141,17 +140,14 @@ class DeCLUTR(Plain):
             return {}
         ids = input_ids.numpy().copy()
         mlm_labels = np.full(ids.shape, -100, dtype=np.int64)
-        for row in rows.tolist():
-            random = generator(int(seeds[row]))
-            # Of the row's own length: how far it is padded must not change what is guessed.
-            places = np.flatnonzero(attention_mask[row].numpy())
-            draw, what = random.random(len(places)), random.random(len(places))
-            other = random.integers(self.spec.vocabulary, size=len(places))
-            chosen = (draw < self.section.mask) & ~np.isin(ids[row, places], self.spec.special)
-            mlm_labels[row, places[chosen]] = ids[row, places[chosen]]
-            ids[row, places[chosen & (what < 0.8)]] = self.spec.mask
-            swapped = chosen & (what >= 0.9)
-            ids[row, places[swapped]] = other[swapped]
+        # By the place in the row: how far it is padded must not change what is guessed.
+        width, mine = ids.shape[1], ids[rows]
+        guessed, instead, other = (uniforms(seeds[rows], width, what) for what in (_GUESSED, _INSTEAD, _OTHER))
+        chosen = (guessed < self.section.mask) & (attention_mask.numpy()[rows] > 0) & ~np.isin(mine, self.spec.special)
+        mlm_labels[rows] = np.where(chosen, mine, -100)
+        swapped = np.where(instead < 0.9, mine, below(other, self.spec.vocabulary))
+        assert self.spec.mask is not None
+        ids[rows] = np.where(chosen, np.where(instead < 0.8, self.spec.mask, swapped), mine)
         return {"input_ids": torch.from_numpy(ids), "mlm_labels": torch.from_numpy(mlm_labels)}
 
     def head(self) -> torch.nn.Module:

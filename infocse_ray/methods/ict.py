@@ -15,62 +15,20 @@ Past the published method: `ict.block = sentences` takes the mean of the vectors
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import Tokens, places, spans
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, View, own
+from infocse_ray.methods.chance import uniforms
+from infocse_ray.methods.contrast import Contrast, Encoded, own
 from infocse_ray.methods.first_weights import linear
-from infocse_ray.methods.method import Counted, Document, Plain
+from infocse_ray.methods.method import Counted, Plain
+from infocse_ray.methods.opened import Opened, Views
 from infocse_ray.settings import ICTSettings, Train
-
-
-class CutOut(NamedTuple):
-    """A document each of whose sentences is taken out of its surroundings."""
-
-    document: Document
-    section: ICTSettings
-    query: int
-    """Tokens a query is cut to."""
-    block: int
-    """Tokens of a block at most."""
-    sentence: int
-    """Tokens a sentence of a block is cut to where it is encoded by itself."""
-
-    @property
-    def examples(self) -> int:
-        """One a sentence."""
-        return len(self.document.sentences)
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """The query (0) and its block: one text (1), or its sentences (1 each)."""
-        around = self.around(number, random.random() < self.section.keep_query)
-        query = View(self.document.sentence(number, self.query), 0)
-        if self.section.block == "sentences":
-            return [query, *(View(self.document.sentence(n, self.sentence), 1) for n in around)]
-        text = np.concatenate([self.document.sentence(n, self.block) for n in around])
-        return [query, View(text[: self.block], 1)]
-
-    def around(self, number: int, keep: bool) -> list[int]:
-        """The sentences of the block, in order: at least one, the rest while they fit whole."""
-        lengths = self.document.sentences.lengths
-        block = {number} if keep else set()
-        room = self.block - (int(lengths[number]) if keep else 0)
-        before, after = number - 1, number + 1
-        turn = True
-        while before >= 0 or after < len(lengths):
-            # By turns, from one side only where the other has ended.
-            forward = after < len(lengths) and (turn or before < 0)
-            next_one = after if forward else before
-            if len(block) > keep and lengths[next_one] > room:
-                break
-            block.add(next_one)
-            room -= int(lengths[next_one])
-            before, after, turn = (before, after + 1, False) if forward else (before - 1, after, True)
-        return sorted(block)
 
 
 class ICT(Plain):
@@ -103,9 +61,83 @@ class ICT(Plain):
         sizes = np.diff(documents.offsets)
         return Counted(sizes, sizes < 3)
 
-    def open(self, document: Document) -> CutOut:
-        """Each sentence and its surroundings."""
-        return CutOut(document, self.section, self.query, self.block, self.sentence)
+    def open(self, documents: Documents) -> Opened:
+        """Their sentences."""
+        return Opened.of(documents, self.count(documents).examples)
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """The query (0) and its block: one text (1), or its sentences (1 each)."""
+        keep = uniforms(seeds, 1)[:, 0] < self.section.keep_query
+        first, end = opened.offsets[documents], opened.offsets[documents + 1]
+        query = first + numbers
+        begin, end = self._around(opened.texts.lengths, first, query, end, keep)
+        if self.section.block == "sentences":
+            return self._sentences(opened.texts, begin, query, end, keep)
+        values, offsets = opened.texts
+        # The query, what is before it, and it and what is after it: two ranges of tokens, cut as one text.
+        before = np.minimum(offsets[query] - offsets[begin], self.block)
+        since = offsets[np.where(keep, query, query + 1)]
+        after = np.minimum(offsets[end] - since, self.block - before)
+        asked = np.minimum(offsets[query + 1] - offsets[query], self.query)
+        parts = spans(
+            values,
+            np.stack([offsets[query], offsets[begin], since], axis=1).ravel(),
+            np.stack([asked, before, after], axis=1).ravel(),
+        )
+        ends = np.stack([parts.offsets[1::3], parts.offsets[3::3]], axis=1).ravel()
+        return Views.alike([0, 1], Tokens(parts.values, np.concatenate([parts.offsets[:1], ends])))
+
+    def _around(
+        self, lengths: np.ndarray, first: np.ndarray, query: np.ndarray, end: np.ndarray, keep: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Blocks grow sentence by sentence: at least one, the rest while they fit whole.
+
+        Args:
+            lengths: int64, tokens of all sentences.
+            first: int64 [n], the first sentence of each document.
+            query: int64 [n], the query.
+            end: int64 [n], after the document's last sentence.
+            keep: bool [n], whether the query stays in its block.
+
+        Returns:
+            int64 [n] twice: the block's first sentence, and the one after its last, the query taken as inside.
+        """
+        begin, after = query.copy(), query + 1
+        room = self.block - np.where(keep, lengths[query], 0)
+        forward = np.ones(len(query), bool)
+        growing = np.flatnonzero((begin > first) | (after < end))
+        while len(growing):
+            ahead, behind = after[growing] < end[growing], begin[growing] > first[growing]
+            # By turns, from one side only where the other has ended.
+            on = ahead & (forward[growing] | ~behind)
+            size = lengths[np.where(on, after[growing], begin[growing] - 1)]
+            alone = after[growing] - begin[growing] == 1
+            fits = alone | (size <= room[growing])
+            growing, on, size = growing[fits], on[fits], size[fits]
+            after[growing] += on
+            begin[growing] -= ~on
+            room[growing] -= size
+            forward[growing] = ~on
+            growing = growing[(begin[growing] > first[growing]) | (after[growing] < end[growing])]
+        return begin, after
+
+    def _sentences(
+        self, texts: Tokens, begin: np.ndarray, query: np.ndarray, end: np.ndarray, keep: np.ndarray
+    ) -> Views:
+        sizes = end - begin
+        block = places(begin, sizes)
+        inside = keep.repeat(sizes) | (block != query.repeat(sizes))
+        owner, block = np.arange(len(query)).repeat(sizes)[inside], block[inside]
+        owner = np.concatenate([np.arange(len(query)), owner])
+        labels = np.repeat([0, 1], [len(query), len(block)])
+        order = np.argsort(owner, kind="stable")
+        rows = np.concatenate([query, block])[order]
+        longest = np.where(labels, self.sentence, self.query)[order]
+        return Views(
+            owner[order],
+            labels[order],
+            spans(texts.values, texts.offsets[rows], np.minimum(texts.lengths[rows], longest)),
+        )
 
     def head(self) -> torch.nn.Module:
         """Linear and layer norm, on queries and blocks alike."""

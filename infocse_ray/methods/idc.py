@@ -3,13 +3,12 @@
 1. Sentences sorted by cluster; a cluster of c sentences has c(c-1)/2 unordered pairs (Eq. 4), numbered in a row. Of
    copies, sentences of a document that are equal as the encoder reads them, only the first counts: a pair of two would
    be a sentence and itself, and pairs with each of them the same pair again.
-2. A number is turned back into its pair by arithmetic, so that no pair is listed.
+2. A number is turned back into its pair by the pairs that end before each sentence, so that no pair is listed.
 3. Eq. 1: the anchor is to find its positive among all sentences of other documents in the batch.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -20,88 +19,15 @@ from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, Side, View, own
-from infocse_ray.methods.method import Counted, Document, Plain
+from infocse_ray.methods.chance import subsets, uniforms
+from infocse_ray.methods.contrast import Contrast, Encoded, Side, own
+from infocse_ray.methods.method import Counted, Plain
+from infocse_ray.methods.opened import Opened, Views
 from infocse_ray.settings import Train
 
 _REST = 16
 """Sentences of the rest of a cluster that its mean is made of at most, drawn anew each time: a cluster may have
 thousands."""
-
-
-class PairedDocument:
-    """A document's unordered in-cluster pairs of different texts, by number."""
-
-    def __init__(self, document: Document, longest: int, second_view: bool = False) -> None:
-        """Number the pairs.
-
-        Args:
-            document: annotated.
-            longest: tokens a sentence is cut to.
-            second_view: deal the anchor twice.
-        """
-        assert document.clusters is not None
-        self._document, self._longest, self._second_view = document, longest, second_view
-        rows = _texts(document, longest)
-        clusters = document.clusters[rows]
-        self._order = rows[np.argsort(clusters, kind="stable")]
-        sizes = np.bincount(clusters)
-        self._starts = offsets_of(sizes)
-        self._pairs_before = offsets_of(sizes * (sizes - 1) // 2)
-
-    @property
-    def examples(self) -> int:
-        """Pairs of the document."""
-        return int(self._pairs_before[-1])
-
-    def pair(self, number: int) -> tuple[int, int]:
-        """Pair `number` as two sentence numbers, 0 <= number < examples."""
-        cluster = int(np.searchsorted(self._pairs_before, number, side="right")) - 1
-        rest = number - int(self._pairs_before[cluster])
-        # Within a cluster the pairs are (0,1), (0,2), (1,2), (0,3), ...: pair (i, j) is number j(j-1)/2 + i.
-        j = (1 + math.isqrt(1 + 8 * rest)) // 2
-        i = rest - j * (j - 1) // 2
-        start = int(self._starts[cluster])
-        return int(self._order[start + i]), int(self._order[start + j])
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """Anchor, partner, and with `second_view` the anchor again; which of the two is the anchor is chance."""
-        pair = self.pair(number)
-        anchor, partner = (
-            self._document.sentence(n, self._longest) for n in (pair if random.random() < 0.5 else pair[::-1])
-        )
-        return [View(anchor, 0), View(partner, 1)] + ([View(anchor, 2)] if self._second_view else [])
-
-
-class ClusteredDocument:
-    """A document whose texts that are not alone in their cluster are examples, each with the rest of it."""
-
-    def __init__(self, document: Document, longest: int) -> None:
-        assert document.clusters is not None
-        self._document, self._longest = document, longest
-        self._rows = _texts(document, longest)
-        self._clusters = document.clusters[self._rows]
-        self._together = np.flatnonzero(np.bincount(self._clusters)[self._clusters] > 1)
-
-    @property
-    def examples(self) -> int:
-        """Texts in clusters of two or more."""
-        return len(self._together)
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """The sentence, then the rest of its cluster, or a part of it drawn anew each time where that is large."""
-        anchor = int(self._together[number])
-        rest = np.flatnonzero(self._clusters == self._clusters[anchor])
-        rest = rest[rest != anchor]
-        if len(rest) > _REST:
-            rest = np.sort(random.choice(rest, _REST, replace=False))
-        texts = [self._document.sentence(int(self._rows[n]), self._longest) for n in (anchor, *rest)]
-        return [View(text, int(place > 0)) for place, text in enumerate(texts)]
-
-
-def _texts(document: Document, longest: int) -> np.ndarray:
-    """int64: the document's sentences that are no copy of an earlier one."""
-    return distinct(document.sentences, np.array([0, len(document.sentences)]), longest).rows
 
 
 class Idc(Plain):
@@ -151,11 +77,56 @@ class Idc(Plain):
         examples = count(documents.clusters, documents.offsets, rows)
         return Counted(examples, np.zeros(len(examples), dtype=bool))
 
-    def open(self, document: Document) -> PairedDocument | ClusteredDocument:
-        """Pairs, or sentences with the rest of their clusters."""
+    def open(self, documents: Documents) -> Opened:
+        """The different texts that share a cluster, in each document by cluster.
+
+        With `positive = cluster` each notes its place in its cluster, from 0, and the cluster's size; else the
+        document's pairs that end before it, and its place.
+        """
+        assert documents.clusters is not None
+        unique = distinct(documents.sentences, documents.offsets, self.longest)
+        owner = np.repeat(np.arange(len(documents.keys)), np.diff(unique.offsets))
+        order = np.lexsort((documents.clusters[unique.rows], owner))
+        rows, owner = unique.rows[order], owner[order]
+        clusters = documents.clusters[rows]
+        begins = np.flatnonzero(np.diff(owner, prepend=-1) | np.diff(clusters, prepend=-1))
+        sizes = np.diff(np.append(begins, len(rows)))
+        place, size = np.arange(len(rows)) - np.repeat(begins, sizes), np.repeat(sizes, sizes)
+        together = size > 1
+        rows, place, size = rows[together], place[together], size[together]
+        offsets = np.searchsorted(owner[together], np.arange(len(documents.keys) + 1))
+        texts = documents.sentences.take(rows).cut(self.longest)
         if self.positive == "cluster":
-            return ClusteredDocument(document, self.longest)
-        return PairedDocument(document, self.longest, second_view=self.positive == "self_and_partner")
+            return Opened(texts, offsets, np.diff(offsets), np.stack([place, size], axis=1))
+        # Within a cluster the pairs are (0,1), (0,2), (1,2), (0,3), ...: as many end in a text as have come before it.
+        before = offsets_of(place)
+        own_before = before[:-1] - np.repeat(before[offsets[:-1]], np.diff(offsets))
+        return Opened(texts, offsets, np.diff(before[offsets]), np.stack([own_before, place], axis=1))
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """Anchor, partner, and with `self_and_partner` the anchor again; which of the two is the anchor is chance.
+
+        With `positive = cluster`: a text, then the rest of its cluster, or, where that is large, a part of it.
+        """
+        if self.positive == "cluster":
+            return self._with_their_clusters(opened, opened.offsets[documents] + numbers, seeds)
+        first, second = pairs(opened, documents, numbers)
+        turned = uniforms(seeds, 1)[:, 0] < 0.5
+        anchors, partners = np.where(turned, second, first), np.where(turned, first, second)
+        if self.positive == "self_and_partner":
+            return Views.alike([0, 1, 2], opened.texts.take(np.stack([anchors, partners, anchors], 1).ravel()))
+        return Views.alike([0, 1], opened.texts.take(np.stack([anchors, partners], 1).ravel()))
+
+    def _with_their_clusters(self, opened: Opened, anchors: np.ndarray, seeds: np.ndarray) -> Views:
+        place, others = opened.notes[anchors, 0], opened.notes[anchors, 1] - 1
+        rest = np.tile(np.arange(_REST), (len(anchors), 1))
+        there = rest < others[:, None]
+        large = others > _REST
+        rest[large] = subsets(seeds[large], others[large], _REST)
+        rest += rest >= place[:, None]
+        rows = np.concatenate([anchors[:, None], (anchors - place)[:, None] + rest], axis=1)
+        there = np.concatenate([np.ones((len(anchors), 1), bool), there], axis=1)
+        return Views.some(opened, rows, np.minimum(np.arange(1 + _REST), 1), there)
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """Eq. 1: rows are the anchors, columns the positives and the anchors."""
@@ -174,3 +145,24 @@ class Idc(Plain):
         means = encoded.means(both, encoded.owner[both], count, self.cosine)
         # It is the partner's text that must not be a negative, and is the positive's in the paper.
         return means._replace(texts=encoded.texts[partners])
+
+
+def pairs(opened: Opened, documents: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of pairs turned into the pairs.
+
+    Args:
+        opened: by `Idc`.
+        documents: int64 [n], whose pairs.
+        numbers: int64 [n], which.
+
+    Returns:
+        int64 [n] twice: texts of `opened`, the one that comes first in its cluster first.
+    """
+    # The last text before which not more than `number` pairs end, by bisection in all documents at once.
+    low, high = opened.offsets[documents], opened.offsets[documents + 1] - 1
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        up = opened.notes[middle, 0] <= numbers
+        low, high = np.where(up, middle, low), np.where(up, high, middle - 1)
+    before, place = opened.notes[low, 0], opened.notes[low, 1]
+    return low - place + numbers - before, low

@@ -7,47 +7,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of, places
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, View, own
+from infocse_ray.methods.contrast import Contrast, Encoded, own
 from infocse_ray.methods.label_sample import LabelSample
-from infocse_ray.methods.method import Counted, Document, Plain
+from infocse_ray.methods.method import Counted, Plain
+from infocse_ray.methods.opened import Opened, Views
 
 _SENTENCE, _COUNTERPART, _OTHER = 0, 1, 2
-
-
-class LabelledDocument(NamedTuple):
-    """A document each of whose counterparts is an example."""
-
-    document: Document
-    """With the counterparts that were drawn."""
-    longest: int
-    longest_counterpart: int
-
-    @property
-    def examples(self) -> int:
-        """One a counterpart."""
-        assert self.document.counterparts is not None
-        return len(self.document.counterparts.keys)
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """Its sentences (0 each), counterpart `number` (1), and its other counterparts (2 each), which serve as ids."""
-        sentences = range(len(self.document.sentences))
-        return [
-            *(View(self.document.sentence(n, self.longest), _SENTENCE) for n in sentences),
-            *(View(self._counterpart(n), _COUNTERPART if n == number else _OTHER) for n in range(self.examples)),
-        ]
-
-    def _counterpart(self, number: int) -> np.ndarray:
-        assert self.document.counterparts is not None
-        values, offsets = self.document.counterparts.tokens
-        return values[offsets[number] : min(offsets[number + 1], offsets[number] + self.longest_counterpart)]
 
 
 class Labelled(Plain):
@@ -84,13 +57,24 @@ class Labelled(Plain):
         drawn = self.drawn.has(documents.keys[rows], keys)
         return Counted(np.bincount(rows[drawn], minlength=len(documents.keys)), np.zeros(len(documents.keys), bool))
 
-    def open(self, document: Document) -> LabelledDocument:
-        """Its counterparts that were drawn."""
-        labels = document.counterparts
-        assert labels is not None
-        drawn = self.drawn.has(np.full(len(labels.keys), document.key), labels.keys)
-        mine = document._replace(counterparts=labels.take(np.flatnonzero(drawn)))
-        return LabelledDocument(mine, self.sentence, self.counterpart)
+    def open(self, documents: Documents) -> Opened:
+        """Their sentences, then their counterparts that were drawn."""
+        assert documents.counterparts is not None
+        rows, keys, tokens = documents.counterparts
+        drawn = np.flatnonzero(self.drawn.has(documents.keys[rows], keys))
+        sentences, counterparts = documents.sentences.cut(self.sentence), tokens.take(drawn).cut(self.counterpart)
+        sizes, examples = np.diff(documents.offsets), np.bincount(rows[drawn], minlength=len(documents.keys))
+        owner = np.concatenate([np.arange(len(sizes)).repeat(sizes), rows[drawn]])
+        texts = concatenate([sentences, counterparts]).take(np.argsort(owner, kind="stable"))
+        return Opened(texts, offsets_of(sizes + examples), examples, np.zeros((len(texts), 0), np.int64))
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """Its sentences (0 each), counterpart `number` (1), and its other counterparts (2 each), which serve as ids."""
+        sizes, examples = opened.sizes[documents], opened.examples[documents]
+        owner = np.arange(len(documents)).repeat(sizes)
+        counterpart = places(examples - sizes, sizes)  # which it is, less than 0 for a sentence
+        labels = np.where(counterpart == numbers[owner], _COUNTERPART, np.where(counterpart < 0, _SENTENCE, _OTHER))
+        return Views(owner, labels, opened.texts.take(places(opened.offsets[documents], sizes)))
 
     def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Keep one token of the other counterparts: these texts serve only as ids."""

@@ -1,6 +1,7 @@
 """The interface of a method of making positives; the trainer uses nothing else of it.
 
-1. From a document, so many examples a pass; an example is a few texts, its views (`count`, `open`).
+1. From a document, so many examples a pass; an example is a few texts, its views (`count`, `open`, `views`). All of it
+   is done for many documents and many examples at once: one by one, Python would take longer than a GPU's step.
 2. What changes the views: on tokens (`augment`), or as inputs of the encoder (`inputs`); which dropout.
 3. A head that exists in training only, and what is contrasted with what (`head`, `contrast`).
 """
@@ -12,47 +13,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from infocse_ray.corpus.store import Counterparts, Documents
+from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.layout import Pooling
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, View
-
-
-class Document(NamedTuple):
-    """One document, as a method gets it."""
-
-    doc_id: str
-    key: int
-    """63-bit hash of the id."""
-    sentences: Tokens
-    clusters: np.ndarray | None = None
-    """int32 [sentences], where it is annotated."""
-    counterparts: Counterparts | None = None
-    """Its labels, where these are read."""
-
-    def sentence(self, number: int, longest: int) -> np.ndarray:
-        """Token ids of a sentence, cut to `longest`."""
-        start, end = self.sentences.offsets[number : number + 2]
-        return self.sentences.values[start : min(end, start + longest)]
-
-    def passage(self, first: int, last: int, longest: int) -> np.ndarray:
-        """Token ids of sentences first..last-1 as one text, cut to `longest`."""
-        start, end = self.sentences.offsets[first], self.sentences.offsets[last]
-        return self.sentences.values[start : min(end, start + longest)]
-
-
-class Opened(Protocol):
-    """A document whose examples are dealt."""
-
-    @property
-    def examples(self) -> int:
-        """How many it has."""
-        ...
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """The texts of example `number`, 0 <= number < examples; chance comes from `random` alone."""
-        ...
+from infocse_ray.methods.contrast import Contrast, Encoded
+from infocse_ray.methods.opened import Opened, Views
 
 
 class Counted(NamedTuple):
@@ -124,8 +90,19 @@ class Method(Protocol):
         """
         ...
 
-    def open(self, document: Document) -> Opened:
-        """Make a document ready to deal its examples."""
+    def open(self, documents: Documents) -> Opened:
+        """Make documents ready to deal their examples: as many as `count` says."""
+        ...
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """The texts of n examples.
+
+        Args:
+            opened: what `open` made, of whichever documents.
+            documents: int64 [n], whose examples: rows of `opened`.
+            numbers: int64 [n], which of the document's, 0 <= number < examples.
+            seeds: uint64 [n]: all that chance may come from.
+        """
         ...
 
     def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
@@ -194,23 +171,6 @@ class Plain:
         return torch.nn.Identity()
 
 
-class Sentences(NamedTuple):
-    """A document each of whose sentences is an example of two equal views, labelled 0 and 1."""
-
-    document: Document
-    longest: int
-
-    @property
-    def examples(self) -> int:
-        """One a sentence."""
-        return len(self.document.sentences)
-
-    def views(self, number: int, random: np.random.Generator) -> list[View]:
-        """Sentence `number`, twice."""
-        tokens = self.document.sentence(number, self.longest)
-        return [View(tokens, 0), View(tokens, 1)]
-
-
 class TwoViews(Plain):
     """What methods have in common that contrast a sentence with itself."""
 
@@ -225,9 +185,13 @@ class TwoViews(Plain):
         sizes = np.diff(documents.offsets)
         return Counted(sizes, np.zeros(len(sizes), dtype=bool))
 
-    def open(self, document: Document) -> Sentences:
-        """Each sentence twice."""
-        return Sentences(document, self.longest)
+    def open(self, documents: Documents) -> Opened:
+        """Their sentences."""
+        return Opened.of(documents, np.diff(documents.offsets), self.longest)
+
+    def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
+        """Sentence `number`, labelled 0 and 1."""
+        return Views.alike([0, 1], opened.texts.take(np.repeat(opened.offsets[documents] + numbers, 2)))
 
 
 def dropout_of(rate: float, method: str, spec: EncoderSpec) -> float:
@@ -242,8 +206,3 @@ def dropout_of(rate: float, method: str, spec: EncoderSpec) -> float:
             "dropout; use another method"
         )
     return rate
-
-
-def generator(seed: int) -> np.random.Generator:
-    """Random numbers that depend on a 64-bit seed only."""
-    return np.random.Generator(np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)))

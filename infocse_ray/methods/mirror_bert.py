@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.corpus.tokens import Tokens, offsets_of, places
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.chance import below, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
-from infocse_ray.methods.method import TwoViews, dropout_of, generator
+from infocse_ray.methods.method import TwoViews, dropout_of
 from infocse_ray.settings import MirrorBERTSettings
 
 
@@ -47,22 +48,22 @@ class MirrorBERT(TwoViews):
 
     def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
         """Mask a span of each second view."""
-        rows = []
-        for row, (start, end) in enumerate(zip(texts.offsets[:-1], texts.offsets[1:], strict=True)):
-            tokens = texts.values[start:end]
-            rows.append(self._masked(tokens, generator(int(seeds[row]))) if labels[row] == 1 else tokens)
-        values = np.concatenate(rows) if rows else texts.values
-        return Tokens(values.astype(texts.values.dtype), offsets_of(np.array([len(r) for r in rows], dtype=np.int64)))
-
-    def _masked(self, tokens: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        ends = np.cumsum(self.characters[tokens].astype(np.int64))
-        text = int(ends[-1]) if len(ends) else 0
-        if text < self.section.shortest or not self.section.span:
-            return tokens
-        start = int(random.integers(max(1, text - self.section.span + 1)))
-        first = int(np.searchsorted(ends, start, side="right"))
-        last = int(np.searchsorted(ends, start + self.section.span - 1, side="right"))
-        return np.concatenate([tokens[:first], [self.mask], tokens[last + 1 :]])
+        ends = offsets_of(self.characters[texts.values])
+        before, total = ends[texts.offsets[:-1]], np.diff(ends[texts.offsets])
+        span = self.section.span
+        changed = np.flatnonzero((labels == 1) & (total >= max(1, self.section.shortest)) & (span > 0))
+        room = np.maximum(1, total[changed] - span + 1)
+        start = before[changed] + below(uniforms(seeds[changed], 1)[:, 0], room)
+        # Of each the first token, and the last, of which the span covers a part.
+        first = np.searchsorted(ends[1:], start, side="right")
+        last = np.searchsorted(ends[1:], np.minimum(start + span, before[changed] + total[changed]) - 1, side="right")
+        values = texts.values.copy()
+        values[first] = self.mask
+        gone = np.zeros(len(values), bool)
+        gone[places(first + 1, last - first)] = True
+        lengths = texts.lengths
+        lengths[changed] -= last - first
+        return Tokens(values[~gone], offsets_of(lengths))
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """NT-Xent between the two views."""

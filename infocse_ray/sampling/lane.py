@@ -1,9 +1,7 @@
 """A lane: one of the independent streams that a batch's examples come from.
 
-1. Its shards, their row groups and their documents are visited in a seeded order, once a pass.
-2. A pool of documents is open at a time; a draw takes examples from different documents, the likelier the more
-   examples a document has left.
-3. A document whose examples are dealt out leaves, and the next one enters: a pass deals every example once.
+Its shards, their row groups and their documents are visited in a seeded order, once a pass; those that give examples
+are opened a row group at a time and handed on a few at a time.
 """
 
 from __future__ import annotations
@@ -12,143 +10,123 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from infocse_ray.corpus.store import Documents
-from infocse_ray.methods.method import Document, Method
-from infocse_ray.sampling.document import Dealt, mix
+from infocse_ray.methods.chance import mix, mixed, permutation
+from infocse_ray.methods.method import Method
+from infocse_ray.methods.opened import Opened
+from infocse_ray.sampling.order import orders
 from infocse_ray.sampling.shards import OpenShard, Shards
 
-_POOL = 256
-_DRAWS_IN_POOL = 4
 
+class Entering(NamedTuple):
+    """Documents of a lane, opened to deal their examples."""
 
-class Place(NamedTuple):
-    """Where a document is in a lane."""
+    opened: Opened
+    doc_ids: np.ndarray
+    """object [n], of str."""
+    keys: np.ndarray
+    """int64 [n], hashes of the ids."""
+    places: np.ndarray
+    """int64 [n, 3]: shard, row group, row."""
+    chance: np.ndarray
+    """uint64 [n], what tells the documents' draws in this pass apart."""
+    steps: np.ndarray
+    """int64 [n], with `shifts` the order of each document's examples."""
+    shifts: np.ndarray
+    """int64 [n]."""
 
-    shard: int
-    group: int
-    row: int
+    def take(self, rows: np.ndarray) -> Entering:
+        """These, copied."""
+        return Entering(self.opened.take(rows), *(column[rows] for column in self[1:]))
 
 
 class Lane:
-    """Deals out the examples of one lane, pass after pass."""
+    """Visits the documents of one lane, pass after pass.
+
+    Attributes:
+        passes: whole ones before this.
+        draws: batches that were drawn from in this pass.
+        visited: documents that were visited in this pass, those without examples too.
+    """
 
     def __init__(self, source: Shards, method: Method, shards: Sequence[int], number: int, seed: int) -> None:
-        self._source, self._method, self._shards, self._number = source, method, list(shards), number
+        self._source, self._method, self._shards, self.number = source, method, np.array(shards), number
         self._seed = mix(seed, number)
         self._files: dict[int, OpenShard] = {}
-        self._begin(0)
+        self.begin(0)
 
-    def _begin(self, passes: int) -> None:
-        self.passes, self.draws, self._visited = passes, 0, 0
-        self._pool: list[tuple[Place, Dealt]] = []
-        self._queue = self._documents()
+    def begin(self, passes: int, draws: int = 0, visited: int = 0) -> None:
+        """Start a pass, or go on in it where so many batches were drawn from and so many documents visited."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        self.passes, self.draws, self.visited = passes, draws, visited
+        self._groups = self._in_order(visited)
+        self._waiting: Entering | None = None
+        self._first_waiting, self._visited_with = 0, np.zeros(0, np.int64)
 
-    def _random(self, purpose: int, number: int) -> np.random.Generator:
-        """A generator that depends on seed, lane, pass, purpose and number only."""
-        key = np.array([self._seed, mix(self.passes, purpose)], dtype=np.uint64)
-        counter = np.array([0, number, 0, 0], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+    def take(self, count: int) -> list[Entering]:
+        """The next `count` documents that give examples; fewer where the pass ends."""
+        taken: list[Entering] = []
+        while count:
+            if self._waiting is None:
+                if (group := next(self._groups, None)) is None:
+                    break
+                shard, number, rows, visited = group
+                opened = self.open(shard, number, rows)
+                giving = np.flatnonzero(opened.opened.examples)
+                self._visited_with, self._first_waiting = visited + 1 + giving, 0
+                self._waiting = opened if len(giving) == len(rows) else opened.take(giving)
+            begin, end = self._first_waiting, min(self._first_waiting + count, len(self._visited_with))
+            if end > begin:
+                taken.append(self._waiting.take(np.arange(begin, end)))
+                self.visited = int(self._visited_with[end - 1])
+            count -= end - begin
+            self._first_waiting = end
+            if end == len(self._visited_with):
+                self._waiting = None
+        return taken
 
-    def _documents(self, skip: int = 0) -> Iterator[tuple[Place, Dealt]]:
-        """The documents of the pass in its order, without the first `skip` of them."""
-        visited = 0
-        for shard in self._random(1, 0).permutation(self._shards).tolist():
+    def _in_order(self, skip: int) -> Iterator[tuple[int, int, np.ndarray, int]]:
+        """Shard, row group, its rows in their order, and the documents of the pass before these.
+
+        Args:
+            skip: documents of the pass to leave out.
+        """
+        before = 0
+        for shard in self._shards[self._order(len(self._shards), 1)].tolist():
             file = self._file(shard)
-            for group in self._random(2, shard).permutation(file.groups()).tolist():
-                rows = file.documents(group)
-                if visited + rows <= skip:
-                    visited += rows
-                    continue
-                documents = self._read(shard, group)
-                for row in self._random(3, mix(shard, group)).permutation(rows).tolist():
-                    visited += 1
-                    if visited > skip:
-                        yield Place(shard, group, row), self._document(documents, row)
+            groups = np.array(file.groups(), np.int64)
+            for group in groups[self._order(len(groups), 2, shard)].tolist():
+                count = file.documents(group)
+                if (left_out := max(0, skip - before)) < count:
+                    yield shard, group, self._order(count, 3, shard, group)[left_out:], before + left_out
+                before += count
             self._files.pop(shard).close()
+
+    def _order(self, count: int, *purpose: int) -> np.ndarray:
+        return permutation(mix(self._seed, self.passes, *purpose), count)
 
     def _file(self, shard: int) -> OpenShard:
         if shard not in self._files:
             self._files[shard] = self._source.open(shard)
         return self._files[shard]
 
-    def _read(self, shard: int, group: int) -> Documents:
-        return self._file(shard).read(group)
+    def open(self, shard: int, group: int, rows: np.ndarray) -> Entering:
+        """Documents of a row group (int64 rows), in that order."""
+        documents = self._file(shard).read(group)
+        opened, keys = self._method.open(documents).take(rows), documents.keys[rows]
+        doc_ids = np.array(documents.doc_ids.take(pa.array(rows)).to_pylist(), object)
+        places = np.stack([np.full(len(rows), shard), np.full(len(rows), group), rows], axis=1)
+        chance = mixed(self._seed, self.passes, *places.T)
+        steps, shifts = orders(np.maximum(opened.examples, 1), mix(self._seed, self.passes), keys)
+        return Entering(opened, doc_ids, keys, places, chance, steps, shifts)
 
-    def _document(self, documents: Documents, row: int, used: int = 0) -> Dealt:
-        begin, end = documents.offsets[row], documents.offsets[row + 1]
-        doc_id, key = documents.doc_ids[row].as_py(), int(documents.keys[row])
-        # A copy: the pool must not keep whole row groups alive.
-        sentences = documents.sentences.take(np.arange(begin, end))
-        clusters = None if documents.clusters is None else documents.clusters[begin:end].copy()
-        labels = None if documents.counterparts is None else documents.counterparts.of(row)
-        opened = self._method.open(Document(doc_id, key, sentences, clusters, labels))
-        return Dealt(doc_id, key, opened, mix(self._seed, self.passes), used)
-
-    def draw(self, count: int, batches: int, avoid: set[int]) -> list[tuple[Dealt, int, int]]:
-        """The lane's examples for one batch, as (document, number of the example, its seed).
-
-        Args:
-            count: examples wanted, at most those the lane has left in this pass.
-            batches: full ones that what is left of this pass makes.
-            avoid: keys of documents not to use while others will do.
-        """
-        if not count:
-            return []
-        self._fill(max(_POOL, _DRAWS_IN_POOL * count))
-        random = self._random(4, self.draws)
-        self.draws += 1
-        drawn: list[tuple[Dealt, int, int]] = []
-        while len(drawn) < count:  # once, unless the pass ends with fewer documents than examples wanted
-            if not self._pool:
-                read = self._source.annotations or self._source.folder
-                raise RuntimeError(
-                    f"{read}: lane {self._number} has fewer examples than were counted; files "
-                    "were changed: delete the folder and run again"
-                )
-            remaining = np.array([d.left for _, d in self._pool])
-            # Weighted sampling without replacement (Efraimidis and Spirakis 2006).
-            score = np.log(random.random(len(remaining))) / remaining
-            # A document with as many examples left as there are batches must be in each, or it would be twice in one.
-            must = remaining >= batches
-            score[must] = remaining[must]
-            score[[d.key in avoid for _, d in self._pool]] = -np.inf
-            wanted = min(count - len(drawn), len(remaining))
-            for place in np.sort(np.argsort(-score, kind="stable")[:wanted]):
-                document = self._pool[place][1]
-                drawn.append((document, *document.deal()))
-            self._pool = [entry for entry in self._pool if entry[1].left]
-            if len(drawn) < count:
-                self._fill(count)
-        return drawn
-
-    def _fill(self, size: int) -> None:
-        while len(self._pool) < size and (entry := next(self._queue, None)) is not None:
-            self._visited += 1
-            if entry[1].left:
-                self._pool.append(entry)
-
-    def next_pass(self) -> None:
-        """Start over, in another order."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-        self._begin(self.passes + 1)
-
-    def state(self) -> np.ndarray:
-        """int64 [1 + pool, 4]: (pass, draws, documents visited, 0), then (shard, group, row, used) of the pool."""
-        pool = [(*place, document.used) for place, document in self._pool]
-        return np.array([(self.passes, self.draws, self._visited, 0), *pool], dtype=np.int64)
-
-    def restore(self, state: np.ndarray) -> None:
-        """Continue from `state()`."""
-        passes, draws, visited, _ = state[0].tolist()
-        self.next_pass()
-        self._begin(passes)
-        self.draws, self._visited = draws, visited
-        self._queue = self._documents(skip=visited)
-        groups: dict[tuple[int, int], Documents] = {}
-        for shard, group, row, used in state[1:].tolist():
-            if (shard, group) not in groups:
-                groups[shard, group] = self._read(shard, group)
-            self._pool.append((Place(shard, group, row), self._document(groups[shard, group], row, used)))
+    def fewer(self) -> RuntimeError:
+        """That the lane has not what it was said to have."""
+        read = self._source.annotations or self._source.folder
+        return RuntimeError(
+            f"{read}: lane {self.number} has fewer examples than were counted; files were changed: "
+            "delete the folder and run again"
+        )

@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of
-from infocse_ray.methods.method import Method, generator
-from infocse_ray.sampling.document import Dealt, mix
+from infocse_ray.corpus.tokens import Tokens, concatenate
+from infocse_ray.methods.chance import mixed
+from infocse_ray.methods.method import Method
+from infocse_ray.methods.opened import NO_VIEWS
 from infocse_ray.sampling.examples import Examples
 from infocse_ray.sampling.lane import Lane
+from infocse_ray.sampling.pool import Drawn, Pool
 
 
 class Batch(NamedTuple):
@@ -91,70 +93,77 @@ class ExampleStream:
         self.batch_size = batch_size
         self._left = self._examples.copy()
         self.passes = 0
-        self._lanes = {
-            lane: Lane(examples.source, method, range(lane, examples.source.shards, lanes), lane, seed)
+        self._lanes = [
+            Lane(examples.source, method, range(lane, examples.source.shards, lanes), lane, seed)
             for lane in range(rank, lanes, workers)
-        }
+        ]
+        self._pool = Pool(self._lanes)
 
     def next_batch(self) -> Batch:
         """This worker's rows of the next global batch."""
-        drawn: list[tuple[Dealt, int, int]] = []
+        own = np.array([lane.number for lane in self._lanes], np.int64)
+        drawn: list[Drawn] = []
         missing = self.batch_size
-        avoid: set[int] = set()
+        avoid = np.zeros(0, np.int64)
         while missing:
             if not self._left.any():
                 self.passes += 1
                 self._left = self._examples.copy()
-                for lane in self._lanes.values():
-                    lane.next_pass()
+                for lane in self._lanes:
+                    lane.begin(lane.passes + 1)
             left = int(self._left.sum())
             taken = min(missing, left)
             quota = apportion(self._left, taken)
-            batches = left // self.batch_size
-            for number, lane in self._lanes.items():
-                drawn += lane.draw(int(quota[number]), batches, avoid)
-            avoid = {document.key for document, _, _ in drawn}
+            drawn.append(self._pool.draw(quota[own], left // self.batch_size, avoid))
+            if missing := missing - taken:
+                avoid = self._pool.keys[np.concatenate([part.documents for part in drawn])]
             self._left -= quota
-            missing -= taken
-        return self._batch(drawn)
+        batch = self._batch(*(np.concatenate(column) for column in zip(*drawn, strict=True)))
+        self._pool.leave()
+        return batch
 
-    def _batch(self, drawn: list[tuple[Dealt, int, int]]) -> Batch:
-        rows: list[np.ndarray] = []
-        labels: list[int] = []
-        seeds: list[int] = []
-        sizes: list[int] = []
-        for document, number, seed in drawn:
-            views = document.opened.views(number, generator(seed))
-            sizes.append(len(views))
-            for place, view in enumerate(views):
-                rows.append(view.tokens)
-                labels.append(view.label)
-                seeds.append(mix(seed, place))
-        values = np.concatenate(rows) if rows else np.zeros(0, np.uint16)
-        texts = Tokens(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
-        label_of, seed_of = np.array(labels, dtype=np.int64), np.array(seeds, dtype=np.uint64)
+    def _batch(self, documents: np.ndarray, numbers: np.ndarray) -> Batch:
+        """These examples, int64 [n] each: rows of the pool, and which of the document's."""
+        # Of the pass no less than of the document and the example.
+        seeds = mixed(self._pool.chance[documents], numbers)
+        owner, labels, texts = NO_VIEWS
+        if len(documents):
+            owner, labels, texts = self._method.views(self._pool.opened, documents, numbers, seeds)
+        begins = np.searchsorted(owner, np.arange(len(documents)))
+        text_seeds = mixed(seeds[owner], np.arange(len(owner)) - begins[owner])
         return Batch(
-            doc_ids=[document.doc_id for document, _, _ in drawn],
-            keys=np.array([document.key for document, _, _ in drawn], dtype=np.int64),
-            owner=np.repeat(np.arange(len(sizes)), np.array(sizes, dtype=np.int64)),
-            labels=label_of,
-            texts=self._method.augment(texts, label_of, seed_of),
+            doc_ids=self._pool.doc_ids[documents].tolist(),
+            keys=self._pool.keys[documents],
+            owner=owner,
+            labels=labels,
+            texts=self._method.augment(texts, labels, text_seeds),
             text_ids=texts.hashes(),
-            seeds=seed_of,
+            seeds=text_seeds,
         )
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything needed to go on: this worker's lanes and the plan's position."""
-        return {"left": self._left.copy(), "passes": np.array(self.passes)} | {
-            f"lane-{number}": lane.state() for number, lane in self._lanes.items()
-        }
+        """Everything needed to go on: this worker's lanes and the plan's position.
+
+        Of a lane, int64 [1 + open documents, 4]: (pass, draws, documents visited, 0), then (shard, row group, row,
+        examples dealt) of its open documents.
+        """
+        lanes = {}
+        for place, lane in enumerate(self._lanes):
+            first = np.array([[lane.passes, lane.draws, lane.visited, 0]], np.int64)
+            lanes[f"lane-{lane.number}"] = np.concatenate([first, self._pool.state(place)])
+        return {"left": self._left.copy(), "passes": np.array(self.passes)} | lanes
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Continue from the states of all workers merged, whatever their number was."""
         self._left = state["left"].copy()
         self.passes = int(state["passes"])
-        for number, lane in self._lanes.items():
-            lane.restore(state[f"lane-{number}"])
+        self._pool.clear()
+        for place, lane in enumerate(self._lanes):
+            saved = state[f"lane-{lane.number}"]
+            lane.begin(*saved[0, :3].tolist())
+            for shard, group in np.unique(saved[1:, :2], axis=0).tolist():
+                mine = saved[1:][(saved[1:, :2] == (shard, group)).all(1)]
+                self._pool.enter(place, [lane.open(shard, group, mine[:, 2])], mine[:, 3])
 
 
 def apportion(left: np.ndarray, count: int) -> np.ndarray:

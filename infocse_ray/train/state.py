@@ -19,8 +19,8 @@ from infocse_ray.distributed.collectives import all_reduce_sum, workers
 from infocse_ray.encoder.embed import length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
+from infocse_ray.methods.chance import mix
 from infocse_ray.methods.method import Method
-from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk

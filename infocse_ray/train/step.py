@@ -13,8 +13,8 @@ from infocse_ray.distributed.collectives import all_gather_list, all_reduce_sum,
 from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import native_bf16
 from infocse_ray.errors import NonFinite
+from infocse_ray.methods.chance import mix
 from infocse_ray.methods.contrast import Encoded
-from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk, backward

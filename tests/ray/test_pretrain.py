@@ -31,12 +31,12 @@ from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.loop.prepared import prepare_corpus
 from infocse_ray.loop.scored import evaluate_encoders
+from infocse_ray.methods.chance import mix
 from infocse_ray.methods.registry import method_of
 from infocse_ray.retrieval.questions import read_ranks
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.runtime.cluster import Placement, placement
-from infocse_ray.sampling.document import mix
 from infocse_ray.sampling.examples import Examples
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Annotate, Corpus, Settings

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from transformers import AutoTokenizer
 from transformers.utils import logging
 
+from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
-from infocse_ray.methods.method import Document
+from infocse_ray.methods.opened import Opened
 from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.sampling.stream import Batch, ExampleStream
@@ -87,15 +89,18 @@ def ragged(rows: list[list[int]]) -> Tokens:
     return Tokens(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
 
 
-def document(sentences: list[list[int]], clusters: list[int] | None = None) -> Document:
-    """A document; by default all its sentences are in one cluster."""
+def document(sentences: list[list[int]], clusters: list[int] | None = None, key: int = 1) -> Documents:
+    """One document; by default all its sentences are in one cluster."""
     found = np.array([0] * len(sentences) if clusters is None else clusters, dtype=np.int32)
-    return Document("d", 1, ragged(sentences), found)
+    return Documents(pa.array(["d"]), np.array([key]), np.array([0, len(sentences)]), ragged(sentences), found)
 
 
-def texts_of(views: list[Any]) -> list[tuple[int, list[int]]]:
-    """Views as (label, tokens)."""
-    return [(view.label, view.tokens.tolist()) for view in views]
+def views_of(method: Any, opened: Opened, number: int, seed: int = 0, row: int = 0) -> list[tuple[int, list[int]]]:
+    """The views of example `number` of an opened document, as (label, tokens)."""
+    one = method.views(opened, np.array([row]), np.array([number]), np.array([seed], np.uint64))
+    assert not one.owner.any()
+    rows = zip(one.texts.offsets[:-1], one.texts.offsets[1:], strict=True)
+    return [(int(label), one.texts.values[a:b].tolist()) for label, (a, b) in zip(one.labels, rows, strict=True)]
 
 
 def annotated(folder: Path, encoder: Path, count: int = 40, sentences: tuple[int, int] = (4, 10)) -> Shards:

@@ -14,13 +14,12 @@ from infocse_ray.annotate.clusters import cluster_sizes, count_pairs, count_toge
 from infocse_ray.corpus.copies import distinct, without_copies
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
-from infocse_ray.methods.method import Document
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Annotate
 from infocse_ray.storage.folder import Storage
 from tests.unit.passes import SPLITS, document_vectors, numbered, written_clusters
 from tests.unit.stores import Written, counted, idc, write_annotations, write_store
-from tests.unit.trainees import ragged
+from tests.unit.trainees import document, ragged, views_of
 
 LONGEST = 14
 """Tokens that the tiny encoder reads of a sentence."""
@@ -176,17 +175,16 @@ def test_pairs_are_of_different_texts_each_once(tmp_path, positive):
     total = 0
     for written in documents:
         pairs, texts = by_hand(written)
-        clusters = np.array(written.clusters, dtype=np.int32)
-        opened = method.open(Document(written.doc_id, 1, ragged(written.sentences), clusters))
-        views = [opened.views(n, np.random.default_rng(n)) for n in range(opened.examples)]
-        found = [[tuple(view.tokens.tolist()) for view in example] for example in views]
+        opened = method.open(document(written.sentences, list(written.clusters)))
+        (examples,) = opened.examples.tolist()
+        found = [[tuple(text) for _, text in views_of(method, opened, n, seed=n)] for n in range(examples)]
         if positive == "cluster":
             assert sorted(example[0] for example in found) == texts
             for anchor, *rest in found:
                 assert Counter(rest) == Counter(t for pair in pairs if anchor in pair for t in pair - {anchor})
         else:
             assert Counter(frozenset(example[:2]) for example in found) == Counter(pairs)
-        total += opened.examples
+        total += examples
     assert int(counted(source, method).by_lane.sum()) == total > 5
 
 

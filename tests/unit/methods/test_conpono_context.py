@@ -17,7 +17,7 @@ from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.settings import CONPONOSettings, Settings, Train
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.stores import SPEC
-from tests.unit.trainees import document, ragged, texts_of
+from tests.unit.trainees import document, ragged, views_of
 
 
 def conpono(initializes: bool, context: int | None = None) -> CONPONO:
@@ -28,10 +28,10 @@ def conpono(initializes: bool, context: int | None = None) -> CONPONO:
 def test_the_default_depends_on_the_use(initializes: bool, expected: int):
     method = conpono(initializes)
     doc = document([[n] for n in range(12)])
-    passage, *targets = texts_of(method.open(doc).views(5, np.random.default_rng(0)))
+    passage, *targets = views_of(method, method.open(doc), 5)
     assert passage == (0, list(range(5, 5 + expected)))
     assert len(targets) == 4
-    assert method.open(doc).examples == 12 - expected + 1
+    assert method.open(doc).examples.tolist() == [12 - expected + 1]
     assert method.short.startswith(f"fewer than {2 * expected} sentences")
     # As if it had been set.
     set_so = conpono(not initializes, expected)
@@ -41,17 +41,14 @@ def test_the_default_depends_on_the_use(initializes: bool, expected: int):
 
 def test_a_sentence_predicts_its_neighbours():
     method = CONPONO(CONPONOSettings(targets=8, offsets=1), Train(), SPEC, initializes=True)
-    views = method.open(document([[n] for n in range(12)])).views(5, np.random.default_rng(0))
-    assert texts_of(views) == [(0, [5]), (1, [6]), (2, [4])]
+    assert views_of(method, method.open(document([[n] for n in range(12)])), 5) == [(0, [5]), (1, [6]), (2, [4])]
 
 
 @pytest.mark.parametrize("context", [1, 2, 4])
 def test_what_is_set_holds_for_both_uses(context: int):
     for initializes in (False, True):
-        views = (
-            conpono(initializes, context).open(document([[n] for n in range(12)])).views(0, np.random.default_rng(0))
-        )
-        assert texts_of(views)[0] == (0, list(range(context)))
+        method = conpono(initializes, context)
+        assert views_of(method, method.open(document([[n] for n in range(12)])), 0)[0] == (0, list(range(context)))
 
 
 def test_what_is_counted_is_what_is_dealt():
@@ -62,7 +59,7 @@ def test_what_is_counted_is_what_is_dealt():
         rows = ragged([[0]] * sum(sizes))
         documents = Documents(pa.array([]), np.arange(len(sizes)), offsets_of(np.array(sizes)), rows)
         found = method.count(documents)
-        assert found.examples.tolist() == [one.examples for one in opened]
+        assert found.examples.tolist() == [int(one.examples[0]) for one in opened]
         assert found.short.any() == (not initializes)
 
 

@@ -10,7 +10,7 @@ from infocse_ray.methods.declutr import DeCLUTR, Lengths
 from infocse_ray.methods.mlm_head import MaskedLanguageModel
 from infocse_ray.settings import DeCLUTRSettings
 from tests.unit.stores import SPEC
-from tests.unit.trainees import Run, annotated, document
+from tests.unit.trainees import Run, annotated, document, ragged
 
 
 def declutr(spec: EncoderSpec = SPEC, **section) -> DeCLUTR:
@@ -20,12 +20,13 @@ def declutr(spec: EncoderSpec = SPEC, **section) -> DeCLUTR:
 ROOMY = SPEC._replace(longest=510)
 
 
-def spans_of(method, tokens, draws, sentence=7):
-    """Spans of a document of so many tokens, drawn so often."""
-    body = np.arange(tokens) % 60_000
-    doc = method.open(document([part.tolist() for part in np.split(body, range(sentence, tokens, sentence))]))
-    random = np.random.default_rng(0)
-    return [span for _ in range(draws) for span in doc.spans(random)]
+def spans_of(method, tokens, draws):
+    """Spans of documents of so many tokens, so often drawn: of each anchor, and its positives."""
+    begins, lengths = method.spans(np.full(draws, tokens), np.arange(draws, dtype=np.uint64))
+    both = np.stack([begins, begins + lengths], axis=2)
+    count, several = method.section.anchors, method.section.positives
+    mine = [slice(count + a * several, count + (a + 1) * several) for a in range(count)]
+    return [(tuple(row[a].tolist()), row[mine[a]].tolist()) for row in both for a in range(count)]
 
 
 def test_lengths_follow_the_beta_distributions():
@@ -77,25 +78,29 @@ def test_a_positive_may_begin_wherever_it_meets_its_anchor():
 
 
 def test_lengths_in_short_documents():
-    published = Lengths(32, 512)
-    assert published.within(2048, 2) == (32, 512)
-    assert published.within(2047, 2) == (32, 511)
-    assert published.within(256, 2) == (32, 64)
-    assert published.within(100, 2) == (12, 25)
-    assert published.within(2, 2) == (1, 1)
+    shortest, longest = Lengths(32, 512).within(np.array([2048, 2047, 256, 100, 2]), 2)
+    assert shortest.tolist() == [32, 32, 32, 12, 1]
+    assert longest.tolist() == [512, 511, 64, 25, 1]
 
 
 def test_views_are_anchors_then_positives():
     method = declutr(min_tokens=3, max_tokens=6)
-    doc = method.open(document([[n] * 3 for n in range(10)]))
-    values = np.repeat(np.arange(10), 3)
-    spans = doc.spans(np.random.default_rng(7))
-    views = doc.views(0, np.random.default_rng(7))
-    expected = [(a, values[begin:end].tolist()) for a, ((begin, end), _) in enumerate(spans)]
-    expected += [(2 + a, values[b:e].tolist()) for a, (_, positives) in enumerate(spans) for b, e in positives]
-    assert [(view.label, view.tokens.tolist()) for view in views] == expected
-    assert method.open(document([[1]])).examples == 0
-    assert method.open(document([[1], [2]])).examples == 1
+    both = document([[9], [8]])._replace(offsets=np.array([0, 1, 2]), keys=np.array([1, 2]))
+    values = [np.arange(100, 130), np.arange(200, 230)]
+    both = both._replace(sentences=ragged([part.tolist() for part in values]))
+    opened, seeds = method.open(both), np.array([7, 8], np.uint64)
+    begins, lengths = method.spans(np.array([30, 30]), seeds)
+    views = method.views(opened, np.array([1, 0]), np.array([0, 0]), seeds)
+    assert views.owner.tolist() == [0] * 6 + [1] * 6
+    assert views.labels.tolist() == [0, 1, 2, 2, 3, 3] * 2
+    expected = [
+        values[1 - n][begin : begin + size].tolist()
+        for n in range(2)
+        for begin, size in zip(begins[n], lengths[n], strict=True)
+    ]
+    assert [part.tolist() for part in np.split(views.texts.values, views.texts.offsets[1:-1])] == expected
+    assert method.open(document([[1]])).examples.tolist() == [0]
+    assert method.open(document([[1], [2]])).examples.tolist() == [1]
 
 
 SPECIAL = 4  # ids 0..4 of the lexicon are special, 4 is the mask

@@ -14,7 +14,7 @@ from infocse_ray.sampling.draw_labels import draw
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.storage.folder import Storage
 from tests.unit.stores import SPEC, Written, write_store
-from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, texts_of
+from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, views_of
 
 ALL = LabelSample(0, None)
 
@@ -115,28 +115,26 @@ def labelled_document(counterparts, drawn=ALL):
     rows = ragged(counterparts)
     keys = np.arange(len(counterparts))
     labels = Counterparts(np.zeros(len(counterparts), np.int64), keys, rows)
-    return Labelled(drawn, 1.0, False, SPEC).open(document([[5] * 3, [6] * 40])._replace(counterparts=labels))
+    method = Labelled(drawn, 1.0, False, SPEC)
+    return method, method.open(document([[5] * 3, [6] * 40])._replace(counterparts=labels))
 
 
 def test_views_are_all_sentences_and_the_counterpart():
-    opened = labelled_document([[7], [8] * 40, [9, 10]])
-    assert opened.examples == 3
+    method, opened = labelled_document([[7], [8] * 40, [9, 10]])
+    assert opened.examples.tolist() == [3]
     body = [(0, [5] * 3), (0, [6] * SPEC.sentence_tokens)]
-    views = texts_of(opened.views(1, np.random.default_rng(0)))
-    assert views == [*body, (2, [7]), (1, [8] * SPEC.sentence_tokens), (2, [9, 10])]
-    assert [label for label, _ in texts_of(opened.views(0, np.random.default_rng(0)))] == [0, 0, 1, 2, 2]
+    assert views_of(method, opened, 1) == [*body, (2, [7]), (1, [8] * SPEC.sentence_tokens), (2, [9, 10])]
+    assert [label for label, _ in views_of(method, opened, 0)] == [0, 0, 1, 2, 2]
 
 
 def test_undrawn_counterparts_are_not_seen():
     keys = np.arange(40)
     hashes = label_hashes(3, np.ones(40, np.int64), keys)
     drawn = LabelSample(3, int(np.sort(hashes)[9]))
-    opened = labelled_document([[50 + n] for n in range(40)], drawn)
-    assert opened.examples == 10
+    method, opened = labelled_document([[50 + n] for n in range(40)], drawn)
+    assert opened.examples.tolist() == [10]
     kept = {50 + n for n in np.flatnonzero(hashes <= drawn.last)}
-    assert {
-        token for label, text in texts_of(opened.views(4, np.random.default_rng(0))) if label for token in text
-    } == kept
+    assert {token for label, text in views_of(method, opened, 4) if label for token in text} == kept
 
 
 def test_counts_are_what_is_dealt(store):
@@ -147,11 +145,7 @@ def test_counts_are_what_is_dealt(store):
         counted = method.count(documents).examples
         labels = documents.counterparts
         assert labels is not None
-        opened = [
-            method.open(document([[5]])._replace(key=int(key), counterparts=labels.of(row)))
-            for row, key in enumerate(documents.keys)
-        ]
-        assert counted.tolist() == [one.examples for one in opened]
+        assert counted.tolist() == method.open(documents).examples.tolist()
         assert counted.dtype == np.int64
         assert 0 < counted.sum() < len(labels.keys) or len(labels.keys) < 5
 

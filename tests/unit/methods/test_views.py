@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from tests.unit.stores import SPEC, numbered
-from tests.unit.trainees import CASES, document, method_for, ragged, texts_of
+from tests.unit.trainees import CASES, document, method_for, ragged, views_of
 
 LONG = list(range(100, 140))
 
@@ -18,7 +18,7 @@ def views(case, doc, number, seed=0, **section):
     method = method_for(case)
     if section:
         method.section = method.section.model_copy(update=section)
-    return texts_of(method.open(doc).views(number, np.random.default_rng(seed)))
+    return views_of(method, method.open(doc), number, seed)
 
 
 def distinct(rows):
@@ -151,26 +151,41 @@ def test_every_example_that_is_counted_can_be_dealt(case, bodies, seed):
     flat = ragged([sentence for body in bodies for sentence in body])
     every = np.array([c for part in clusters for c in part], dtype=np.int32)
     method = method_for(case)
-    found = method.count(Documents(None, np.arange(len(bodies)), offsets, flat, every))  # pyright: ignore
-    opened = [method.open(document(body, labels)) for body, labels in zip(bodies, clusters, strict=True)]
-    assert found.examples.tolist() == [doc.examples for doc in opened]
-    assert found.examples.dtype == np.int64
-    for doc in opened:
-        for number in range(doc.examples):
-            first, again = (texts_of(doc.views(number, np.random.default_rng(seed))) for _ in range(2))
-            assert first == again
-            assert len(first) >= 2
-            assert all(0 < len(text) <= method.longest for _, text in first)
-            assert method.longest <= SPEC.longest
+    together = Documents(None, np.arange(len(bodies)), offsets, flat, every)  # pyright: ignore
+    found, opened = method.count(together), method.open(together)
+    assert found.examples.tolist() == opened.examples.tolist()
+    assert found.examples.dtype == opened.examples.dtype == np.int64
+    alone = [method.open(document(body, labels)) for body, labels in zip(bodies, clusters, strict=True)]
+    assert found.examples.tolist() == [int(one.examples[0]) for one in alone]
+    # Documents and their examples in another order, so that what is of one is not found where another's is.
+    order = draw.permutation(len(bodies))
+    shuffled = opened.take(order)
+    everyone = [(place, n) for place, row in enumerate(order) for n in range(opened.examples[row])]
+    rows, numbers = np.array(draw.permutation(everyone), np.int64).reshape(-1, 2).T
+    seeds = numbers.astype(np.uint64) + np.uint64(seed)
+    views = method.views(shuffled, rows, numbers, seeds)
+    assert (np.diff(views.owner) >= 0).all()
+    for example, (row, number) in enumerate(zip(rows.tolist(), numbers.tolist(), strict=True)):
+        mine = np.flatnonzero(views.owner == example)
+        texts = views.texts.take(mine)
+        first = [(int(views.labels[text]), part.tolist()) for text, part in zip(mine, _rows(texts), strict=True)]
+        assert first == views_of(method, alone[order[row]], number, number + seed)
+        assert len(first) >= 2
+        assert all(0 < len(text) <= method.longest for _, text in first)
+        assert method.longest <= SPEC.longest
+
+
+def _rows(texts):
+    return np.split(texts.values, texts.offsets[1:-1])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_two_sentences_of_one_token(case):
     method = method_for(case)
     doc = method.open(document([[5], [6]]))
-    assert doc.examples == (1 if case in ("idc", "idc self and partner", "cpc", "declutr") else 2)
-    for number in range(doc.examples):
-        found = texts_of(doc.views(number, np.random.default_rng(0)))
+    assert doc.examples.tolist() == [1 if case in ("idc", "idc self and partner", "cpc", "declutr") else 2]
+    for number in range(doc.examples[0]):
+        found = views_of(method, doc, number)
         assert {token for _, text in found for token in text} <= {5, 6}
         assert all(len(text) in (1, 2) for _, text in found)
 

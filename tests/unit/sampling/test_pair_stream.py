@@ -3,6 +3,7 @@
 import tracemalloc
 from collections import Counter
 from itertools import combinations
+from math import gcd
 
 import numpy as np
 import pytest
@@ -10,16 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infocse_ray.corpus.schema import stable_hash
-from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.methods.idc import PairedDocument
-from infocse_ray.methods.method import Document
-from infocse_ray.sampling import lane
-from infocse_ray.sampling.document import Dealt, mix
+from infocse_ray.methods.chance import mixed
+from infocse_ray.methods.idc import pairs as pairs_of
+from infocse_ray.sampling import pool as sampling_pool
 from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.lane import Entering, Lane
+from infocse_ray.sampling.order import numbers, orders
+from infocse_ray.sampling.pool import Pool
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.sampling.stream import ExampleStream, apportion
 from infocse_ray.storage.folder import Storage
 from tests.unit.stores import Written, counted, idc, numbered, write_annotations
+from tests.unit.trainees import document as opened_document
 
 LANES, SHARDS = 5, 10
 
@@ -88,8 +91,8 @@ def global_batch(workers):
 def test_every_pass_deals_every_pair_once(small, pool, monkeypatch):
     annotations, documents = small
     if pool:  # documents enter while others are open
-        monkeypatch.setattr(lane, "_POOL", pool)
-        monkeypatch.setattr(lane, "_DRAWS_IN_POOL", 1)
+        monkeypatch.setattr(sampling_pool, "_POOL", pool)
+        monkeypatch.setattr(sampling_pool, "_DRAWS_IN_POOL", 1)
     pairs = all_pairs(documents)
     total = pairs.total()
     assert total % 17  # so that a batch crosses from one pass to the next
@@ -165,8 +168,8 @@ def test_batches_larger_than_the_corpus_are_full(tmp_path):
 def test_resumed_equals_uninterrupted(small, tmp_path, pool, monkeypatch):
     annotations, documents = small
     if pool:
-        monkeypatch.setattr(lane, "_POOL", pool)
-        monkeypatch.setattr(lane, "_DRAWS_IN_POOL", 1)
+        monkeypatch.setattr(sampling_pool, "_POOL", pool)
+        monkeypatch.setattr(sampling_pool, "_DRAWS_IN_POOL", 1)
     size = 17
     a_pass = all_pairs(documents).total() // size
     stops = [0, 1, a_pass // 2, a_pass, a_pass + 1, 2 * a_pass + 3]
@@ -189,63 +192,80 @@ def test_resumed_equals_uninterrupted(small, tmp_path, pool, monkeypatch):
             assert sorted(global_batch(group)) == plan[step]
 
 
-def paired(sizes, seed=0, key=1):
-    """A document with the given clusters, its sentences in a shuffled order."""
-    clusters = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes)).astype(np.int32)
-    sentences = Tokens(np.arange(len(clusters), dtype=np.uint16), offsets_of(np.ones(len(clusters), np.int64)))
-    opened = PairedDocument(Document("d", key, sentences, clusters), 14)
-    return opened, Dealt("d", key, opened, seed), clusters
+class Paired:
+    """A document with the given clusters, its sentences, of one token each, in a shuffled order."""
 
+    def __init__(self, sizes, seed=0, key=1):
+        self.clusters = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+        sentences = [[n] for n in range(len(self.clusters))]
+        self.opened = idc().open(opened_document(sentences, self.clusters.tolist(), key))
+        (self.examples,) = self.opened.examples.tolist()
+        self._order = orders(np.maximum(self.opened.examples, 1), seed, np.array([key]))
 
-def deal(opened, dealt):
-    """The next pair."""
-    return opened.pair(dealt.deal()[0])
+    def pairs(self, wanted):
+        """Pairs by number, as sentences."""
+        rows = pairs_of(self.opened, np.zeros(len(wanted), np.int64), np.array(wanted, np.int64))
+        return list(zip(*(self.opened.texts.values[row].tolist() for row in rows), strict=True))
+
+    def deal(self, count):
+        """The first pairs."""
+        examples, step, shift = (np.repeat(column, count) for column in (self.opened.examples, *self._order))
+        return self.pairs(numbers(examples, step, shift, np.arange(count)))
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_numbers_and_the_deal_are_permutations_of_the_pairs(sizes, seed):
-    opened, dealt, clusters = paired(sizes, seed)
+    one = Paired(sizes, seed)
+    clusters = one.clusters
     expected = {(i, j) for i, j in combinations(range(len(clusters)), 2) if clusters[i] == clusters[j]}
-    by_number = [opened.pair(number) for number in range(opened.examples)]
-    in_turn = [deal(opened, dealt) for _ in range(dealt.examples)]
-    for pairs in (by_number, in_turn):
+    for pairs in (one.pairs(range(one.examples)), one.deal(one.examples)):
         assert len(pairs) == len(expected)
         assert {(min(pair), max(pair)) for pair in pairs} == expected
-    assert dealt.left == 0
 
 
 def test_documents_of_one_shape_are_dealt_in_different_orders():
-    deals = {deal(*paired([6], key=key)[:2]) for key in range(30)}
+    deals = {tuple(Paired([6], key=key).deal(1)) for key in range(30)}
     assert len(deals) > 5
 
 
 @given(st.integers(2, 10_000), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_pair_numbers_of_large_clusters(size, data):
-    found, _, clusters = paired([3, size])
+    found = Paired([3, size])
     number = data.draw(st.integers(0, found.examples - 1))
-    i, j = found.pair(number)
-    assert clusters[i] == clusters[j]
+    [(i, j)] = found.pairs([number])
+    assert found.clusters[i] == found.clusters[j]
     assert i != j
     if number >= 3:
-        places = sorted(np.flatnonzero(clusters == 1).tolist().index(s) for s in (i, j))
+        places = [np.flatnonzero(found.clusters == 1).tolist().index(s) for s in (i, j)]
         assert 3 + places[1] * (places[1] - 1) // 2 + places[0] == number
     assert found.examples == 3 + size * (size - 1) // 2
 
 
 def test_fifty_million_pairs_are_not_listed():
-    paired([10_000])
+    Paired([10_000])
     tracemalloc.start()
     try:
-        opened, dealt, _ = paired([10_000])
-        pairs = {frozenset(deal(opened, dealt)) for _ in range(1000)}
+        one = Paired([10_000])
+        pairs = {frozenset(pair) for pair in one.deal(1000)}
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert dealt.examples == 49_995_000
+    assert one.examples == 49_995_000
     assert len(pairs) == 1000
-    assert peak < 4_000_000
+    assert peak < 8_000_000
+
+
+@pytest.mark.parametrize("count", [1, 2, 30, 2**31, 2**33 + 3, 2**61 + 1])
+def test_the_order_of_a_documents_examples_is_that_by_hand(count):
+    """Also of documents of so many examples that 64 bits don't hold the product."""
+    examples = np.full(50, count)
+    steps, shifts = orders(examples, 5, np.arange(50))
+    assert all(gcd(step, count) == 1 and 0 < step <= count for step in steps.tolist())
+    used = np.arange(50) % count
+    expected = [(a * i + b) % count for a, b, i in zip(steps.tolist(), shifts.tolist(), used.tolist(), strict=True)]
+    assert numbers(examples, steps, shifts, used).tolist() == expected
 
 
 @given(st.lists(st.integers(0, 2**60), min_size=1, max_size=64).filter(any), st.data())
@@ -271,12 +291,41 @@ def test_apportion_gives_the_rest_to_the_largest_remainders_then_the_first():
     assert apportion(np.array([1, 1, 1, 1]), 2).tolist() == [1, 1, 0, 0]
 
 
-def test_purposes_that_differ_in_a_low_bit_are_drawn_apart():
-    """Numbers above 2^53 must not be rounded on their way into the generator."""
-    owner = lane.Lane(Shards(Storage("nowhere"), "f", 1, 1, []), idc(), [0], 0, 1)
-    numbers = [2**63 + 12345, 2**63 + 12346, 2**64 - 1]
-    assert len({owner._random(3, number).integers(2**62) for number in numbers}) == 3
-    assert mix(1, 2) != mix(2, 1)
+def test_documents_that_are_done_make_room(tmp_path):
+    """What is open is bounded by what a lane may have open, however many documents a pass has."""
+    documents = [document(i, [0, 0]) for i in range(1500)]
+    annotations = write_annotations(Storage.open(str(tmp_path)), documents, 1, 1, group=50)
+    [stream] = streams(annotations, 10)
+    most = 0
+    for _ in range(140):
+        stream.next_batch()
+        most = max(most, len(stream._pool.keys))
+    assert most <= 2 * (256 + 64) + 10
+
+
+def test_documents_with_more_left_are_likelier():
+    """By so many times as they have more; and what is drawn does not depend on the order that they entered in."""
+    first = [0, 0]
+    for seed in range(300):
+        drawn = [_drawn_of_two(seed, turned) for turned in (False, True)]
+        assert drawn[0] == drawn[1]
+        first[drawn[0]] += 1
+    assert 0.68 < first[1] / 300 < 0.82
+
+
+def _drawn_of_two(seed, turned):
+    """Which of two documents of 1 and 3 examples the first draw takes."""
+    source = Shards(Storage("nowhere"), "f", 1, 1, [])
+    opened = idc().open(opened_document([[1], [2]])), idc().open(opened_document([[1], [2], [3]]))
+    lane = Lane(source, idc(), [0], 0, seed)
+    pool = Pool([lane])
+    lane.take = lambda _: []  # pyright: ignore[reportAttributeAccessIssue]
+    for key in (1, 0) if turned else (0, 1):
+        one = np.array([key])
+        chance = mixed(seed, one)
+        pool.enter(0, [Entering(opened[key], one.astype(object), one, np.zeros((1, 3), int), chance, one * 0 + 1, one)])
+    drawn = pool.draw(np.array([1]), 1000, np.zeros(0, np.int64))
+    return int(pool.keys[drawn.documents[0]])
 
 
 def test_more_workers_than_lanes(small):
