@@ -88,7 +88,7 @@ class TimeEmbedding(NamedTuple):
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """Return `tokens` and `seconds`."""
-        read = [documents.sentences for shard in shards for _, documents in self.documents.read(shard)]
+        read = [documents.sentences for shard in shards for documents in self.documents.read(shard)]
         if not read:
             return []
         sentences = concatenate(read)
