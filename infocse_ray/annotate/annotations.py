@@ -19,7 +19,7 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import flat
 from infocse_ray.storage.checksums import checked, damaged, read_checked
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet, write_parquet
+from infocse_ray.storage.parquet import open_parquet, read_groups, write_parquet
 
 SCHEMA = pa.schema(
     [
@@ -90,7 +90,7 @@ def _counts_in(file: pq.ParquetFile) -> dict[str, Any]:
 def read_whole(written: Storage) -> tuple[list[pa.Table], dict[str, Any]]:
     """The row groups of what `write_whole` wrote, and the counts."""
     with open_parquet(written) as file:
-        return [file.read_row_group(group) for group in range(file.num_row_groups)], _counts_in(file)
+        return list(read_groups(file, range(file.num_row_groups))), _counts_in(file)
 
 
 def counts_of(

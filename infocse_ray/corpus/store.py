@@ -13,7 +13,7 @@ from infocse_ray.corpus.schema import shard_of
 from infocse_ray.corpus.tokens import Tokens, flat, tokens_of
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet
+from infocse_ray.storage.parquet import open_parquet, read_groups
 
 
 class Counterparts(NamedTuple):
@@ -108,8 +108,7 @@ class TokenStore(NamedTuple):
     def read(self, shard: int, splits: Sequence[str], columns: list[str] | None = None) -> Iterator[pa.Table]:
         """The row groups of a shard whose documents are in one of the splits."""
         with open_parquet(self.shard(shard)) as file:
-            for group in row_groups(file, splits):
-                yield file.read_row_group(group, columns=columns)
+            yield from read_groups(file, row_groups(file, splits), columns)
 
 
 def shard_name(number: int) -> str:

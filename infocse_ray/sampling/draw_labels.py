@@ -63,8 +63,7 @@ def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Ta
     for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
         with source.open(shard) as opened:
             for split in SPLITS:
-                for group in opened.groups([split]):
-                    documents = opened.read(group)
+                for documents in opened.read_all(opened.groups([split])):
                     assert documents.counterparts is not None
                     rows, keys, _ = documents.counterparts
                     labelled[split] += len(keys)

@@ -106,8 +106,8 @@ def _count(packs: pa.Table, source: Shards, method: Method) -> pa.Table:
     for shard in [shard for pack in packs["shards"].to_pylist() for shard in pack]:
         counts: Counter[str] = Counter()
         with source.open(shard) as opened:
-            for group in opened.groups():
-                counted = method.count(opened.read(group))
+            for documents in opened.read_all(opened.groups()):
+                counted = method.count(documents)
                 given = counted.examples > 0
                 counts.update(
                     examples=int(counted.examples.sum()),

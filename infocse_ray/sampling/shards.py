@@ -6,13 +6,14 @@ the documents in both must agree.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from infocse_ray.annotate.annotations import OTHERS, clustered
 from infocse_ray.corpus.store import Documents, documents_of, row_groups, shard_name
 from infocse_ray.storage.checksums import damaged
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet
+from infocse_ray.storage.parquet import open_parquet, read_groups
 
 _COLUMNS = ["doc_id", "key", "sentences"]
 _LABELS = ["counterparts", "counterpart_keys"]
@@ -81,10 +82,16 @@ class OpenShard:
         Raises:
             DamagedFile: it isn't as it was written, or the clusters are of other documents.
         """
-        documents = documents_of(self._tokens.read_row_group(self._place(group), columns=self._columns))
+        return next(self.read_all([group]))
+
+    def read_all(self, groups: list[int]) -> Iterator[Documents]:
+        """Row groups one after the other, as `read` gives them; neighbours are fetched together."""
+        places = [self._place(group) for group in groups]
+        documents = map(documents_of, read_groups(self._tokens, places, self._columns))
         if self._clusters is None:
             return documents
-        return clustered(documents, self._clusters.read_row_group(group), self._written)
+        tables = read_groups(self._clusters, groups)
+        return (clustered(*both, self._written) for both in zip(documents, tables, strict=True))
 
     def close(self) -> None:
         """Let go of the files."""

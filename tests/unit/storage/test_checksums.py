@@ -29,7 +29,7 @@ from infocse_ray.stages.repair import repairing
 from infocse_ray.storage import parquet
 from infocse_ray.storage.checksums import checked, mark_of, read_checked
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet, write_parquet
+from infocse_ray.storage.parquet import open_parquet, read_groups, write_parquet
 
 TABLE = pa.table({"doc_id": ["a", "b", "c"], "sentences": [[[1, 2], [3]], [[4]], []], "n": pa.array([1, 2, 3])})
 VALUE = {"steps": 3, "history": [{"recall@5": 0.1 + 0.2, "key": "ü"}], "none": None, "by": {"1": 2}}
@@ -117,7 +117,7 @@ class Counting(pafs.LocalFileSystem):
 
 @pytest.mark.parametrize("groups", [1, 16])
 @pytest.mark.parametrize("megabytes", [4, 16])
-def test_every_byte_is_fetched_once_and_a_row_group_by_one_read(tmp_path, monkeypatch, groups, megabytes):
+def test_every_byte_is_fetched_once_and_neighbours_by_one_read(tmp_path, monkeypatch, groups, megabytes):
     rows = megabytes * 2**17
     draw = np.random.default_rng(0)
     table = pa.table({"key": draw.integers(0, 2**62, rows // 2), "other": draw.integers(0, 2**62, rows // 2)})
@@ -132,9 +132,41 @@ def test_every_byte_is_fetched_once_and_a_row_group_by_one_read(tmp_path, monkey
     if megabytes == 4:
         assert (len(Counting.reads), fetched) == (1, size)
     else:
-        # The end, then the row groups; of what the end has nothing is fetched again but the group it cuts.
-        assert len(Counting.reads) <= 1 + groups
-        assert fetched <= size + 2**20
+        # The end, then row groups up to 8 MiB, of which those of some 1.3 MB fill most, or the one that there is.
+        assert len(Counting.reads) == (2 + size // 2**23 if groups > 1 else 2)
+        assert fetched == size
+        assert groups == 1 or max(bytes for _, bytes in Counting.reads) <= 8 * 2**20
+
+
+def test_row_groups_are_fetched_together_only_where_they_are_neighbours(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_AT_ONCE", 20_000)
+    monkeypatch.setattr(parquet, "_END", 2_000)
+    table = pa.table({"n": np.random.default_rng(0).integers(0, 2**62, 10_000)})
+    file = Storage.open(str(tmp_path)) / "shard.parquet"
+    write_parquet(file, table, [1_000] * 10)  # of 8 kB each
+    monkeypatch.setattr(Storage, "filesystem", property(lambda _: Counting()))
+    for wanted, reads in (([0, 1], 1), ([0, 2], 2), ([3, 2], 2), ([4, 5, 6, 8], 3), ([7], 1), ([], 0)):
+        with open_parquet(file) as opened:
+            Counting.reads.clear()
+            tables = list(read_groups(opened, wanted))
+            assert [one["n"].to_pylist() for one in tables] == [
+                table["n"][1_000 * i : 1_000 * (i + 1)].to_pylist() for i in wanted
+            ]
+        assert len(Counting.reads) == reads, wanted
+        assert sum(bytes for _, bytes in Counting.reads) < 9_500 * len(wanted) + 1
+
+
+def test_of_row_groups_fetched_together_the_damaged_one_is_told_and_those_before_it_are_given(tmp_path):
+    file = Storage.open(str(tmp_path)) / "shard.parquet"
+    write_parquet(file, pa.table({"n": np.random.default_rng(0).integers(0, 2**62, 3_000)}), [1_000] * 3)
+    content = bytearray(file.read_bytes())
+    content[12_000] ^= 1  # of the second
+    file.write_bytes(bytes(content))
+    with open_parquet(file) as opened:
+        tables = read_groups(opened, range(3))
+        assert len(next(tables)) == 1_000
+        with pytest.raises(DamagedFile, match=r"shard\.parquet is damaged"):
+            next(tables)
 
 
 def test_a_row_group_that_is_damaged_after_the_file_was_opened_is_noticed_too(tmp_path, monkeypatch):
