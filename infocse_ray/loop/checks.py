@@ -5,7 +5,7 @@ from __future__ import annotations
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.retrieval.intervals import wilson
-from infocse_ray.retrieval.validation import On
+from infocse_ray.retrieval.validation import On, candidate_bound
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 
@@ -71,6 +71,11 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
         raise ValueError(
             f"train.num_workers = {workers}: corpus.lanes (independent streams of training pairs) = "
             f"{store.summary['lanes']} is the most; raise corpus.lanes"
+        )
+    if bound := candidate_bound(store, on, settings.validate.max_candidates):
+        there = sum(store.summary["labelled"].values())
+        say(
+            f"validation ranks among about {bound:,} of {there:,} counterparts, drawn by hash (validate.max_candidates)"
         )
     held_out = store.summary["labelled" if on == "counterpart" else "documents"]["valid"]
     if held_out < 2:

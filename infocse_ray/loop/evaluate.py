@@ -42,11 +42,14 @@ class Asked(NamedTuple):
     """What a document must find."""
     max_documents: int | None = None
     """About how many of them ask, as in `questions_for`; None: all."""
+    max_candidates: int | None = None
+    """About how many counterparts are ranked, likewise."""
 
     @property
-    def questions(self) -> tuple[str, On, int | None]:
+    def questions(self) -> tuple[Any, ...]:
         """The questions, whichever encoder answers them."""
-        return self.split, self.on, self.max_documents
+        bound = () if self.max_candidates is None else (self.max_candidates,)
+        return self.split, self.on, self.max_documents, *bound
 
 
 class _Evaluation(NamedTuple):
@@ -142,8 +145,10 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
     device = worker_device()
     done = 0
     todo = sorted(evaluation.todo, key=lambda one: repr(one[0].questions))
-    for asked, scored in itertools.groupby(todo, key=lambda one: one[0].questions):
-        questions = questions_for(evaluation.store, *asked, device=device, seed=evaluation.seed)
+    for (split, on, documents, *bound), scored in itertools.groupby(todo, key=lambda one: one[0].questions):
+        most = bound[0] if bound else None
+        drawn = {"device": device, "seed": evaluation.seed, "max_candidates": most}
+        questions = questions_for(evaluation.store, split, on, documents, **drawn)
         for (encoder, *_), place in scored:
             begun = time.monotonic()
             ready = for_inference(encoder.load(), evaluation.precision, device)

@@ -139,9 +139,11 @@ def train_identity(
     t: int,
     budget: Budget,
     whitening: WhiteningPlan | None,
+    max_candidates: int | None = None,
 ) -> str:
-    """Of the train stage of iteration t."""
-    validation = settings.validate.model_dump(mode="json", exclude={"patience", "sts"})  # pyright: ignore
+    """Of the train stage of iteration t; `max_candidates` where it leaves out some."""
+    unasked = {"patience", "sts", "max_candidates"}
+    validation = settings.validate.model_dump(mode="json", exclude=unasked)  # pyright: ignore
     unread = set() if method.head_is_new else {"head_learning_rate"}
     return fingerprint(
         "train",
@@ -157,6 +159,7 @@ def train_identity(
         t,
         settings.encoder.precision,
         whitening,
+        *([] if max_candidates is None else [max_candidates]),
     )
 
 

@@ -16,7 +16,7 @@ from infocse_ray.loop.identity import annotate_identity, examples_identity, grap
 from infocse_ray.methods.chance import mix
 from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.refit import WhiteningPlan
-from infocse_ray.retrieval.validation import On
+from infocse_ray.retrieval.validation import On, candidate_bound
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.runtime.progress import say
 from infocse_ray.runtime.tasks import in_one_task
@@ -192,15 +192,16 @@ class IterationStages(NamedTuple):
     def train(self, examples: Examples, method: Method, encoder: EncoderFolder, budget: Budget, t: int) -> Stage:
         """Train the encoder on the examples (Eq. 5, or the method's own loss)."""
         settings, on = self.settings, self.on
+        bound = candidate_bound(self.store, on, settings.validate.max_candidates)
         identity = train_identity(
-            settings, method, examples.fingerprint, encoder.fingerprint, on, t, budget, self.whitening
+            settings, method, examples.fingerprint, encoder.fingerprint, on, t, budget, self.whitening, bound
         )
 
         def work(stage: Stage) -> dict[str, Any]:
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, method, budget, encoder, seed, stage.folder, on)
-            training = training._replace(whitening=self.whitening)
+            training = training._replace(whitening=self.whitening, max_candidates=bound)
             points = None if self.tracking is None else self.tracking.training(self.name(t), stage)
             return train(training, self.where["train"], f"{self.title(t)}: training", points)
 

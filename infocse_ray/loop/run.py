@@ -25,7 +25,7 @@ from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.speed import Speed
 from infocse_ray.loop.stale import stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
-from infocse_ray.retrieval.validation import On
+from infocse_ray.retrieval.validation import On, candidate_bound
 from infocse_ray.runtime.cluster import connect, placement
 from infocse_ray.runtime.progress import say, warnings_kept
 from infocse_ray.settings import Settings, fingerprint
@@ -93,8 +93,9 @@ class Run(NamedTuple):
         The test is of counterparts always.
         """
         iteration_stages, settings = self.iteration_stages, self.settings
+        bound = candidate_bound(self.store, self.judged_on, settings.validate.max_candidates)
         asked = [
-            Asked(encoder, split, self.judged_on, settings.validate.max_documents)
+            Asked(encoder, split, self.judged_on, settings.validate.max_documents, bound)
             if split == "valid"
             else Asked(encoder, split, "counterpart")
             for encoder, split in looks.values()

@@ -48,7 +48,7 @@ _READ: dict[str, tuple[str, ...]] = {
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
     "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
     "train": ("minutes", "train", "validate", "seed", *_ENCODER, *METHODS),
-    "valid": ("encoder.precision", "validate.on", "validate.max_documents", "seed"),
+    "valid": ("encoder.precision", "validate.on", "validate.max_documents", "validate.max_candidates", "seed"),
     "test": ("encoder.precision",),
     "test_plain": ("encoder.precision",),
     "sts": ("encoder.precision", "validate.sts"),

@@ -97,6 +97,7 @@ def questions_for(
     max_documents: int | None = None,
     device: torch.device = ...,
     seed: int = 0,
+    max_candidates: int | None = None,
 ) -> Questions: ...
 
 
@@ -108,6 +109,7 @@ def questions_for(
     max_documents: int | None = None,
     device: torch.device = ...,
     seed: int = 0,
+    max_candidates: int | None = None,
 ) -> Questions | HeldOut: ...
 
 
@@ -118,6 +120,7 @@ def questions_for(
     max_documents: int | None = None,
     device: torch.device = torch.device("cpu"),  # noqa: B008
     seed: int = 0,
+    max_candidates: int | None = None,
 ) -> Questions | HeldOut:
     """Read this worker's share: the shards whose number is its rank modulo the workers.
 
@@ -129,6 +132,8 @@ def questions_for(
             document's or none: the first documents by the hash of the id; None for all.
         device: that workers can exchange from.
         seed: of the draw of sentences, where `on` is `sentence`.
+        max_candidates: about how many counterparts are ranked, where `on` is `counterpart`, beside those of the
+            documents that ask: those of the first documents by the hash of the id; None for all.
 
     Every worker of the process group must call.
     """
@@ -140,7 +145,9 @@ def questions_for(
         return Questions(*asked, None, asked.true_keys)
     limit = key_limit(store.summary["labelled"][split], max_documents)
     asked = _joined([_ask_for_counterparts(table) for table in _tables(store, split, limit)])
-    return Questions(*asked._replace(true=asked.true._replace(role="query")), *_candidates(store, device))
+    return Questions(
+        *asked._replace(true=asked.true._replace(role="query")), *_candidates(store, asked, max_candidates, device)
+    )
 
 
 class _Asked(NamedTuple):
@@ -188,17 +195,26 @@ def _ask_for_counterparts(table: pa.Table) -> _Asked:
     )
 
 
-def _candidates(store: TokenStore, device: torch.device) -> tuple[Groups, np.ndarray]:
-    """This worker's share of the counterparts of all splits, each text once over all workers; and their keys."""
-    texts, keys = [_NO_GROUP.sentences], [_NO_KEY]
-    for shard in range(rank(), store.shards, workers()):
-        for table in store.read(shard, SPLITS, ["counterparts", "counterpart_keys"]):
-            there = counterparts_of(table)
+def _candidates(store: TokenStore, asked: _Asked, most: int | None, device: torch.device) -> tuple[Groups, np.ndarray]:
+    """This worker's share of the counterparts of all splits, each text once over all workers; and their keys.
+
+    Of about `most`, if that is given, and of what is asked for.
+    """
+    limit = key_limit(sum(store.summary["labelled"].values()), most)
+    texts, keys = [_NO_GROUP.sentences, asked.true.sentences], [_NO_KEY, asked.true_keys]
+    for shard in store.shards_below(limit)[rank() :: workers()]:
+        for table in store.read(shard, SPLITS, ["key", "counterparts", "counterpart_keys"]):
+            there = counterparts_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
             texts.append(there.tokens)
             keys.append(there.keys)
     distinct, first = np.unique(np.concatenate(keys), return_index=True)
     mine = _not_on_an_earlier_worker(distinct, device)
     return _one_each(concatenate(texts).take(first[mine]))._replace(role="query"), distinct[mine]
+
+
+def candidate_bound(store: TokenStore, on: On, most: int) -> int | None:
+    """`most` where it leaves out counterparts of the corpus, None where all are candidates."""
+    return most if on == "counterpart" and sum(store.summary["labelled"].values()) > most else None
 
 
 def _part(documents: Documents, rows: np.ndarray) -> Groups:

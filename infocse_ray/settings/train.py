@@ -146,6 +146,12 @@ class Validate(Section):
         description="About how many validation documents are used at most, the first by hash of the id. For "
         "`counterpart` this counts questions: a document asks for each of its counterparts.",
     )
+    max_candidates: int = Field(
+        default=1_000_000,
+        ge=100,
+        description="About how many counterparts a validation on counterparts ranks each question among at most, those "
+        "of the documents first by hash of the id. The test ranks among all.",
+    )
     sts: str | None = Field(
         default=None,
         description="File of sentence pairs with similarity scores, to measure what adapting costs in general "

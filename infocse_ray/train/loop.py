@@ -68,6 +68,8 @@ class Training(NamedTuple):
     folder: Storage
     """Of the stage: gets Ray Train's `checkpoints`, `models/step-...` and `result.json`."""
     validate_on: On
+    max_candidates: int | None = None
+    """As `questions_for` takes it."""
     whitening: WhiteningPlan | None = None
     """How the encoder is whitened anew when it is validated; None: it isn't."""
     board: Any = None
@@ -124,6 +126,7 @@ class TrainingWorker:
             settings.validate.max_documents,
             self._device,
             settings.seed,
+            training.max_candidates,
         )
         plan = training.whitening
         self._refit = (

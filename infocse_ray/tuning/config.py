@@ -20,7 +20,10 @@ SPACES = ("grid", "choice", *_NUMBERS)
 _NO_PARAMETER = {
     **dict.fromkeys(("name", "storage"), "it follows from the sweep's; leave it out"),
     "corpus": "trials would be validated on different documents; make a sweep for each corpus",
-    **dict.fromkeys(("validate.metric", "validate.on", "validate.max_documents"), "scores couldn't be compared"),
+    **dict.fromkeys(
+        ("validate.metric", "validate.on", "validate.max_documents", "validate.max_candidates"),
+        "scores couldn't be compared",
+    ),
     **dict.fromkeys(("labels", "finetune", "plusplus"), "pretrain.py doesn't read it"),
     **dict.fromkeys(("explorer", "tracking"), "it changes no result"),
     **dict.fromkeys((f"annotate.{name}" for name in HOW_NOT_WHAT), "it changes no result"),

@@ -74,6 +74,7 @@ def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, wo
         {},
         {"split": "valid"},
         {"split": "valid", "max_documents": 100},
+        {"split": "valid", "max_documents": 100, "max_candidates": 100},
         {"on": "counterpart"},
         {"on": "sentence"},
         {"on": "sentence", "seed": 2},

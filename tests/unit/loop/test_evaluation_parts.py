@@ -24,7 +24,10 @@ class Worker:
         self.read: list[tuple[Any, ...]] = []
         self.shown: list[int] = []
 
-    def questions_for(self, store: Any, *asked: Any, device: torch.device, seed: int) -> Any:
+    def questions_for(
+        self, store: Any, *asked: Any, device: torch.device, seed: int, max_candidates: int | None
+    ) -> Any:
+        assert max_candidates is None
         self.read.append((*asked, seed))
         return SimpleNamespace(doc_ids=["a"], question_keys=np.array([7]), asked=asked)
 

@@ -107,6 +107,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "validate.metric": ("mrr", TRAIN),
     "validate.on": ("halves", TRAIN),
     "validate.max_documents": (999, TRAIN),
+    "validate.max_candidates": (999, RUN),
     "validate.sts": ("pairs.tsv", NONE),
     "loop.max_iterations": (9, RUN),
     "loop.early_stop": (False, RUN),
@@ -251,8 +252,9 @@ def test_inputs_name_another_result():
         t=1,
         budget=Budget(9, None, 9),  # noqa: B008
         whitening=None,
+        max_candidates=None,
     ):
-        return train_identity(settings, idc, examples, encoder, on, t, budget, whitening)
+        return train_identity(settings, idc, examples, encoder, on, t, budget, whitening, max_candidates)
 
     found = [
         run_identity(settings, "source", "encoder", "tokenizer"),
@@ -276,6 +278,7 @@ def test_inputs_name_another_result():
         trained(on="halves"),
         trained(whitening=WhiteningPlan(0.5, None, ["train"], 1)),
         trained(whitening=WhiteningPlan(None, None, ["train"], 1)),
+        trained(max_candidates=100),
         trained(t=2),
         trained(budget=Budget(8, None, 9)),
         trained(budget=Budget(9, 8, 9)),

@@ -129,6 +129,30 @@ def test_a_counterpart_of_two_documents_is_one_candidate(tiny_encoder, tmp_path)
     assert score(load(tiny_encoder), questions).metrics["candidates"] == 3
 
 
+def test_max_candidates_are_those_of_the_first_documents_and_what_is_asked_for(
+    tiny_encoder, documents, tmp_path, monkeypatch
+):
+    store = write_store(Storage.open(str(tmp_path)), documents, SHARDS, by_key=True)
+    there = sum(store.summary["labelled"].values())
+    everyone = questions_for(store, "valid", "counterpart")
+    few = questions_for(store, "valid", "counterpart", max_candidates=there // 4)
+    limit = validation.key_limit(there, there // 4)
+    drawn = {stable_hash(repr(c)) for d in documents if stable_hash(d.doc_id) < limit for c in d.counterparts}
+    found, of_all = set(few.candidate_keys.tolist()), set(everyone.candidate_keys.tolist())
+    assert found == drawn | set(few.true_keys.tolist()) < of_all
+    assert few.true_keys.tolist() == everyone.true_keys.tolist()
+    encoder = load(tiny_encoder)
+    fewer, all_ranks = score(encoder, few), score(encoder, everyone)
+    assert (fewer.ranks <= all_ranks.ranks).all()
+    assert fewer.metrics["candidates"] == len(few.candidate_keys)
+    assert validation.candidate_bound(store, "counterpart", there) is None
+    assert validation.candidate_bound(store, "sentence", 1) is None
+    assert validation.candidate_bound(store, "counterpart", there - 1) == there - 1
+    # With few questions, too, the shards without a drawn document aren't opened.
+    asked = lambda: questions_for(store, "valid", "counterpart", 1, max_candidates=1)  # noqa: E731
+    assert opened(monkeypatch, asked) == {0}
+
+
 def test_max_documents_takes_about_that_many_the_same_ones(documents, tmp_path, monkeypatch):
     store = write_store(Storage.open(str(tmp_path)), documents, SHARDS, by_key=True)
     assert opened(monkeypatch, lambda: questions_for(store, "valid", "halves")) == set(range(SHARDS))

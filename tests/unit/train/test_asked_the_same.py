@@ -35,4 +35,4 @@ def test_the_runs_seed_draws_the_questions_of_all_stages(monkeypatch: pytest.Mon
         )
         with pytest.raises(Asked) as asked:
             loop.train_worker(training)
-        assert asked.value.args[0][1:] == ("valid", "sentence", 10_000, torch.device("cpu"), 7)
+        assert asked.value.args[0][1:] == ("valid", "sentence", 10_000, torch.device("cpu"), 7, None)
