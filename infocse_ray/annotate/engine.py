@@ -1,13 +1,13 @@
 """What computes the backbone while a corpus is annotated: torch, or on CPUs OpenVINO, from a graph converted once.
 
 1. `engine_of` settles which, from the settings, the corpus' size, and what is there.
-2. `make_graph` converts the backbone, and for weights in 8 bits sees first what becomes of the edges.
+2. `make_graph` converts the backbone; of products in 8 bits it takes as many as leave the edges of a sample.
 3. Actors get an `Engine`, and embed with what it makes of the encoder.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,21 +19,28 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.embed import Precision, embed, for_inference, inference_dtype
+from infocse_ray.encoder.embed import Precision, embed, for_inference, inference_dtype, length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.runtime.libraries import check_installed, installed
 from infocse_ray.settings import EngineName
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 
-PAYS_FROM = 50_000
-"""Sentences of a corpus from which `auto` has the backbone converted: the measured break-even, and a margin."""
+PAYS_FROM = 200_000
+"""Sentences of a corpus from which `auto` has the backbone converted. Converting takes a task of its own, some 15 s of
+all cores; OpenVINO saves 0.6 ms of a core a sentence (docs/measurements.md): even at 50,000 on two cores."""
 
 LEAST_AGREEMENT = 0.97
-"""Of the top-K edges of the sample, with weights in 8 bits and in fp32."""
+"""Of the top-K edges of the sample that are there in fp32, those that are there in 8 bits."""
 
 _SAMPLE = 2_000
 """Sentences, in whole documents, whose edges are compared."""
+
+_CALIBRATED_ON = 300
+"""Sentences by which the ranges of activations are found."""
+
+_CALIBRATION_TOKENS = 512
+"""In a batch of these, padding included."""
 
 _GRAPH = "backbone.graph"
 
@@ -123,7 +130,7 @@ def make_graph(
     documents: TrainingDocuments,
     k: int,
 ) -> None:
-    """Convert the backbone, and say in `graph.json` what came of it: `bytes`, and of 8 bits `agreement`.
+    """Convert the backbone, and say in `graph.json` what came of it: `bytes`, and of 8 bits `agreement`, `only_square`.
 
     Args:
         folder: of the stage.
@@ -133,19 +140,40 @@ def make_graph(
         documents: that are to be annotated.
         k: edges a sentence keeps.
     """
-    int8 = name == "openvino_int8"
-    original = encoder.load()
-    record: dict[str, Any] = {"bytes": openvino.write_backbone(original, graph_in(folder), int8)}
-    if int8:
-        sample = _sample(documents, original.room())
-        exact = edges_of(for_inference(original, "fp32", torch.device("cpu")), sample, k)
-        small = Engine(name, graph_in(folder)).ready(original, precision, torch.device("cpu"))
-        record["agreement"] = agreement(exact, edges_of(small, sample, k))
+    original, file, record = encoder.load(), graph_in(folder), {}
+    model = openvino.converted(original)
+    if name == "openvino":
+        record["bytes"] = openvino.write_backbone(model, file)
+    else:
+        sample, cpu = _sample(documents, original.room()), torch.device("cpu")
+        exact = edges_of(for_inference(original, "fp32", cpu), sample, k)
+        batches = _batches(original, sample.sentences)
+        for only_square in (False, True):
+            record["bytes"] = openvino.write_backbone(openvino.quantised(model, batches, only_square), file)
+            small = Engine(name, file).ready(original, precision, cpu)
+            record |= {"only_square": only_square, "agreement": agreement(exact, edges_of(small, sample, k))}
+            if agrees(record["agreement"]):
+                break
     (folder / "graph.json").write_json(checked(record))
 
 
+def _batches(encoder: SentenceEncoder, sentences: Tokens) -> list[list[np.ndarray]]:
+    """Some of the sentences, as batches."""
+    rows = np.linspace(0, len(sentences) - 1, min(_CALIBRATED_ON, len(sentences))).astype(np.int64)
+    some = sentences.take(rows)
+    return [
+        [tensor.numpy() for tensor in encoder.pad(some.take(batch))]
+        for batch in length_buckets(encoder.lengths(some), _CALIBRATION_TOKENS)
+    ]
+
+
+def agrees(share: float | None) -> bool:
+    """Whether so many edges agree that it may annotate; None: there is none in the sample."""
+    return share is None or share >= LEAST_AGREEMENT
+
+
 def check_agreement(share: float | None) -> None:
-    """Refuse weights in 8 bits that make other edges.
+    """Refuse products in 8 bits that make other edges.
 
     Args:
         share: of the edges that agree; None: there is none in the sample.
@@ -153,9 +181,9 @@ def check_agreement(share: float | None) -> None:
     Raises:
         ValueError: too few agree.
     """
-    if share is not None and share < LEAST_AGREEMENT:
+    if share is not None and not agrees(share):
         raise ValueError(
-            f"annotate.engine = openvino_int8: with weights in 8 bits {share:.1%} of the edges of a sample are those "
+            f"annotate.engine = openvino_int8: with products in 8 bits {share:.1%} of the edges of a sample are those "
             f"of fp32, and at least {LEAST_AGREEMENT:.0%} should be; set it to openvino"
         )
 

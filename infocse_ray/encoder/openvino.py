@@ -1,6 +1,6 @@
 """An encoder whose backbone OpenVINO computes, on CPUs: what comes after the backbone stays here, in fp32.
 
-1. The backbone is captured as a graph, converted, perhaps with weights in 8 bits, and written as one file.
+1. The backbone is captured as a graph, converted, perhaps with products in 8 bits, and written as one file.
 2. Whoever embeds puts that graph in the backbone's place; tokens, prompts, pooling, whitening are the encoder's own.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -23,7 +24,7 @@ from infocse_ray.storage.folder import Storage
 
 EXTRA = "openvino"
 PACKAGES = {False: ("openvino",), True: ("openvino", "nncf")}
-"""That are needed, without and with weights in 8 bits."""
+"""That are needed, without and with products in 8 bits."""
 
 _KERNELS_KEPT = 64
 """A kernel is compiled for every shape of batch, and by default thousands are kept."""
@@ -51,30 +52,72 @@ def version() -> str:
     return library().get_version()
 
 
-def write_backbone(encoder: SentenceEncoder, file: Storage, int8: bool) -> int:
-    """Convert the backbone.
+def converted(encoder: SentenceEncoder) -> Any:
+    """The backbone as a model of OpenVINO's.
 
     Args:
         encoder: in evaluation mode, in fp32, on the CPU.
-        file: what is written, whole or not at all, with its digest.
-        int8: with weights in 8 bits, a scale a row.
-
-    Returns:
-        Its bytes.
 
     Raises:
         ValueError: the backbone computes what can't be traced.
     """
     program = traced(encoder, sentences=False)
-    with quiet(), tempfile.TemporaryDirectory() as temporary:
+    with quiet():
         model = library().convert_model(program)
         for name, port in zip(INPUTS, model.inputs, strict=True):
             port.get_tensor().set_names({name})
         model.outputs[0].get_tensor().set_names({TOKENS})
-        if int8:
-            import nncf
+    return model
 
-            model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+
+def quantised(model: Any, batches: list[list[np.ndarray]], only_square: bool) -> Any:
+    """The model with products in 8 bits, of weights and of activations.
+
+    Embeddings stay as they are, and matrices that narrow: what comes to these from inside a feed-forward layer has a
+    few values far from all others, which 8 bits tell badly.
+
+    Args:
+        model: of `converted`, which is not changed.
+        batches: input_ids and attention_mask, int64 [b, length] each, by which the activations' ranges are found.
+        only_square: leave matrices that widen as they are, too.
+    """
+    import nncf
+
+    kept = [op for op in model.get_ops() if _kept(op, only_square)]
+    with quiet():
+        return nncf.quantize(
+            model.clone(),
+            nncf.Dataset(batches),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(batches),
+            ignored_scope=nncf.IgnoredScope(names=[op.get_friendly_name() for op in kept], validate=False),
+        )
+
+
+def _kept(operation: Any, only_square: bool) -> bool:
+    """Whether it is one that stays in the precision it has."""
+    kind = operation.get_type_name()
+    if kind != "MatMul":
+        return kind == "Gather"
+    shape = operation.input_value(1).get_partial_shape()
+    if shape.is_dynamic or len(shape) != 2:
+        return False
+    rows, columns = shape.to_shape()
+    into, out = (columns, rows) if operation.get_attributes()["transpose_b"] else (rows, columns)
+    return out < into or (only_square and out > into)
+
+
+def write_backbone(model: Any, file: Storage) -> int:
+    """Write a model, whole or not at all, with its digest.
+
+    Args:
+        model: of `converted` or `quantised`.
+        file: what is written.
+
+    Returns:
+        Its bytes.
+    """
+    with quiet(), tempfile.TemporaryDirectory() as temporary:
         target = Path(temporary) / "graph.xml"
         # By default weights would be rounded to 16 bits.
         library().save_model(model, target, compress_to_fp16=False)

@@ -111,7 +111,7 @@ class Annotate(Section):
     engine: EngineName | Literal["auto"] = Field(
         default="auto",
         description="What computes the encoder's backbone here. `torch`; `openvino` (on CPUs, needs the extra of that "
-        "name): the same vectors faster, from a graph that is converted once; `openvino_int8`: with weights in 8 bits, "
+        "name): the same vectors faster, from a graph that is converted once; `openvino_int8`: products in 8 bits, "
         "refused where over 3 % of a sample's top-K edges become others. `auto`: openvino where it is installed, there "
         "are no GPUs and the corpus is large enough for converting to pay, else torch.",
     )

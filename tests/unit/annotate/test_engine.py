@@ -121,9 +121,28 @@ def test_annotations_are_those_of_torch(tmp_path: Path, passes: Passes) -> None:
 def test_8_bits_are_tried_on_the_corpus(tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
     needs("openvino", "nncf")
     monkeypatch.setattr(module, "_SAMPLE", 60)
-    made(tmp_path / "graph", passes.encoder, "openvino_int8")
-    share = read_checked(Storage.open(str(tmp_path / "graph" / "graph.json")))["agreement"]
-    assert 0.8 < share <= 1.0
+    monkeypatch.setattr(module, "LEAST_AGREEMENT", 2.0)
+    tried: list[bool] = []
+    in_8_bits: list[int] = []
+    quantised = openvino.quantised
+
+    def seen(model: Any, batches: Any, only_square: bool) -> Any:
+        tried.append(only_square)
+        small = quantised(model, batches, only_square)
+        in_8_bits.append(sum(op.get_type_name() == "FakeQuantize" for op in small.get_ops()))
+        return small
+
+    monkeypatch.setattr(openvino, "quantised", seen)
+    engine = made(tmp_path / "graph", passes.encoder, "openvino_int8")
+    assert tried == [False, True]
+    assert in_8_bits[0] > in_8_bits[1] > 0
+    record = read_checked(Storage.open(str(tmp_path / "graph" / "graph.json")))
+    assert record["only_square"]
+    assert 0.8 < record["agreement"] <= 1.0
+    texts = tokenised(passes.encoder.load(), SENTENCES[:30])
+    theirs = embed(engine.ready(passes.encoder.load(), "fp32", CPU), texts).vectors
+    ours = embed(passes.encoder.load(), texts).vectors
+    assert torch.nn.functional.cosine_similarity(theirs, ours).min() > 0.95
 
 
 def test_a_damaged_graph_is_named(tmp_path: Path, passes: Passes) -> None:
