@@ -11,6 +11,7 @@
   validators  Spearman's rank correlation of each validator without labels with the recall of the test
   search    recall of an index in fewer bits and dimensions; the approximate search against the exact one
   backends  exported encoders on one core: size, recall lost, sentences per second against SentenceTransformer.encode
+  gpu       one GPU, without Ray and without files: annotating, clustering and training with random encoders
   memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
 
 Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turn,
@@ -97,6 +98,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     backends.add_argument("--batch_size", type=_count, default=32, help="sentences")
     backends.add_argument("--threads", type=_count, default=1, help="that each of them runs on")
     backends.add_argument("--repeats", type=_count, default=5, help="measurements of each, in turns")
+
+    gpu = _command(commands, "gpu", "one GPU with random encoders: its tests, annotating, IDC, training steps")
+    gpu.add_argument("--small", action="store_true", help="tiny encoders and few sentences, on a CPU too")
 
     memory = _command(commands, "memory", "peak memory on a corpus and on one ten times its size")
     memory.add_argument("--documents", type=_count, default=300, help="synthetic ones in the smaller corpus")

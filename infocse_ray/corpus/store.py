@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 
 from infocse_ray.corpus.schema import shard_of
 from infocse_ray.corpus.tokens import Tokens, flat, tokens_of
-from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, read_groups
+
+if TYPE_CHECKING:
+    from infocse_ray.stages.stage import Stage
 
 
 class Counterparts(NamedTuple):
@@ -86,6 +88,9 @@ class TokenStore(NamedTuple):
         Raises:
             FileNotFoundError: none was finished there.
         """
+        # Imported here: stages are Ray's business, and documents in memory are read without it.
+        from infocse_ray.stages.stage import read_stage
+
         return cls.of(read_stage(folder))
 
     @property

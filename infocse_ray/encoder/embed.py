@@ -20,6 +20,9 @@ from infocse_ray.errors import OutOfMemory
 SENTENCES_AT_ONCE = 16_384
 """Sentences a caller embeds at a time: enough for buckets of one length, few enough to bound memory."""
 
+GPU_TOKENS = 131_072
+"""In a batch of inference on a GPU."""
+
 Precision = Literal["auto", "fp32", "bf16"]
 
 
@@ -40,7 +43,7 @@ _budgets: dict[torch.device, int] = {}
 
 def token_budget(device: torch.device) -> int:
     """Tokens in an inference batch: a GPU wants many; a CPU does best when activations stay in its cache."""
-    return _budgets.get(device, 131_072 if device.type == "cuda" else 4_096)
+    return _budgets.get(device, GPU_TOKENS if device.type == "cuda" else 4_096)
 
 
 def length_buckets(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.methods.chance import mixed
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.opened import NO_VIEWS
-from infocse_ray.sampling.examples import Examples
 from infocse_ray.sampling.lane import Lane
 from infocse_ray.sampling.pool import Drawn, Pool
+
+if TYPE_CHECKING:
+    from infocse_ray.sampling.examples import Examples
 
 
 class Batch(NamedTuple):
