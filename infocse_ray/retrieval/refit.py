@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import torch
 
@@ -21,6 +22,7 @@ from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, fit_whitening
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, score_held_out
+from infocse_ray.retrieval.scores import Scores
 
 CHOOSING_DOCUMENTS = 1_000
 """Validation documents, at most, that a power is chosen by: some 4,000 questions."""
@@ -140,10 +142,17 @@ class Refit(NamedTuple):
         return cls(plan, concatenate(parts) if parts else sampled(store, [], 0, 0), held_out)
 
     def __call__(self, encoder: SentenceEncoder) -> Whitening:
+        """The encoder's whitening, the same on every worker; all of them must call. See `fit`."""
+        return self.fit(encoder)[0]
+
+    def fit(self, encoder: SentenceEncoder) -> tuple[Whitening, torch.Tensor | None]:
         """The encoder's whitening, the same on every worker; all of them must call.
 
         Args:
             encoder: in evaluation mode, in the precision to use; it loses the whitening that it has.
+
+        Returns:
+            The map, and the vectors of `held_out` before it, float32 [sentences, d].
 
         Raises:
             ValueError: there is nothing to fit it on.
@@ -156,4 +165,28 @@ class Refit(NamedTuple):
         moments = Moments(int(count), first.cpu().numpy(), second.cpu().numpy())
         vectors = None if self.held_out is None else self.held_out.embed(encoder)
         whitening, _ = best_whitening(moments, self.plan, vectors, self.held_out)
-        return whitening if vectors is not None else _everywhere(whitening.to(device))
+        return (whitening if vectors is not None else _everywhere(whitening.to(device))), vectors
+
+    def scores(self, encoder: SentenceEncoder, questions: object) -> Scores | None:
+        """Whiten an encoder anew, and score it if it is validated by what chooses its power.
+
+        The vectors of these sentences are there then, and only the map has to be put behind them. That is so where the
+        validation documents are no more than those that choose.
+
+        Args:
+            encoder: in evaluation mode, in the precision to use; it gets the whitening.
+            questions: this worker's share of the validation; every worker of the process group must call.
+
+        Returns:
+            The scores; None where others are asked, which are still to be embedded.
+        """
+        encoder.whitening, vectors = self.fit(encoder)
+        if vectors is None or self.held_out is None or not isinstance(questions, HeldOut):
+            return None
+        ours, theirs = (
+            (asked.sentences.offsets, asked.sentences.values, asked.offsets, asked.rows)
+            for asked in (self.held_out, questions)
+        )
+        if not all(np.array_equal(mine, other) for mine, other in zip(ours, theirs, strict=True)):
+            return None
+        return score_held_out(encoder.whitening(vectors), questions)

@@ -245,9 +245,11 @@ class TrainingWorker:
     def _scores(self, name: str, known: dict[str, Any], said: str = "", changed: bool = True) -> dict[str, Any]:
         """The scores of the encoder as it is, whitened anew where it has changed, and what else is known of it."""
         ready = for_inference(self._encoder, self._settings.encoder.precision, self._device)
+        scores = None
         if self._refit is not None and changed:
-            self._encoder.whitening = ready.whitening = self._refit(ready)
-        scores = score(ready, self._questions).metrics
+            scores = self._refit.scores(ready, self._questions)
+            self._encoder.whitening = ready.whitening
+        scores = (score(ready, self._questions) if scores is None else scores).metrics
         line = ", ".join(
             f"{metric} {shown(scores, metric)}" for metric in ("recall@5", "recall@10", "recall@20", "mrr")
         )

@@ -24,6 +24,7 @@ from infocse_ray.loop.whitening import trained_dimension, whiten_start, whitenin
 from infocse_ray.retrieval import refit
 from infocse_ray.retrieval.held_out import held_out_for, score_held_out
 from infocse_ray.retrieval.refit import Refit, WhiteningPlan
+from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Encoder, Settings
 from infocse_ray.storage.checksums import read_checked
@@ -71,6 +72,21 @@ def test_the_whitening_that_the_encoder_had_is_not_whitened_again(tiny_encoder: 
     first = share(encoder)
     encoder.whitening = first
     assert torch.equal(share(encoder).matrix, first.matrix)
+
+
+def test_validating_by_what_chooses_the_power_embeds_nothing_twice(tiny_encoder: Path, store: TokenStore) -> None:
+    encoder = encoder_of(tiny_encoder)
+    share = Refit.of(AUTO, store, encoder.base_dimension, CPU)
+    questions = held_out_for(store, "valid", AUTO.seed)
+    found = share.scores(encoder, questions)
+    assert found is not None
+    assert encoder.whitening is not None
+    alone = score(encoder, questions)
+    assert found.metrics == pytest.approx(alone.metrics, abs=1e-6)
+    # Others are not taken for these.
+    assert share.scores(encoder, held_out_for(store, "valid", AUTO.seed + 1)) is None
+    assert share.scores(encoder, questions_for(store, "valid", "halves")) is None
+    assert Refit.of(AUTO._replace(power=1.0), store, encoder.base_dimension, CPU).scores(encoder, questions) is None
 
 
 def whitened(folder: str, store: TokenStore) -> tuple[float, np.ndarray, np.ndarray]:
