@@ -36,7 +36,7 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import Training
 from infocse_ray.train.schedule import Budget
 from infocse_ray.train.state import TrainState
-from infocse_ray.train.step import train_step
+from infocse_ray.train.step import begin_step
 from infocse_ray.train.trainer import train
 
 WARM_UP_STEPS = 3
@@ -108,13 +108,12 @@ def train_plainly(prepared: Prepared) -> dict[str, float]:
     method = method_of("idc", settings, EncoderSpec.of(encoder))
     assert method is not None
     state = TrainState(encoder, method, settings, 0)
-    batches = Prefetcher(ExampleStream(prepared.examples, method, settings.train.batch_size, 0, 0, 1))
+    batches = Prefetcher(ExampleStream(prepared.examples, method, settings.train.batch_size, 0, 0, 1), state.prepare)
     ended = []
     for step in range(1, prepared.steps + 1):
-        batch = batches.next_batch()
-        state.tokens_of_all(batch, stop=False)
+        ready = batches.next_batch()
         batches.deal_next(keep_state=False)
-        train_step(state, batch, 0, step)
+        begin_step(state, ready, state.agree(ready), 0, step).report()
         ended.append(time.time())
     batches.close()
     return _paced(prepared, begun, ended)

@@ -4,8 +4,7 @@
   annotate  sentences per second of the annotate stage by each engine, against SentenceTransformer.encode and exported
             graphs; where its time goes
   idc       sentences per second of the clustering alone, given the vectors
-  train     pairs per second and peak memory of a step with gradient caching, against
-            CachedMultipleNegativesRankingLoss
+  train     pairs per second and peak memory of a step, against CachedMultipleNegativesRankingLoss in its best setting
   iteration where the seconds of a whole run go, stage by stage, and how many of them pass while workers start
   overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
   whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
@@ -16,7 +15,7 @@
   memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
 
 Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turn,
-each time in a fresh process while nothing else of the benchmark runs. Progress goes to standard error. Nothing is
+in fresh processes, while nothing else of the benchmark runs. Progress goes to standard error. Nothing is
 downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
 --model and --corpus name others.
 
@@ -58,12 +57,12 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     idc.add_argument("--k", type=_count, default=1, help="edges a sentence keeps")
     idc.add_argument("--repeats", type=_count, default=5, help="measurements")
 
-    train = _command(commands, "train", "a step with gradient caching against CachedMultipleNegativesRankingLoss")
+    train = _command(commands, "train", "a step against CachedMultipleNegativesRankingLoss in its best setting")
     _add_corpus(train)
     train.add_argument("--batch_size", type=_count, default=3_200, help="pairs")
-    train.add_argument("--chunk_tokens", type=_count, default=8_192, help="tokens with gradients kept at a time")
+    train.add_argument("--chunk_tokens", type=_chunk, default="auto", help="train.chunk_tokens, of this side")
     train.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: autocast on both sides")
-    train.add_argument("--steps", type=_count, default=2, help="steps of each, in turns, each in a fresh process")
+    train.add_argument("--steps", type=_count, default=3, help="steps of each, in turns")
 
     iteration = _command(commands, "iteration", "a whole run, as a user waits for it: seconds by stage")
     _add_corpus(iteration)
@@ -165,6 +164,10 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value}: give a whole number from 1")
     return value
+
+
+def _chunk(text: str) -> int | str:
+    return text if text == "auto" else _count(text)
 
 
 def _packaged_model() -> str:

@@ -1,10 +1,15 @@
 """What workers of a process group exchange; all of it does nothing where there is only one.
 
-The all-gather lets gradients through: its backward sums what every worker sends back to the owner of a row.
+The all-gather lets gradients through: its backward sums what every worker sends back to the owner of a row. Numbers
+that the host wants go from host to host (gloo), beside the device's exchanges, so that no device is waited for.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,19 +27,32 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
+_SIOCGIFADDR = 0x8915
+"""Asks Linux for an interface's address (netdevice(7))."""
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: torch.Tensor, counts: list[int]) -> torch.Tensor:  # pyright: ignore
+    def forward(  # pyright: ignore
+        ctx: Any, local: torch.Tensor, ids: torch.Tensor, counts: list[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.counts = counts
-        return gather_rows(local, counts)
+        # As bytes side by side: one exchange for both.
+        parts = [local.contiguous(), ids.contiguous()]
+        packed = gather_rows(torch.cat([part.view(torch.uint8) for part in parts], 1), counts)
+        widths = [part.shape[1] * part.element_size() for part in parts]
+        split = packed.split(widths, 1)
+        rows, all_ids = (one.contiguous().view(part.dtype) for one, part in zip(split, parts, strict=True))
+        ctx.mark_non_differentiable(all_ids)
+        return rows, all_ids
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # pyright: ignore
+    def backward(ctx: Any, gradient: torch.Tensor, _: Any) -> tuple[torch.Tensor, None, None]:  # pyright: ignore
         # Each worker's loss uses every row, so a row's gradient is the sum over workers, not the local part.
         gradient = gradient.contiguous()
         dist.all_reduce(gradient)
         start = sum(ctx.counts[: rank()])
-        return gradient[start : start + ctx.counts[rank()]], None
+        return gradient[start : start + ctx.counts[rank()]], None, None
 
 
 def gather_rows(local: torch.Tensor, counts: list[int]) -> torch.Tensor:
@@ -57,13 +75,21 @@ def gather_rows(local: torch.Tensor, counts: list[int]) -> torch.Tensor:
     return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
 
-def gather(local: torch.Tensor, counts: list[int]) -> torch.Tensor:
-    """`gather_rows` whose backward gives each row the sum of the gradients that all workers have for it."""
+def gather(local: torch.Tensor, ids: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of all workers with what names them, by worker, in one exchange.
+
+    Args:
+        local: float [counts[rank], d]; the backward of what comes of it gives each row the sum of the gradients that
+            all workers have for it.
+        ids: int64 [counts[rank], m].
+        counts: rows of every worker.
+
+    Returns:
+        [sum of counts, d] and int64 [sum of counts, m].
+    """
     if workers() == 1:
-        return local
-    result = _Gather.apply(local, counts)
-    assert isinstance(result, torch.Tensor)
-    return result
+        return local, ids
+    return _Gather.apply(local, ids, counts)  # pyright: ignore[reportReturnType]
 
 
 def all_reduce_sum(values: torch.Tensor) -> torch.Tensor:
@@ -73,13 +99,50 @@ def all_reduce_sum(values: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def all_reduce_max(value: int, device: torch.device) -> int:
-    """The largest value any worker has."""
+def exchanged(numbers: list[int]) -> list[list[int]]:
+    """The whole numbers of all workers, by worker; every worker has as many."""
     if workers() == 1:
-        return value
-    largest = torch.tensor(value, device=device)
-    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
-    return int(largest)
+        return [numbers]
+    here = torch.tensor(numbers, dtype=torch.int64)
+    parts = [torch.empty_like(here) for _ in range(workers())]
+    dist.all_gather(parts, here, group=_host_group())
+    return [part.tolist() for part in parts]
+
+
+_hosts: dict[str, Any] = {}
+"""The group of host memory, `group`, and the whole group, `whole`, that it was made of."""
+
+
+def _host_group() -> Any:
+    """A group that exchanges host memory: the whole one where it can, one beside it (made once) where it is nccl's."""
+    whole = dist.group.WORLD
+    if dist.get_backend() == "gloo":
+        return whole
+    if _hosts.get("whole") is not whole:
+        if (name := interface_to(os.environ.get("MASTER_ADDR", ""))) is not None:
+            # By itself gloo takes that of the host's name, which may be one that no other host reaches.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        _hosts.update(whole=whole, group=dist.new_group(backend="gloo"))
+    return _hosts["group"]
+
+
+def interface_to(host: str) -> str | None:
+    """The network interface (of Linux) that this machine reaches a host by; None if that can't be told."""
+    import fcntl  # not on every system; asked for where there is nccl, which is Linux
+
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reached:
+        reached.connect((host, 1))  # sends nothing
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                found = fcntl.ioctl(reached.fileno(), _SIOCGIFADDR, struct.pack("256s", name[:15].encode()))
+                if socket.inet_ntoa(found[20:24]) == reached.getsockname()[0]:
+                    return name
+    return None
+
+
+def any_worker(here: bool) -> bool:
+    """Whether it is so on any worker."""
+    return any(number for (number,) in exchanged([int(here)]))
 
 
 def all_gather_list(names: list[str]) -> list[str]:
@@ -100,11 +163,7 @@ def of_first(values: torch.Tensor) -> torch.Tensor:
 
 def row_counts(local: torch.Tensor) -> list[int]:
     """How many rows each worker has."""
-    if workers() == 1:
-        return [len(local)]
-    counts = torch.zeros(workers(), dtype=torch.int64, device=local.device)
-    counts[rank()] = len(local)
-    return all_reduce_sum(counts).tolist()
+    return [rows for (rows,) in exchanged([len(local)])]
 
 
 def each_worker(local: torch.Tensor, counts: list[int]) -> Iterator[torch.Tensor]:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from infocse_ray.sampling.stream import Batch, ExampleStream
 
+Ready = TypeVar("Ready")
 
-class Prefetcher:
-    """An example stream that deals one batch ahead, in a thread of its own."""
 
-    def __init__(self, stream: ExampleStream) -> None:
-        self._stream = stream
+class Prefetcher(Generic[Ready]):
+    """An example stream that deals one batch ahead, and makes it ready, in a thread of its own."""
+
+    def __init__(self, stream: ExampleStream, prepare: Callable[[Batch], Ready]) -> None:
+        """Begin with the first batch.
+
+        Args:
+            stream: deals the batches.
+            prepare: makes of each what is asked for; called in the thread.
+        """
+        self._stream, self._prepare = stream, prepare
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="examples")
-        self._next = self._pool.submit(stream.next_batch)
+        self._next = self._pool.submit(self._deal)
         self._state: dict[str, np.ndarray] | None = None
 
-    def next_batch(self) -> Batch:
+    def _deal(self) -> Ready:
+        return self._prepare(self._stream.next_batch())
+
+    def next_batch(self) -> Ready:
         """The next global batch's rows of this worker; `deal_next` must follow, or it was the last."""
         return self._next.result()
 
@@ -29,7 +42,7 @@ class Prefetcher:
             keep_state: remember the stream's state before it, for `state`.
         """
         self._state = self._stream.state() if keep_state else None
-        self._next = self._pool.submit(self._stream.next_batch)
+        self._next = self._pool.submit(self._deal)
 
     def state(self) -> dict[str, np.ndarray]:
         """The stream's state after the batch that was taken last.

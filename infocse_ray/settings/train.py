@@ -92,11 +92,12 @@ class Train(Section):
         "and the best of all are returned (as in WiSE-FT and LM-Cocktail). []: none.",
     )
     chunk_tokens: Annotated[int, Field(ge=64)] | Literal["auto"] = Field(
-        default=8192,
+        default="auto",
         description="Tokens (padding included) encoded at a time with gradients. A larger batch is cut into such "
         "chunks and its gradients are cached, exactly: this limits memory and changes nothing but dropout's noise. "
         "`auto`: 65,536 on GPUs, 8,192 on CPUs; it is halved, and the step repeated, whenever a GPU runs out of "
-        "memory.",
+        "memory. Once two steps have shown what a token takes of a GPU's memory, as many chunks as fit are encoded "
+        "once instead of twice.",
     )
     num_workers: Workers | list[int] = Field(
         default="auto",

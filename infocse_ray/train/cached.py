@@ -1,8 +1,10 @@
 """Gradient caching (GradCache, Gao et al. 2021): batches of any size in the memory of one chunk, exactly.
 
-1. Encode the batch chunk by chunk without keeping activations; remember the random state before each chunk.
+1. Encode the batch chunk by chunk; remember the random state before each chunk. The first chunks keep their
+   activations, as many as memory has room for; the others don't.
 2. Compute the loss on all vectors, and its gradient with respect to each vector.
-3. Encode each chunk again from its random state and send its vectors' gradients back through the encoder.
+3. Send each chunk's vectors' gradients back through the encoder; a chunk without activations is encoded again from its
+   random state before.
 
 A loss on token vectors (masked-language modelling) is a sum over texts: it is added chunk by chunk, in step 3.
 """
@@ -10,14 +12,11 @@ A loss on token vectors (masked-language modelling) is a sum over texts: it is a
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
-
-from infocse_ray.distributed.collectives import all_reduce_max
 
 
 class Chunk(NamedTuple):
@@ -28,58 +27,90 @@ class Chunk(NamedTuple):
     inputs: dict[str, torch.Tensor]
     """What the model is called with; `input_ids` int64 [b, length] among it."""
 
+    @property
+    def padded(self) -> int:
+        """Tokens, padding included."""
+        return self.inputs["input_ids"].numel()
+
+    def to(self, device: torch.device) -> Chunk:
+        """On a device; not waited for where it comes from pinned memory."""
+        inputs = {name: tensor.to(device, non_blocking=True) for name, tensor in self.inputs.items()}
+        return Chunk(self.rows.to(device, non_blocking=True), inputs)
+
 
 def backward(
     model: torch.nn.Module,
     chunks: list[Chunk],
-    count: int,
     loss_of: Callable[[torch.Tensor], torch.Tensor],
     autocast: Callable[[], Any] = contextlib.nullcontext,
     kept_tokens: int = 0,
     loss_of_tokens: Callable[[torch.Tensor, Chunk], torch.Tensor] | None = None,
     apart: Callable[[Callable[[], Any]], Any] | None = None,
+    all_kept: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Add the gradients of `loss_of(vectors)` to the model's parameters, and to those that the loss itself has.
 
     Args:
         model: maps a chunk's inputs to vectors [b, d] and, where tokens were masked, their states [m, hidden];
             may be wrapped in DDP, whose all-reduce then happens once, in the last chunk's backward.
-        chunks: of a batch of `count` texts; every text is in one.
-        count: texts.
-        loss_of: the loss on vectors [count, d], differentiable; may talk to other workers.
+        chunks: of a batch; every text is in one.
+        loss_of: the loss on the batch's vectors [texts, d], differentiable; may talk to other workers.
         autocast: makes the context that the encoder's forward runs in, in both passes.
-        kept_tokens: a batch of at most so many tokens, padding included, is encoded once, activations kept.
+        kept_tokens: the first chunks with at most so many tokens, padding included, are encoded once, activations
+            kept; so is a single chunk, and the first one, whose activations would be there in step 3 as well.
         loss_of_tokens: a loss on the states of a chunk's masked tokens, to be added; talks to nobody.
         apart: calls what a worker computes without the others, which may fail, and returns what it gave once that went
             well on all of them. None: it doesn't fail.
+        all_kept: no worker's chunks have more than `kept_tokens`: DDP exchanges gradients while the rest are computed.
 
     Returns:
         The loss and the vectors, detached.
     """
     device = next(model.parameters()).device
     chunks = chunks or [_no_rows(device)]
-    many = len(chunks) > 1 and sum(chunk.inputs["input_ids"].numel() for chunk in chunks) > kept_tokens
-    # Workers must agree, for DDP's forward may exchange something: here before the loss does, below after it.
-    keep = not all_reduce_max(int(many), device)
-    if keep and apart is None:
-        return _plain_backward(model, chunks, loss_of, autocast, loss_of_tokens)
-    wrapped = isinstance(model, DistributedDataParallel)
-    inner: torch.nn.Module = model.module if isinstance(model, DistributedDataParallel) else model
-    if apart is None:
-        apart, silent, exchanging = _call, chunks[:-1], chunks[-1:]
+    ddp = model if isinstance(model, DistributedDataParallel) else None
+    inner: torch.nn.Module = model if ddp is None else ddp.module
+    if ddp is not None and all_kept and apart is None:
+        return _plain_backward(ddp, chunks, loss_of, autocast, loss_of_tokens)
+    if ddp is None:
+        silent, exchanging = chunks, []
+    elif apart is None:
+        silent, exchanging = chunks[:-1], chunks[-1:]
     else:
         # The chunk whose backward exchanges gradients has no text, so that it doesn't fail.
-        silent, exchanging = chunks, [_no_rows(device)] if wrapped else []
-    chunks = silent + exchanging
+        silent, exchanging = chunks, [_no_rows(device)]
+    chunks, apart = silent + exchanging, apart or _call
+    keep = _first_within(silent, kept_tokens)
     encoded = apart(lambda: _encode_all(inner, chunks, autocast, keep))
     loss, vectors, gradient = _loss_and_gradient(encoded, chunks, loss_of)
     after = _RandomState(device)
-    push = functools.partial(_push_gradient, model, gradient=gradient, autocast=autocast, loss_of_tokens=loss_of_tokens)
-    with model.no_sync() if wrapped else contextlib.nullcontext():  # pyright: ignore[reportCallIssue]
-        added = apart(lambda: [push(chunk, one, kept=keep) for chunk, one in zip(silent, encoded, strict=False)])
-    added += [push(chunk, one, kept=False) for chunk, one in zip(exchanging, encoded[len(silent) :], strict=True)]
+
+    def push(number: int, through: torch.nn.Module) -> torch.Tensor:
+        one = encoded.pop(0)  # what it kept goes with it
+        return _push_gradient(through, chunks[number], one, number < keep, gradient, autocast, loss_of_tokens)
+
+    with contextlib.nullcontext() if ddp is None else ddp.no_sync():
+        added = apart(lambda: [push(number, inner) for number in range(len(silent))])
+    added += [push(number, model) for number in range(len(silent), len(chunks))]
     after.restore()
     return sum(added, loss), vectors
+
+
+def kept_at_once(chunks: list[Chunk], tokens: int) -> int:
+    """Tokens, padding included, whose activations `backward` has at one time at most."""
+    kept = _first_within(chunks, tokens)
+    return max([sum(chunk.padded for chunk in chunks[:kept]), *(chunk.padded for chunk in chunks[kept:])])
+
+
+def _first_within(chunks: list[Chunk], tokens: int) -> int:
+    """How many chunks, the first ones, have at most so many tokens; 1 at least."""
+    room, count = tokens, 0
+    for chunk in chunks:
+        room -= chunk.padded
+        if room < 0 and count:
+            break
+        count += 1
+    return count
 
 
 class _Encoded(NamedTuple):
@@ -92,18 +123,25 @@ class _Encoded(NamedTuple):
     states: torch.Tensor
     """Float [m, hidden], where tokens were masked; empty without the graph, for step 3 has them again."""
 
+    @classmethod
+    def of(
+        cls, model: torch.nn.Module, chunks: list[Chunk], autocast: Callable[[], Any], graph: bool
+    ) -> list[_Encoded]:
+        """Some chunks, encoded in one autocast, with the graph or without it."""
+        encoded = []
+        with torch.set_grad_enabled(graph), autocast() if chunks else contextlib.nullcontext():
+            for chunk in chunks:
+                before = _RandomState(chunk.rows.device)
+                vectors, states = _encode(model, chunk)
+                encoded.append(cls(before, vectors, states if graph else states[:0]))
+        return encoded
 
-def _encode_all(
-    model: torch.nn.Module, chunks: list[Chunk], autocast: Callable[[], Any], keep_graph: bool
-) -> list[_Encoded]:
-    """Step 1, without the graph. `keep_graph`: with it, where tokens are few; step 3 then doesn't encode again."""
-    encoded = []
-    with torch.set_grad_enabled(keep_graph), autocast():
-        for chunk in chunks:
-            before = _RandomState(chunk.rows.device)
-            vectors, states = _encode(model, chunk)
-            encoded.append(_Encoded(before, vectors, states if keep_graph else states[:0]))
-    return encoded
+
+def _encode_all(model: torch.nn.Module, chunks: list[Chunk], autocast: Callable[[], Any], keep: int) -> list[_Encoded]:
+    """Step 1, with the graph for the first `keep` chunks."""
+    # A context for each chunk with a graph, as in step 3: a weight's cast would else be one for all, without it.
+    encoded = [_Encoded.of(model, [chunk], autocast, True)[0] for chunk in chunks[:keep]]
+    return encoded + _Encoded.of(model, chunks[keep:], autocast, False)
 
 
 def _loss_and_gradient(
@@ -143,15 +181,17 @@ def _push_gradient(
 
 
 def _plain_backward(
-    model: torch.nn.Module,
+    model: DistributedDataParallel,
     chunks: list[Chunk],
     loss_of: Callable[[torch.Tensor], torch.Tensor],
     autocast: Callable[[], Any],
     loss_of_tokens: Callable[[torch.Tensor, Chunk], torch.Tensor] | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What caching stands for, where all activations fit: one forward, one backward."""
-    with autocast():
-        encoded = [_encode(model, chunk) for chunk in chunks]
+    """What caching stands for, where all activations fit: one forward, and one backward that DDP exchanges beside."""
+    encoded = []
+    for chunk in chunks:
+        with autocast():
+            encoded.append(_encode(model, chunk))
     vectors = torch.cat([out for out, _ in encoded])[_inverse(chunks)]
     loss = loss_of(vectors)
     for (_, states), chunk in zip(encoded, chunks, strict=True):

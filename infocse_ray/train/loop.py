@@ -43,7 +43,7 @@ from infocse_ray.train.reporter import Reporter
 from infocse_ray.train.restore import newest_whole
 from infocse_ray.train.schedule import Budget, Schedule
 from infocse_ray.train.state import TrainState
-from infocse_ray.train.step import StepReport, train_step
+from infocse_ray.train.step import StepReport, StepUnderWay, begin_step
 
 COLLAPSE = 0.05
 """Embedding spread under which the run warns that all sentences are getting one vector."""
@@ -74,6 +74,16 @@ class Training(NamedTuple):
     """How the encoder is whitened anew when it is validated; None: it isn't."""
     board: Any = None
     """Handle of a progress board."""
+
+
+class _UnderWay(NamedTuple):
+    """A step whose figures weren't read yet."""
+
+    step: StepUnderWay
+    begun: float
+    """When its time began, by `time.monotonic`: the end of the one before."""
+    done: int
+    """Steps or tokens of the budget, with it."""
 
 
 def train_worker(training: Training) -> None:
@@ -133,7 +143,8 @@ class TrainingWorker:
             None if plan is None else Refit.of(plan, training.store, self._encoder.base_dimension, self._device)
         )
         self._begun = time.monotonic() - self.progress["seconds"]
-        self._batches = Prefetcher(self._stream)
+        self._batches = Prefetcher(self._stream, self._state.prepare)
+        self._under_way: _UnderWay | None = None
 
     def _resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
@@ -143,7 +154,7 @@ class TrainingWorker:
         with checkpoint.as_directory() as folder:
             self.progress = load_checkpoint(Path(folder), self._state, self._stream)
         self._early_stopping.restore(self.progress["stopping"])
-        self._state.memory.resume(self.progress.get("chunk_tokens"))
+        self._state.memory.resume(self.progress.get("chunk_tokens"), self.progress.get("kept_tokens"))
         self.progress["resumed_at"].append(self.progress["step"])
         self._reporter.tell(f"step {self.progress['step']}: training goes on from its checkpoint")
 
@@ -169,29 +180,41 @@ class TrainingWorker:
     def step(self) -> None:
         """Train on the next global batch, and do what is due after it.
 
+        Its figures are read when the next step is under way, or at once where something is due: no device waits.
+
         Raises:
-            NonFinite: the loss is; on every worker.
+            NonFinite: the loss of this step or of the one before is; on every worker.
             OutOfMemoryEverywhere: the batch doesn't fit into memory.
         """
         progress, begun = self.progress, time.monotonic()
         step = progress["step"] + 1
-        batch = self._batches.next_batch()
-        tokens, self._stop = self._state.tokens_of_all(batch, self._request.made())
-        tokens += progress["tokens"]
+        prepared = self._batches.next_batch()
+        agreed = self._state.agree(prepared, self._request.made())
+        self._stop, tokens = agreed.stop, progress["tokens"] + agreed.tokens
         due = self._schedule.after(step, progress["tokens"], tokens, self._stop)
         if self._stop:
             self._reporter.tell(f"step {step}: asked to stop; this step is the last, and a checkpoint follows")
         self._batches.deal_next(keep_state=due.may_checkpoint)
-        report = train_step(self._state, batch, self._training.seed, step)
-        progress.update(step=step, tokens=tokens, chunk_tokens=self._state.memory.tokens)
-        self._record(report, time.monotonic() - begun)
-        if due.validate:
-            self.validate(report)
-            progress["finished"] = due.last or self._early_stopping.stop(step)
-        if due.checkpoint or progress["finished"]:
-            self.checkpoint()
-        limit = self._training.budget.tokens
-        self._reporter.show(step if limit is None else min(tokens, limit), report, now=progress["finished"])
+        before, self._under_way = self._under_way, None
+        try:
+            under_way = begin_step(self._state, prepared, agreed, self._training.seed, step)
+        finally:
+            # Also where this step fails: what was wrong with the one before comes first.
+            begun = self._record(before) if before is not None else begun
+        progress.update(step=step, tokens=tokens, **self._state.memory.state())
+        if news := self._state.memory.news():
+            self._reporter.tell(f"step {step}: {news}")
+        done = step if self._training.budget.tokens is None else min(tokens, self._training.budget.tokens)
+        self._under_way = _UnderWay(under_way, begun, done)
+        if due.validate or due.checkpoint:
+            report = self._under_way.step.report()
+            self._record(self._under_way, now=due.validate)
+            self._under_way = None
+            if due.validate:
+                self.validate(report)
+                progress["finished"] = due.last or self._early_stopping.stop(step)
+            if due.checkpoint or progress["finished"]:
+                self.checkpoint()
 
     def validate(self, report: StepReport | None = None) -> None:
         """Validate the encoder as it is after the last step, and save it if none after another step was better.
@@ -226,14 +249,13 @@ class TrainingWorker:
         if self._metrics is not None:
             self._metrics.close()
 
-    def _record(self, report: StepReport, seconds: float) -> None:
-        """Show a step, and say what is remarkable about it."""
-        step = self.progress["step"]
-        if news := self._state.memory.news():
-            self._reporter.tell(f"step {step}: {news}")
+    def _record(self, under_way: _UnderWay, now: bool = False) -> float:
+        """Show a step, `now` or when people look next, and say what is remarkable about it; when its figures came."""
+        report, step = under_way.step.report(), under_way.step.step
+        ended = time.monotonic()
         self._reporter.count(report)
         if self._metrics is not None:
-            self._metrics.step(step, report, seconds, self._settings.train.batch_size)
+            self._metrics.step(step, report, ended - under_way.begun, self._settings.train.batch_size)
         if report.spread < COLLAPSE and not self.progress["warned"]:
             self.progress["warned"] = True
             self._reporter.tell(
@@ -241,6 +263,8 @@ class TrainingWorker:
                 "0 if all are the same); lower train.learning_rate or train.temperature, or set train.similarity to "
                 "cosine"
             )
+        self._reporter.show(under_way.done, report, now)
+        return ended
 
     def _scores(self, name: str, known: dict[str, Any], said: str = "", changed: bool = True) -> dict[str, Any]:
         """The scores of the encoder as it is, whitened anew where it has changed, and what else is known of it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from infocse_ray.distributed.collectives import all_reduce_sum, gather, gather_rows, rank, row_counts, workers
+from infocse_ray.distributed.collectives import exchanged, gather, rank, workers
 from infocse_ray.methods.contrast import Contrast
 
 _BLOCK_ELEMENTS = 2**24
@@ -27,10 +27,10 @@ def contrastive_loss(contrast: Contrast) -> torch.Tensor:
         `Idc`, of Eq. 1's negative logarithm.
     """
     rows, local = contrast.rows, contrast.columns
-    counts = row_counts(local.texts)
-    columns = gather(local.vectors, counts)
-    documents, texts = gather_rows(local.documents, counts), gather_rows(local.texts, counts)
-    all_rows = int(all_reduce_sum(torch.tensor(len(rows.texts), device=columns.device)))
+    sizes = exchanged([len(rows.texts), len(local.texts)])
+    all_rows, counts = sum(count for count, _ in sizes), [count for _, count in sizes]
+    columns, ids = gather(local.vectors, torch.stack([local.documents, local.texts], 1), counts)
+    documents, texts = ids.unbind(1)
     own = contrast.positive + sum(counts[: rank()])
     positive_texts = local.texts[contrast.positive]
 

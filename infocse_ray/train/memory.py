@@ -5,16 +5,18 @@
 2. With `train.chunk_tokens: auto` all of them then halve the chunk and begin the step anew, seeds included: it ends as
    it would have with that chunk from the start.
 3. With a number, or where nothing is left to halve, the error names the setting to lower.
+4. Once steps have fitted, `auto` knows what a token takes: as many chunks as there is room for keep their activations,
+   and no step is taken apart from then on. After a restart, which may be memory's doing, a GPU's steps always are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import torch
 
-from infocse_ray.distributed.collectives import all_reduce_max, workers
+from infocse_ray.distributed.collectives import any_worker, exchanged, workers
 from infocse_ray.distributed.memory import MORE, is_out_of_memory
 from infocse_ray.errors import OutOfMemory
 
@@ -24,6 +26,12 @@ FIRST_ON_CPU = 8_192
 
 SMALLEST = 64
 """Tokens of a chunk at least."""
+
+_LOOKED_AT = 2
+"""Which step a GPU's memory is looked at in: in the first one the optimiser's moments aren't there yet."""
+
+_SHARE = 0.85
+"""Of the room, to be used: what a token takes depends on its text's length, and free memory is in pieces."""
 
 Result = TypeVar("Result")
 
@@ -36,19 +44,102 @@ class _TooMuch(Exception):
     """Some worker ran out of memory; raised on all."""
 
 
-class ChunkMemory:
-    """The tokens of a chunk, the same on every worker."""
+class Meter(Protocol):
+    """What a device can say of its memory."""
 
-    def __init__(self, setting: int | Literal["auto"], device: torch.device) -> None:
-        """Begin with `train.chunk_tokens`, or with what `auto` begins with on this device."""
-        self.auto = setting == "auto"
+    def begin(self) -> None:
+        """Begin to look for the most that is taken."""
+        ...
+
+    def taken(self) -> int:
+        """Bytes that were taken at most since, beyond what was taken then."""
+        ...
+
+    def room(self) -> int:
+        """Bytes that could have been."""
+        ...
+
+
+class CudaMeter:
+    """A GPU's memory, as torch's allocator counts it; nothing is waited for."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._before = device, 0
+
+    def begin(self) -> None:
+        """Begin to look for the most that is taken."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+        self._before = torch.cuda.memory_allocated(self._device)
+
+    def taken(self) -> int:
+        """Bytes that were taken at most since, beyond what was taken then."""
+        return torch.cuda.max_memory_allocated(self._device) - self._before
+
+    def room(self) -> int:
+        """Bytes that could have been."""
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return free + torch.cuda.memory_reserved(self._device) - self._before
+
+
+class ChunkMemory:
+    """The tokens of a chunk, the same on every worker.
+
+    Attributes:
+        tokens: of a chunk, padding included.
+        kept: the first chunks of so many tokens keep their activations; not less than `tokens`.
+        careful: what a worker computes apart from the others may run out of memory, and all then halve the chunk.
+    """
+
+    def __init__(self, setting: int | Literal["auto"], device: torch.device, meter: Meter | None = None) -> None:
+        """Begin with `train.chunk_tokens`, or with what `auto` begins with on this device.
+
+        Args:
+            setting: `train.chunk_tokens`.
+            device: where chunks are computed on.
+            meter: of the device's memory; by default a GPU's own. None on CPUs.
+        """
+        self.auto = self.careful = setting == "auto"
         self.tokens = (FIRST_ON_GPU if device.type == "cuda" else FIRST_ON_CPU) if setting == "auto" else setting
         self._first, self._device, self._told = self.tokens, device, self.tokens
+        self.kept, self._fitted = self.tokens, 0
+        self._meter = CudaMeter(device) if meter is None and device.type == "cuda" else meter
 
-    def resume(self, tokens: int | None) -> None:
-        """Go on with the tokens that a checkpoint has, so that what comes has the noise it would have had."""
+    def resume(self, tokens: int | None, kept: int | None = None) -> None:
+        """Go on with the tokens that a checkpoint has, so that what comes has the noise it would have had.
+
+        Args:
+            tokens: of a chunk.
+            kept: whose activations were kept, once steps had fitted.
+        """
         if self.auto and tokens is not None:
             self.tokens = self._told = tokens
+            self.kept = kept or tokens
+            if self._meter is None:
+                self.careful = kept is None
+            else:
+                self._fitted = _LOOKED_AT  # and so they stay
+
+    def state(self) -> dict[str, int | None]:
+        """What `resume` takes, as `chunk_tokens` and `kept_tokens`."""
+        return {"chunk_tokens": self.tokens, "kept_tokens": None if self.careful else self.kept}
+
+    def fitted(self, tokens: int) -> None:
+        """Learn from a step that went well everywhere; every worker must call.
+
+        Args:
+            tokens: that had their activations at one time on this worker, padding included.
+        """
+        if not self.careful:
+            return
+        self._fitted += 1
+        if self._meter is None:
+            self.careful = False
+        elif self._fitted == _LOOKED_AT:
+            each = max(1, self._meter.taken() // max(tokens, 1))
+            # A worker with few texts has hardly anything to say of a token: the one that asks for most is believed.
+            most, rooms = zip(*exchanged([each, self._meter.room()]), strict=True)
+            self.kept = max(self.tokens, int(_SHARE * min(rooms)) // max(most))
+            self.careful = False
 
     def news(self) -> str | None:
         """What to tell people, once, when the tokens were lowered."""
@@ -56,6 +147,11 @@ class ChunkMemory:
         if before == self.tokens:
             return None
         return f"out of GPU memory with chunks of {before:,} tokens; from here on they have {self.tokens:,}"
+
+    def begin(self) -> None:
+        """Look at memory from here on."""
+        if self.careful and self._meter is not None:
+            self._meter.begin()
 
     def apart(self, work: Callable[[], Result]) -> Result:
         """Do what needs no other worker; every worker must call, and none is back before it went well on all."""
@@ -65,7 +161,7 @@ class ChunkMemory:
             if not is_out_of_memory(error):
                 raise
             result = []  # nothing keeps the error, whose frames keep tensors
-        if all_reduce_max(int(not result), self._device):
+        if any_worker(not result):
             raise _TooMuch
         return result[0]
 
@@ -90,9 +186,11 @@ class ChunkMemory:
                     raise
                 kind = OutOfMemoryEverywhere if workers() == 1 else OutOfMemory
                 raise kind(f"step {step}: {error if isinstance(error, OutOfMemory) else self._advice()}") from error
-            if self.tokens <= SMALLEST:
+            if self.kept <= SMALLEST:
                 raise OutOfMemoryEverywhere(f"step {step}: {self._advice()}")
-            self.tokens = max(SMALLEST, self.tokens // 2)
+            if self.kept == self.tokens:
+                self.tokens = max(SMALLEST, self.tokens // 2)
+            self.kept = self.tokens
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
 

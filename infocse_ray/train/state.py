@@ -9,13 +9,13 @@ gradients are averaged here, as DDP averages the encoder's.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from infocse_ray.distributed.collectives import all_reduce_sum, workers
+from infocse_ray.distributed.collectives import all_reduce_sum, exchanged, workers
 from infocse_ray.encoder.embed import length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
@@ -68,6 +68,44 @@ class _InTraining(torch.nn.Module):
         return vectors, hidden[mlm_labels >= 0] if mlm_labels is not None else hidden[:0, 0]
 
 
+class Prepared(NamedTuple):
+    """A worker's part of a global batch, ready for the encoder; on the CPU, pinned for a GPU."""
+
+    batch: Batch
+    chunks: list[Chunk]
+    columns: torch.Tensor
+    """int64 [4, texts]: each text's document, example, label and text."""
+    tokens: int
+    """Of all texts, padding not counted."""
+    masked: int
+    """Tokens whose places are to be guessed."""
+    chunk_tokens: int
+    """That a chunk might have when the chunks were made."""
+
+    @property
+    def padded(self) -> int:
+        """Tokens, padding included."""
+        return sum(chunk.padded for chunk in self.chunks)
+
+
+class Agreed(NamedTuple):
+    """What all workers know of a global batch."""
+
+    tokens: int
+    """Padding not counted."""
+    padded: int
+    texts: int
+    masked: int
+    all_kept: bool
+    """Every worker's chunks fit into its memory at once."""
+    stop: bool
+    """Some worker was asked to stop."""
+
+
+def _pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
 class TrainState:
     """An encoder in training."""
 
@@ -101,6 +139,9 @@ class TrainState:
             eps=train.adam_epsilon,
             fused=True,  # on CPUs an eighth of the default's time, which for small batches is a good part of a step
         )
+        # Where it is 1 the optimiser leaves all as it is; the device knows, and nobody waits for it to say.
+        self.broken = torch.zeros((), device=encoder.device)
+        self.optimizer.found_inf = self.broken  # pyright: ignore[reportAttributeAccessIssue]
 
     def _groups(self) -> list[dict[str, Any]]:
         """Parameters by learning rate (`full_lr`, after warm-up) and weight decay."""
@@ -123,7 +164,7 @@ class TrainState:
         return torch.nn.utils.get_total_norm([p.grad for p in self.parameters() if p.grad is not None])
 
     def update(self, step: int, norm: torch.Tensor) -> None:
-        """Clip the gradients, if that is asked for, and change the weights.
+        """Clip the gradients, if that is asked for, and change the weights, unless the state is `broken`.
 
         Args:
             step: from 1; the learning rates follow from it alone, so that a resumed run has those of a whole one.
@@ -137,10 +178,33 @@ class TrainState:
             group["lr"] = share * group["full_lr"]
         self.optimizer.step()
 
-    def chunks(self, batch: Batch) -> list[Chunk]:
-        """A batch's texts, sorted by length, in chunks of at most `memory.tokens` tokens with padding.
+    def prepare(self, batch: Batch) -> Prepared:
+        """Pad a batch; needs nothing that a step changes, so that it can be done ahead, in another thread."""
+        chunk_tokens = self.memory.tokens
+        chunks = self.chunks(batch)
+        columns = _pinned(
+            torch.from_numpy(np.stack([batch.keys[batch.owner], batch.owner, batch.labels, batch.text_ids])),
+            self.encoder.device,
+        )
+        masked = [int((chunk.inputs["mlm_labels"] >= 0).sum()) for chunk in chunks if "mlm_labels" in chunk.inputs]
+        return Prepared(batch, chunks, columns, int(self.tokens(batch).sum()), sum(masked), chunk_tokens)
 
-        The texts of a chunk have one prompt.
+    def agree(self, prepared: Prepared, stop: bool = False) -> Agreed:
+        """What the workers must know of each other's part of a batch, in one exchange.
+
+        Args:
+            prepared: this worker's.
+            stop: it was asked to stop.
+        """
+        fits = len(prepared.chunks) <= 1 or prepared.padded <= self.memory.kept
+        here = [prepared.tokens, prepared.padded, len(prepared.batch.texts), prepared.masked, not fits, stop]
+        tokens, padded, texts, masked, too_many, stops = map(sum, zip(*exchanged([*map(int, here)]), strict=True))
+        return Agreed(tokens, padded, texts, masked, not too_many, stops > 0)
+
+    def chunks(self, batch: Batch) -> list[Chunk]:
+        """A batch's texts, sorted by length, in chunks of at most `memory.tokens` tokens with padding, on the CPU.
+
+        The texts of a chunk have one prompt. For a GPU they are pinned.
         """
         encoder, device = self.encoder, self.encoder.device
         chunks = []
@@ -153,8 +217,8 @@ class TrainState:
                 if (pooled := encoder.pooled(attention_mask, role)) is not None:
                     inputs["pooled"] = pooled
                 inputs |= self.method.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
-                on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
-                chunks.append(Chunk(torch.from_numpy(rows).to(device), on_device))
+                ready = {name: _pinned(tensor, device) for name, tensor in inputs.items()}
+                chunks.append(Chunk(_pinned(torch.from_numpy(rows), device), ready))
         return chunks
 
     def longest(self, role: Role = "document") -> int:
@@ -174,12 +238,6 @@ class TrainState:
             return {"document": np.arange(len(batch.texts))}
         queries = np.isin(batch.labels, sorted(self.method.query_labels))
         return {"document": np.flatnonzero(~queries), "query": np.flatnonzero(queries)}
-
-    def tokens_of_all(self, batch: Batch, stop: bool) -> tuple[int, bool]:
-        """Tokens of the global batch, of all workers, padding not counted; and whether any worker said `stop`."""
-        here = [int(self.tokens(batch).sum()), int(stop)]
-        tokens, stops = all_reduce_sum(torch.tensor(here, device=self.encoder.device)).tolist()
-        return tokens, stops > 0
 
     def average_head(self) -> None:
         """Average the head's gradients over workers, as DDP does the encoder's."""

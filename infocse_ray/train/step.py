@@ -17,9 +17,9 @@ from infocse_ray.methods.chance import mix
 from infocse_ray.methods.contrast import Encoded
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
-from infocse_ray.train.cached import Chunk, backward
+from infocse_ray.train.cached import Chunk, backward, kept_at_once
 from infocse_ray.train.loss import contrastive_loss
-from infocse_ray.train.state import TrainState
+from infocse_ray.train.state import Agreed, Prepared, TrainState
 
 _NAMED = 20
 """Documents an error names at most."""
@@ -37,76 +37,121 @@ class StepReport(NamedTuple):
     padded: int
 
 
+class StepUnderWay:
+    """A step whose figures the device may still be computing.
+
+    Attributes:
+        step: its number, from 1.
+    """
+
+    def __init__(self, step: int, batch: Batch, vectors: torch.Tensor, agreed: Agreed, figures: torch.Tensor) -> None:
+        """Ask for the figures.
+
+        Args:
+            step: its number.
+            batch: this worker's rows.
+            vectors: of their texts.
+            agreed: what is known of the batch.
+            figures: float64 [3 + d]: the sum of the workers' shares of the loss, of those without a finite gradient,
+                and of unit vectors; last, the gradient's norm.
+        """
+        self.step, self._batch, self._vectors, self._agreed = step, batch, vectors, agreed
+        self._ready = None
+        if figures.device.type == "cuda":
+            here = torch.empty(figures.shape, dtype=figures.dtype, pin_memory=True)
+            self._figures = here.copy_(figures, non_blocking=True)
+            self._ready = torch.cuda.Event()
+            self._ready.record()
+        else:
+            self._figures = figures
+
+    def report(self) -> StepReport:
+        """The step's figures, once they are there; every worker must call.
+
+        Raises:
+            NonFinite: on every worker; neither this step nor one after it has changed the weights.
+        """
+        if self._ready is not None:
+            self._ready.synchronize()
+        loss, broken, *total, norm = self._figures.tolist()
+        if not math.isfinite(loss):
+            raise NonFinite(_non_finite(self.step, "the loss is not finite", self._batch, self._vectors))
+        if broken:
+            what = f"the loss is {loss:.4g} but its gradient is not finite"
+            raise NonFinite(_non_finite(self.step, what, self._batch, self._vectors))
+        spread = 1.0 - sum((one / self._agreed.texts) ** 2 for one in total)
+        return StepReport(loss, norm, spread, self._agreed.tokens, self._agreed.padded)
+
+
 def train_step(state: TrainState, batch: Batch, seed: int, step: int) -> StepReport:
-    """One optimiser step on this worker's rows of a global batch.
+    """`begin_step` on this worker's rows of a global batch, and its report."""
+    prepared = state.prepare(batch)
+    return begin_step(state, prepared, state.agree(prepared), seed, step).report()
+
+
+def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int, step: int) -> StepUnderWay:
+    """One optimiser step on this worker's rows of a global batch; the host waits for no figure of it.
+
+    The step is not taken, nor is any after it, if the loss or the gradient is not finite.
 
     Args:
         state: what is trained.
-        batch: this worker's rows.
+        prepared: this worker's rows.
+        agreed: what the workers know of each other's.
         seed: of dropout.
         step: from 1; dropout's noise follows from seed, step and worker.
 
     Raises:
-        NonFinite: on every worker, before the step is taken.
         OutOfMemory: it doesn't fit; on every worker if it is OutOfMemoryEverywhere.
     """
     encoder, settings, device = state.encoder, state.settings, state.encoder.device
-    memory = state.memory
+    memory, batch = state.memory, prepared.batch
     encoder.train()
-    documents, owner, labels, texts = (
-        torch.from_numpy(column).to(device)
-        for column in (batch.keys[batch.owner], batch.owner, batch.labels, batch.text_ids)
-    )
+    documents, owner, labels, texts = prepared.columns.to(device, non_blocking=True).unbind()
 
     def loss_of(vectors: torch.Tensor) -> torch.Tensor:
         encoded = Encoded(vectors, documents, owner, labels, texts)
         with advised(f"the loss of {len(vectors):,} texts at once", f"lower the batch size, or {MORE}"):
             return contrastive_loss(state.method.contrast(encoded, state.head))
 
-    def attempt() -> tuple[torch.Tensor, torch.Tensor, int]:
+    def attempt() -> tuple[torch.Tensor, torch.Tensor, Prepared, Agreed]:
+        ready, known = prepared, agreed
+        if ready.chunk_tokens != memory.tokens:  # on every worker
+            ready = state.prepare(batch)
+            known = state.agree(ready)
         # Noise that is a function of the step makes a resumed run equal to an uninterrupted one.
         torch.manual_seed(mix(seed, step, rank()) >> 1)
         state.optimizer.zero_grad(set_to_none=True)
-        chunks = memory.apart(lambda: state.chunks(batch)) if memory.auto else state.chunks(batch)
+        memory.begin()
+        chunks = [chunk.to(device) for chunk in ready.chunks]
         loss, vectors = backward(
             state.model,
             chunks,
-            len(batch.texts),
             loss_of,
             autocast_for(settings, device),
-            memory.tokens,
-            _mlm_loss(state, chunks) if state.method.has_mlm_labels else None,
-            memory.apart if memory.auto else None,
+            memory.kept,
+            _mlm_loss(state, known.masked) if known.masked else None,
+            memory.apart if memory.careful else None,
+            known.all_kept,
         )
-        return loss, vectors, sum(chunk.inputs["input_ids"].numel() for chunk in chunks)
+        return loss, vectors, ready, known
 
-    loss, vectors, padded = memory.until_it_fits(step, attempt)
+    loss, vectors, prepared, agreed = memory.until_it_fits(step, attempt)
+    memory.fitted(kept_at_once(prepared.chunks, memory.kept))
     state.average_head()
     norm = state.gradient_norm()
     unit = torch.nn.functional.normalize(vectors.float(), dim=-1)
-    real = int(state.tokens(batch).sum())
     # Whether to step is settled here, by all: one that stepped alone would train another encoder.
-    here = [loss.item() / workers(), real, padded, len(unit), float(not torch.isfinite(norm))]
-    sums = all_reduce_sum(torch.tensor(here, dtype=torch.float64, device=device)).tolist()
-    mean_loss, tokens, padded_tokens, all_texts, broken = sums
-    if not math.isfinite(mean_loss):
-        raise NonFinite(_non_finite(step, "the loss is not finite", batch, vectors))
-    if broken:
-        raise NonFinite(
-            _non_finite(step, f"the loss is {mean_loss:.4g} but its gradient is not finite", batch, vectors)
-        )
-    centre = all_reduce_sum(unit.sum(0)) / all_texts
+    here = [loss.double() / workers(), (~torch.isfinite(norm)).double()]
+    sums = all_reduce_sum(torch.cat([torch.stack(here), unit.sum(0).double()]))
+    state.broken.copy_(torch.maximum(state.broken, (~torch.isfinite(sums[0]) | (sums[1] > 0)).to(state.broken.dtype)))
     with advised("the optimiser's moments", MORE):
         state.update(step, norm)
-    return StepReport(mean_loss, norm.item(), 1.0 - float(centre @ centre), int(tokens), int(padded_tokens))
+    return StepUnderWay(step, batch, vectors, agreed, torch.cat([sums, norm.double()[None]]))
 
 
-def _mlm_loss(state: TrainState, chunks: list[Chunk]) -> Callable[[torch.Tensor, Chunk], torch.Tensor] | None:
-    """The loss of a chunk's masked tokens; those of all chunks and workers average to the mean over tokens."""
-    here = sum(int((chunk.inputs["mlm_labels"] >= 0).sum()) for chunk in chunks if "mlm_labels" in chunk.inputs)
-    masked = int(all_reduce_sum(torch.tensor(here, device=state.encoder.device)))
-    if not masked:
-        return None
+def _mlm_loss(state: TrainState, masked: int) -> Callable[[torch.Tensor, Chunk], torch.Tensor]:
+    """The loss of a chunk's masked tokens; those of all chunks and workers average to the mean over all `masked`."""
     embeddings = state.encoder.backbone.get_input_embeddings().weight
 
     def loss(states: torch.Tensor, chunk: Chunk) -> torch.Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from infocse_ray.distributed import collectives as collective
 from infocse_ray.train.cached import Chunk, backward
 from tests.unit.group import on_workers
 
@@ -95,7 +96,7 @@ def test_cached_equals_plain_autograd_with_dropout_on(sizes, kept_tokens):
     expected_loss, expected_vectors = plain(model, parts)
     expected_next = torch.rand(3)
     torch.manual_seed(11)
-    loss, vectors = backward(other, parts, sum(sizes), loss_of, kept_tokens=kept_tokens)
+    loss, vectors = backward(other, parts, loss_of, kept_tokens=kept_tokens)
     torch.testing.assert_close(torch.rand(3), expected_next, rtol=0, atol=0)
     torch.testing.assert_close(loss, expected_loss, rtol=1e-12, atol=0)
     torch.testing.assert_close(vectors, expected_vectors, rtol=1e-12, atol=1e-12)
@@ -104,14 +105,14 @@ def test_cached_equals_plain_autograd_with_dropout_on(sizes, kept_tokens):
     assert not vectors.requires_grad
     # Without dropout the comparison above would prove nothing about random numbers.
     torch.manual_seed(12)
-    assert backward(toy(0.3), parts, sum(sizes), loss_of)[0] != loss
+    assert backward(toy(0.3), parts, loss_of)[0] != loss
 
 
 def test_chunked_equals_one_chunk():
     parts = chunks([4, 1, 5, 3])
     model, other = toy(0.0), toy(0.0)
-    loss, vectors = backward(model, parts, 13, loss_of)
-    whole_loss, whole_vectors = backward(other, one_chunk(parts), 13, loss_of)
+    loss, vectors = backward(model, parts, loss_of)
+    whole_loss, whole_vectors = backward(other, one_chunk(parts), loss_of)
     torch.testing.assert_close(loss, whole_loss, rtol=1e-12, atol=0)
     torch.testing.assert_close(vectors, whole_vectors, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(gradients(model), gradients(other), rtol=1e-12, atol=1e-12)
@@ -119,28 +120,29 @@ def test_chunked_equals_one_chunk():
 
 def test_gradients_are_added():
     model, parts = toy(0.0), chunks([3, 2])
-    backward(model, parts, 5, loss_of)
+    backward(model, parts, loss_of)
     once = gradients(model).clone()
-    backward(model, parts, 5, loss_of)
+    backward(model, parts, loss_of)
     torch.testing.assert_close(gradients(model), 2 * once, rtol=1e-12, atol=1e-12)
 
 
 def test_activations_of_one_chunk_at_a_time():
+    """And the first one's, whose turn comes first, from the beginning."""
     model, parts = toy(0.0), chunks([3, 2, 4])
     model.watch = torch.is_grad_enabled
-    backward(model, parts, 9, loss_of)
-    assert model.seen == [False] * 3 + [True] * 3
+    backward(model, parts, loss_of)
+    assert model.seen == [True] + [False] * 2 + [True] * 2
 
 
 def test_a_batch_of_few_tokens_is_encoded_once():
     model, parts = toy(0.0), chunks([3, 2, 4])
     tokens = sum(c.inputs["input_ids"].numel() for c in parts)
     model.watch = torch.is_grad_enabled
-    backward(model, parts, 9, loss_of, kept_tokens=tokens)
+    backward(model, parts, loss_of, kept_tokens=tokens)
     assert model.seen == [True] * 3
     model.seen.clear()
-    backward(model, parts, 9, loss_of, kept_tokens=tokens - 1)
-    assert model.seen == [False] * 3 + [True] * 3
+    backward(model, parts, loss_of, kept_tokens=tokens - 1)
+    assert model.seen == [True] * 2 + [False] + [True], "as many chunks as there is room for"
 
 
 @pytest.mark.parametrize("sizes", [[5], [2, 3, 4]])
@@ -155,8 +157,8 @@ def test_every_forward_runs_in_autocast(sizes):
         inside.pop()
 
     model.watch = lambda: len(inside)
-    backward(model, chunks(sizes), sum(sizes), loss_of, autocast)
-    assert model.seen == [1] * (1 if len(sizes) == 1 else 2 * len(sizes))
+    backward(model, chunks(sizes), loss_of, autocast)
+    assert model.seen == [1] * (2 * len(sizes) - 1)
 
 
 def bf16():
@@ -174,7 +176,7 @@ def test_autocast_changes_both_passes_alike():
 
     def cached(autocast):
         model = toy(0.0).float()
-        backward(model, parts, 9, lambda v: loss_of(v.float()), autocast)
+        backward(model, parts, lambda v: loss_of(v.float()), autocast)
         return gradients(model)
 
     other, vectors = toy(0.0).float(), torch.zeros(9, 6)
@@ -183,9 +185,9 @@ def test_autocast_changes_both_passes_alike():
             vectors = vectors.index_copy(0, chunk.rows, other(**chunk.inputs)[0].float())
     loss_of(vectors).backward()
     torch.testing.assert_close(cached(bf16), gradients(other), rtol=1e-5, atol=1e-7)
-    # The first pass is in one context, the second in one for each chunk.
+    # The first chunk is encoded once; the first pass over the others is in one context, the second in one for each.
     fp32 = contextlib.nullcontext
-    for one_pass in (in_turn(bf16, fp32, fp32, fp32), in_turn(fp32, bf16, bf16, bf16)):
+    for one_pass in (in_turn(bf16, bf16, fp32, fp32), in_turn(bf16, fp32, bf16, bf16)):
         difference = (cached(one_pass) - gradients(other)).abs().max()
         assert difference > 100 * (1e-7 + 1e-5 * gradients(other).abs().max())
 
@@ -215,7 +217,16 @@ def steps_under_ddp(bucket_mb, apart=None):
         model.zero_grad()
         reduced.clear()
         # A loss that talks to the other worker while DDP has exchanges of its own.
-        backward(wrapped, parts, sum(mine), lambda v: loss_of(v) + 0.0 * _exchange(v), kept_tokens=30, apart=apart)
+        fits = len(parts) <= 1 or sum(part.padded for part in parts) <= 30
+        all_kept = not collective.any_worker(not fits)
+        backward(
+            wrapped,
+            parts,
+            lambda v: loss_of(v) + 0.0 * _exchange(v),
+            kept_tokens=30,
+            apart=apart,
+            all_kept=all_kept,
+        )
         found.append((gradients(model).numpy().copy(), sorted(reduced)))
     return found
 
@@ -242,7 +253,7 @@ def test_one_all_reduce_a_step_whatever_each_workers_chunks():
         model.zero_grad()
         for rank, mine in enumerate(sizes):
             if mine:
-                backward(model, chunks(mine, seed=10 * step + rank), sum(mine), loss_of)
+                backward(model, chunks(mine, seed=10 * step + rank), loss_of)
         expected.append(gradients(model) / 2)
     for bucket_mb, several, apart in ((25, False, None), (1e-4, True, None), (1e-4, True, silently)):
         for found in on_workers(2, steps_under_ddp, bucket_mb, apart):

@@ -173,10 +173,10 @@ def share_of_batch(counts, dtype, block_elements, mistake=None):
     return value.item(), flat_gradient(net)
 
 
-def own_slot_gather(local, counts):
+def own_slot_gather(local, ids, counts):
     parts = list(collective.gather_rows(local.detach(), counts).split(counts))
     parts[collective.rank()] = local
-    return torch.cat(parts)
+    return torch.cat(parts), collective.gather_rows(ids, counts)
 
 
 def relative_error(found, expected):

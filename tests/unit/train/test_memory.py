@@ -190,12 +190,74 @@ def test_the_tokens_reached_are_told_once_and_gone_on_with():
     assert fixed.tokens == 512
 
 
+class FakeMeter:
+    """A device on which every token takes 100 bytes beside 1,000 others."""
+
+    def __init__(self, room: int) -> None:
+        self.tokens, self._room, self.begun = 0, room, 0
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def taken(self) -> int:
+        return 100 * self.tokens
+
+    def room(self) -> int:
+        return self._room
+
+
+def kept_by_workers() -> tuple[int, bool]:
+    """What two workers keep of which the second has less room."""
+    meter = FakeMeter(1_000_000 if collective.rank() == 0 else 500_000)
+    memory = ChunkMemory("auto", torch.device("cpu"), meter)
+    meter.tokens = 2_000
+    for _ in range(2):
+        memory.fitted(2_000)
+    return memory.kept, memory.careful
+
+
+def test_what_is_kept_grows_to_what_a_step_has_shown_to_fit():
+    meter = FakeMeter(10_000_000)
+    memory = ChunkMemory("auto", torch.device("cpu"), meter)
+    meter.tokens = 4_000
+    for number in (1, 2):
+        assert (memory.kept, memory.careful) == (FIRST_ON_CPU, True)
+        assert memory.state() == {"chunk_tokens": FIRST_ON_CPU, "kept_tokens": None}
+        memory.begin()
+        memory.fitted(4_000)
+        assert meter.begun == number
+    assert (memory.tokens, memory.kept, memory.careful) == (FIRST_ON_CPU, 85_000, False)
+    memory.fitted(1)
+    assert memory.kept == 85_000
+    # A restart may be memory's doing: the same noise and the same activations, but every step looked after.
+    again = ChunkMemory("auto", torch.device("cpu"), meter)
+    again.resume(*memory.state().values())
+    again.fitted(4_000)
+    again.fitted(4_000)
+    assert (again.tokens, again.kept, again.careful) == (FIRST_ON_CPU, 85_000, True)
+    again.until_it_fits(1, lambda: again.apart(lambda: out_of_memory() if again.kept > 10_000 else None))
+    assert (again.tokens, again.kept) == (FIRST_ON_CPU, FIRST_ON_CPU), "the noise stays where it can"
+    # All agree, so that DDP's exchanges are the same ones.
+    assert on_workers(2, kept_by_workers) == [(FIRST_ON_CPU, False)] * 2
+
+
+def test_a_resumed_training_on_a_cpu_goes_on_as_it_was():
+    memory = ChunkMemory("auto", torch.device("cpu"))
+    assert memory.careful
+    memory.fitted(10)
+    assert not memory.careful
+    for state, careful in ((memory.state(), False), ({"chunk_tokens": 512, "kept_tokens": None}, True)):
+        again = ChunkMemory("auto", torch.device("cpu"))
+        again.resume(*state.values())
+        assert again.careful == careful
+
+
 def test_auto_is_the_one_word_that_the_setting_takes():
     assert settings_for("idc", chunk_tokens="auto").train.chunk_tokens == "auto"
     with pytest.raises(ValueError, match="chunk_tokens"):
         settings_for("idc", chunk_tokens="automatic")
     content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}}
-    assert Settings.model_validate(content).train.chunk_tokens == 8192
+    assert Settings.model_validate(content).train.chunk_tokens == "auto"
 
 
 def test_embedding_takes_smaller_batches_until_they_fit(tiny_encoder, annotations, monkeypatch):

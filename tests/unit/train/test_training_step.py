@@ -151,8 +151,9 @@ def asked(folder, annotations, who):
     """What a worker knows of tokens and of being asked to stop, where one worker is asked."""
     run = Run(folder, annotations)
     batch = run.stream.next_batch()
-    here = int(run.state.tokens(batch).sum())
-    return here, run.state.tokens_of_all(batch, collective.rank() == who)
+    prepared = run.state.prepare(batch)
+    agreed = run.state.agree(prepared, collective.rank() == who)
+    return prepared.tokens, (agreed.tokens, agreed.stop)
 
 
 def test_all_workers_learn_in_the_same_step_that_they_are_to_stop(tiny_encoder, annotations):

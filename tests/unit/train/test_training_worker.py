@@ -12,11 +12,13 @@ import torch
 from ray.train import Checkpoint
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.stages.metrics import Begun
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 from infocse_ray.train.loop import Training, TrainingWorker
 from infocse_ray.train.schedule import Budget
+from infocse_ray.train.step import train_step
 from tests.unit.stores import counted
 from tests.unit.trainees import EncoderSpec, annotated, load_encoder, method_for, settings_for
 
@@ -162,3 +164,48 @@ def test_models_that_no_checkpoint_names_are_dropped(
     for _ in range(3):
         worker.step()
     assert [p.name for p in (tmp_path / "stage" / "models").iterdir()] == ["step-00000006"]
+
+
+def poison(worker: TrainingWorker, step: int) -> None:
+    """Give the encoder a vector that isn't finite in one step's forward."""
+
+    def hook(module: torch.nn.Module, _: Any, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden * torch.nan if module.training and worker.progress["step"] == step - 1 else hidden
+
+    worker._encoder.backbone.embeddings.register_forward_hook(hook)
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_a_loss_that_is_not_finite_is_told_of_its_own_step_and_changes_nothing(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Found a step late, or at once before a validation (after step 3): no weight has changed, nothing is kept."""
+    asked_at(None, monkeypatch)
+    ray = FakeRayTrain(tmp_path / "ray", monkeypatch)
+    before = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "other")), budget=Budget(9, None, 99)))
+    for _ in range(step - 1):
+        before.step()
+    if before._under_way is not None:
+        before._record(before._under_way)
+    worker = TrainingWorker(training)
+    poison(worker, step)
+    worker.run()
+    assert (training.folder / "result.json").read_json()["error"].startswith(f"step {step}: the loss is not")
+    assert ray.steps == []
+    assert not list((tmp_path / "stage").glob("models/*"))
+    for name, tensor in worker._encoder.state_dict().items():
+        assert torch.equal(tensor, before._encoder.state_dict()[name]), name
+    points = [point for point in training.board.curves[1:] if point.group == "train"]
+    assert [point.step for point in points] == list(range(1, step))
+
+
+def test_figures_belong_to_their_steps(training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "ray", monkeypatch)
+    TrainingWorker(training).run()
+    shown = {point.step: point.values["loss"] for point in training.board.curves[1:] if point.group == "train"}
+    FakeRayTrain(tmp_path / "none", monkeypatch)
+    alone = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "other")), board=FakeBoard()))
+    stream = ExampleStream(training.examples, training.method, training.settings.train.batch_size, training.seed)
+    losses = {step: train_step(alone._state, stream.next_batch(), training.seed, step).loss for step in range(1, 10)}
+    assert shown == losses
