@@ -96,8 +96,8 @@ class Train(Section):
         description="Tokens (padding included) encoded at a time with gradients. A larger batch is cut into such "
         "chunks and its gradients are cached, exactly: this limits memory and changes nothing but dropout's noise. "
         "`auto`: 65,536 on GPUs, 8,192 on CPUs; it is halved, and the step repeated, whenever a GPU runs out of "
-        "memory. Once two steps have shown what a token takes of a GPU's memory, as many chunks as fit are encoded "
-        "once instead of twice.",
+        "memory. Once the first steps have shown what a token takes, as many chunks as memory has room for are encoded "
+        "once instead of twice: most of a GPU's, a quarter of the machine's on CPUs.",
     )
     num_workers: Workers | list[int] = Field(
         default="auto",

@@ -11,14 +11,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 
 from infocse_ray.distributed.collectives import any_worker, exchanged, workers
 from infocse_ray.distributed.memory import MORE, is_out_of_memory
 from infocse_ray.errors import OutOfMemory
+from infocse_ray.train.meters import CpuMeter, CudaMeter, Meter
 
 FIRST_ON_GPU = 65_536
 FIRST_ON_CPU = 8_192
@@ -26,9 +28,6 @@ FIRST_ON_CPU = 8_192
 
 SMALLEST = 64
 """Tokens of a chunk at least."""
-
-_LOOKED_AT = 2
-"""Which step a GPU's memory is looked at in: in the first one the optimiser's moments aren't there yet."""
 
 _SHARE = 0.85
 """Of the room, to be used: what a token takes depends on its text's length, and free memory is in pieces."""
@@ -42,43 +41,6 @@ class OutOfMemoryEverywhere(OutOfMemory):
 
 class _TooMuch(Exception):
     """Some worker ran out of memory; raised on all."""
-
-
-class Meter(Protocol):
-    """What a device can say of its memory."""
-
-    def begin(self) -> None:
-        """Begin to look for the most that is taken."""
-        ...
-
-    def taken(self) -> int:
-        """Bytes that were taken at most since, beyond what was taken then."""
-        ...
-
-    def room(self) -> int:
-        """Bytes that could have been."""
-        ...
-
-
-class CudaMeter:
-    """A GPU's memory, as torch's allocator counts it; nothing is waited for."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._before = device, 0
-
-    def begin(self) -> None:
-        """Begin to look for the most that is taken."""
-        torch.cuda.reset_peak_memory_stats(self._device)
-        self._before = torch.cuda.memory_allocated(self._device)
-
-    def taken(self) -> int:
-        """Bytes that were taken at most since, beyond what was taken then."""
-        return torch.cuda.max_memory_allocated(self._device) - self._before
-
-    def room(self) -> int:
-        """Bytes that could have been."""
-        free, _ = torch.cuda.mem_get_info(self._device)
-        return free + torch.cuda.memory_reserved(self._device) - self._before
 
 
 class ChunkMemory:
@@ -96,13 +58,13 @@ class ChunkMemory:
         Args:
             setting: `train.chunk_tokens`.
             device: where chunks are computed on.
-            meter: of the device's memory; by default a GPU's own. None on CPUs.
+            meter: of the device's memory; by default its own.
         """
         self.auto = self.careful = setting == "auto"
         self.tokens = (FIRST_ON_GPU if device.type == "cuda" else FIRST_ON_CPU) if setting == "auto" else setting
         self._first, self._device, self._told = self.tokens, device, self.tokens
         self.kept, self._fitted = self.tokens, 0
-        self._meter = CudaMeter(device) if meter is None and device.type == "cuda" else meter
+        self._meter: Meter = meter or (CudaMeter(device) if device.type == "cuda" else CpuMeter())
 
     def resume(self, tokens: int | None, kept: int | None = None) -> None:
         """Go on with the tokens that a checkpoint has, so that what comes has the noise it would have had.
@@ -114,10 +76,10 @@ class ChunkMemory:
         if self.auto and tokens is not None:
             self.tokens = self._told = tokens
             self.kept = kept or tokens
-            if self._meter is None:
-                self.careful = kept is None
+            if self._meter.runs_out:
+                self._fitted = self._meter.steps  # they stay careful
             else:
-                self._fitted = _LOOKED_AT  # and so they stay
+                self.careful = kept is None
 
     def state(self) -> dict[str, int | None]:
         """What `resume` takes, as `chunk_tokens` and `kept_tokens`."""
@@ -132,9 +94,7 @@ class ChunkMemory:
         if not self.careful:
             return
         self._fitted += 1
-        if self._meter is None:
-            self.careful = False
-        elif self._fitted == _LOOKED_AT:
+        if self._fitted == self._meter.steps:
             each = max(1, self._meter.taken() // max(tokens, 1))
             # A worker with few texts has hardly anything to say of a token: the one that asks for most is believed.
             most, rooms = zip(*exchanged([each, self._meter.room()]), strict=True)
@@ -148,10 +108,9 @@ class ChunkMemory:
             return None
         return f"out of GPU memory with chunks of {before:,} tokens; from here on they have {self.tokens:,}"
 
-    def begin(self) -> None:
-        """Look at memory from here on."""
-        if self.careful and self._meter is not None:
-            self._meter.begin()
+    def watched(self) -> contextlib.AbstractContextManager[None]:
+        """Look at the memory that is taken inside, as long as it isn't known what a token takes."""
+        return self._meter.watched() if self.careful else contextlib.nullcontext()
 
     def apart(self, work: Callable[[], Result]) -> Result:
         """Do what needs no other worker; every worker must call, and none is back before it went well on all."""

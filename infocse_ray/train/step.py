@@ -122,18 +122,18 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
         # Noise that is a function of the step makes a resumed run equal to an uninterrupted one.
         torch.manual_seed(mix(seed, step, rank()) >> 1)
         state.optimizer.zero_grad(set_to_none=True)
-        memory.begin()
         chunks = [chunk.to(device) for chunk in ready.chunks]
-        loss, vectors = backward(
-            state.model,
-            chunks,
-            loss_of,
-            autocast_for(settings, device),
-            memory.kept,
-            _mlm_loss(state, known.masked) if known.masked else None,
-            memory.apart if memory.careful else None,
-            known.all_kept,
-        )
+        with memory.watched():
+            loss, vectors = backward(
+                state.model,
+                chunks,
+                loss_of,
+                autocast_for(settings, device),
+                memory.kept,
+                _mlm_loss(state, known.masked) if known.masked else None,
+                memory.apart if memory.careful else None,
+                known.all_kept,
+            )
         return loss, vectors, ready, known
 
     loss, vectors, prepared, agreed = memory.until_it_fits(step, attempt)

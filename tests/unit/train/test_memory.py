@@ -1,5 +1,7 @@
 """Running out of memory, pretended: chunks get smaller until a step fits, on all workers; errors say what to lower."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from infocse_ray.errors import OutOfMemory
 from infocse_ray.settings import Settings
 from infocse_ray.train import step
 from infocse_ray.train.memory import FIRST_ON_CPU, FIRST_ON_GPU, ChunkMemory, OutOfMemoryEverywhere
+from infocse_ray.train.meters import CpuMeter
 from tests.unit.group import on_workers
 from tests.unit.trainees import Run, annotated, ragged, settings_for
 
@@ -191,19 +194,32 @@ def test_the_tokens_reached_are_told_once_and_gone_on_with():
 
 
 class FakeMeter:
-    """A device on which every token takes 100 bytes beside 1,000 others."""
+    """A GPU on which every token takes 100 bytes."""
+
+    steps, runs_out = 2, True
 
     def __init__(self, room: int) -> None:
         self.tokens, self._room, self.begun = 0, room, 0
 
-    def begin(self) -> None:
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
         self.begun += 1
+        yield
 
     def taken(self) -> int:
         return 100 * self.tokens
 
     def room(self) -> int:
         return self._room
+
+
+class SmallCpu(FakeMeter):
+    """A CPU that has room for no more than it begins with."""
+
+    steps, runs_out = 1, False
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 def kept_by_workers() -> tuple[int, bool]:
@@ -223,8 +239,8 @@ def test_what_is_kept_grows_to_what_a_step_has_shown_to_fit():
     for number in (1, 2):
         assert (memory.kept, memory.careful) == (FIRST_ON_CPU, True)
         assert memory.state() == {"chunk_tokens": FIRST_ON_CPU, "kept_tokens": None}
-        memory.begin()
-        memory.fitted(4_000)
+        with memory.watched():
+            memory.fitted(4_000)
         assert meter.begun == number
     assert (memory.tokens, memory.kept, memory.careful) == (FIRST_ON_CPU, 85_000, False)
     memory.fitted(1)
@@ -242,12 +258,12 @@ def test_what_is_kept_grows_to_what_a_step_has_shown_to_fit():
 
 
 def test_a_resumed_training_on_a_cpu_goes_on_as_it_was():
-    memory = ChunkMemory("auto", torch.device("cpu"))
+    memory = ChunkMemory("auto", torch.device("cpu"), SmallCpu())
     assert memory.careful
     memory.fitted(10)
     assert not memory.careful
     for state, careful in ((memory.state(), False), ({"chunk_tokens": 512, "kept_tokens": None}, True)):
-        again = ChunkMemory("auto", torch.device("cpu"))
+        again = ChunkMemory("auto", torch.device("cpu"), SmallCpu())
         again.resume(*state.values())
         assert again.careful == careful
 
@@ -286,3 +302,38 @@ def test_embedding_takes_smaller_batches_until_they_fit(tiny_encoder, annotation
     most = 10
     with pytest.raises(OutOfMemory, match=r"one sentence of 1\d tokens; lower encoder\.max_length"):
         embed(run.encoder, sentences)
+
+
+def test_what_autograd_keeps_is_counted_once_and_until_it_is_gone():
+    meter = CpuMeter()
+    x = torch.ones(1_000, 100, requires_grad=True)
+    with meter.watched():
+        first = (x * x).sum()  # x twice
+        second = x.exp()  # its result
+        assert meter.taken() == 2 * 400_000
+        first.backward()
+        del second
+        third = x.sin().cos()  # x and its sine, where there were x and its exponential
+    assert meter.taken() == 2 * 400_000
+    with meter.watched():
+        del third
+        assert meter.taken() == 0
+    assert 0 < meter.room() < 2**50
+
+
+def test_a_batch_that_memory_has_room_for_is_encoded_once(tiny_encoder, annotations):
+    """From the second step on, with the noise and the results it would have had."""
+    curves = []
+    for room in (0, 10**9):
+        run = Run(tiny_encoder, annotations, chunk_tokens="auto")
+        memory, calls = run.state.memory, []
+        memory.tokens = memory.kept = 64
+        memory._meter.room = lambda room=room: room
+        run.encoder.backbone.embeddings.register_forward_hook(lambda *_, c=calls: c.append(torch.is_grad_enabled()))
+        run.next()
+        assert not all(calls)
+        calls.clear()
+        curves.append(curve(run))
+        assert all(calls) == bool(room)
+        assert (memory.kept > 64) == bool(room)
+    assert_same(*curves)
