@@ -69,7 +69,7 @@ def _section(record: Record, anchor: str, title: str, make: Any) -> Section:
 
 
 def write_page(root: Storage, name: str) -> Storage:
-    """Write `<storage>/<name>/report.html`.
+    """Write `<storage>/<name>/report.html`, unless it is there with just this content.
 
     Args:
         root: the storage that runs share.
@@ -81,8 +81,10 @@ def write_page(root: Storage, name: str) -> Storage:
     Raises:
         ValueError: there is no such run, or its manifest is damaged.
     """
-    file = root / name / PAGE
-    file.write_bytes(page_of(Record.read(root, name)), content_type=HTML)
+    file, page = root / name / PAGE, page_of(Record.read(root, name))
+    # A command repeated for a finished run has nothing to do, and does nothing.
+    if not file.exists() or file.read_bytes() != page:
+        file.write_bytes(page, content_type=HTML)
     return file
 
 
