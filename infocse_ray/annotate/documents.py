@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,28 @@ class TrainingDocuments(NamedTuple):
     splits: list[str]
     encoder_store: TokenStore | None = None
     """The same corpus as the encoder's own tokenizer has it, where that is another than the run's."""
+    drawn: Sequence[int] | None = None
+    """The shards whose documents these are, ascending; None: all."""
+
+    @property
+    def shards(self) -> Sequence[int]:
+        """The shards, ascending."""
+        return range(self.store.shards) if self.drawn is None else self.drawn
+
+    @property
+    def count(self) -> int:
+        """How many there are; where only some shards are drawn, about so many."""
+        return round(self.store.documents(self.splits) * self._part)
+
+    @property
+    def sentences(self) -> float:
+        """About how many sentences: the store counts them over all splits, and a split is taken to have its part."""
+        every = self.store.documents(self.splits) / max(1, sum(self.store.summary["documents"].values()))
+        return every * self.store.summary["sentences"] * self._part
+
+    @property
+    def _part(self) -> float:
+        return len(self.shards) / self.store.shards
 
     def own(self, shard: int) -> list[Documents]:
         """The row groups of a shard, in the run's own tokens."""
@@ -59,11 +82,10 @@ class TrainingDocuments(NamedTuple):
     def groups(self) -> list[list[int]]:
         """Shards that are annotated together: as many neighbours as make some 2,000 sentences, lest much be padding.
 
-        A function of the store alone: annotations must not depend on the number of actors.
+        A function of the store and the shards alone: annotations must not depend on the number of actors.
         """
-        shards = self.store.shards
-        size = max(1, _SENTENCES_TOGETHER * shards // max(1, self.store.summary["sentences"]))
-        return [list(range(first, min(first + size, shards))) for first in range(0, shards, size)]
+        size = max(1, _SENTENCES_TOGETHER * self.store.shards // max(1, self.store.summary["sentences"]))
+        return [list(self.shards[first : first + size]) for first in range(0, len(self.shards), size)]
 
 
 def _row_groups(store: TokenStore, shard: int, splits: list[str]) -> list[Documents]:

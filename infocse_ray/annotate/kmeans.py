@@ -39,15 +39,8 @@ def drawn(documents: Documents, share: float, seed: int) -> np.ndarray:
 
 
 def share_of(documents: TrainingDocuments, sample: int) -> float:
-    """Of all training sentences, what makes about `sample`; 1 where the store has no more than that.
-
-    The store counts sentences over all splits, so a part of them is taken to have its part of the sentences.
-    """
-    summary = documents.store.summary
-    if summary["sentences"] <= sample:
-        return 1.0
-    part = documents.store.documents(documents.splits) / sum(summary["documents"].values())
-    return sample / max(1.0, part * summary["sentences"])
+    """Of all training sentences, what makes about `sample`; 1 where there are no more than that."""
+    return min(1.0, sample / max(1.0, documents.sentences))
 
 
 class SampleSentences(NamedTuple):

@@ -16,6 +16,7 @@ from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sam
 from infocse_ray.annotate.pipeline import Work
 from infocse_ray.annotate.quantile import DropEdges, FindEdges, weight_quantile
 from infocse_ray.annotate.shards import AnnotateShards
+from infocse_ray.annotate.share import Share
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
@@ -44,6 +45,7 @@ def annotate(
     title: str,
     encoder_store: TokenStore | None = None,
     engine: Engine = TORCH,
+    share: Share | None = None,
 ) -> dict[str, Any]:
     """Annotate the documents of `splits` into the stage's folder.
 
@@ -59,28 +61,31 @@ def annotate(
         title: of the progress bar.
         encoder_store: the same corpus, tokenised for `encoder`, if `store` isn't.
         engine: what computes the backbone.
+        share: the shards whose documents are annotated; None: all.
 
     Returns:
         The stage's summary: documents, sentences, `copies` (sentences with the text, as the encoder reads it, of an
         earlier one of their document), clusters, pairs of different texts, the histogram `cluster_sizes` (upper bound
         of each power-of-two bin of different texts -> clusters), tokens and padding; with a `min_edge_quantile` also
-        `edge_threshold`, `edges_kept` and `edges_dropped`.
+        `edge_threshold`, `edges_kept` and `edges_dropped`; with a share `shards_a_lane`.
 
     Raises:
         ValueError: `encoder_store` is of another corpus, or k-means' sample is empty.
     """
     quiet_data()
-    documents = TrainingDocuments(store, splits, encoder_store)
+    drawn = None if share is None else share.shards(store)
+    documents = TrainingDocuments(store, splits, encoder_store, drawn)
     documents.check()
+    said = {} if share is None else share.summary()
     embedding = functools.partial(in_actors, documents.groups(), encoder, precision, placement, engine=engine)
     if settings.min_edge_quantile:
-        return _by_quantile(stage, documents, embedding, settings, title)
+        return _by_quantile(stage, documents, embedding, settings, title) | said
     if settings.clustering == "kmeans":
         clustering = GlobalClusters(_centroids(stage, documents, embedding, settings, seed, title))
     else:
         clustering = functools.partial(cluster, k=settings.k, mutual=settings.mutual)
     counts = embedding(AnnotateShards(documents, stage.folder, clustering))
-    return _added(counts, documents, stage.folder, title)
+    return _added(counts, documents, stage.folder, title) | said
 
 
 def _added(
@@ -88,7 +93,7 @@ def _added(
 ) -> dict[str, Any]:
     """The stage's summary, from the counts of its shards; the examples that they have go into a file."""
     summary = Summary(documents.store.summary["lanes"])
-    bar = Bar(title, documents.store.documents(documents.splits), "documents")
+    bar = Bar(title, documents.count, "documents")
     for one in counts:
         summary.add(one)
         count_annotated(folder, one)
@@ -104,11 +109,11 @@ def _by_quantile(
     """Two passes: edges with the encoder, then what is left of them without it."""
     edges, threshold_file = stage.folder / "edges", stage.folder / "threshold.json"
     there = stage.folder.files()
-    names = [shard_name(shard) for shard in range(documents.store.shards)]
+    names = [shard_name(shard) for shard in documents.shards]
     # A finished stage keeps no edges: one of whose shards was damaged needs those of that shard's documents again.
     if "threshold.json" not in there or any(n not in there and f"edges/{n}" not in there for n in names):
         weights: Counter[int] = Counter()
-        bar = Bar(f"{title}: edges", documents.store.documents(documents.splits), "documents")
+        bar = Bar(f"{title}: edges", documents.count, "documents")
         for row in embedding(FindEdges(documents, edges, settings.k, settings.mutual)):
             weights.update({int(bin): edges for bin, edges in row["weights"].items()})
             bar.add(row["documents"])
@@ -128,7 +133,7 @@ def _centroids(
     folder, target = stage.folder / "sample", stage.folder / "centroids.npy"
     if not target.exists():
         share = share_of(documents, settings.kmeans_sample)
-        bar = Bar(f"{title}: sample", documents.store.shards, "shards")
+        bar = Bar(f"{title}: sample", len(documents.shards), "shards")
         drawn = 0
         for row in embedding(SampleSentences(documents, folder, share, seed)):
             drawn += row["sentences"]

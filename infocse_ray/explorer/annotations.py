@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_args
 
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import Engine
+from infocse_ray.annotate.share import Share, in_all
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -42,6 +43,7 @@ class AnnotatedRun(NamedTuple):
     folder: Storage
     settings: Settings
     documents: TrainingDocuments
+    """Those that every iteration annotated."""
     tokenizer: EncoderFolder
     """Whose tokenizer the corpus was tokenised with."""
     annotations: list[Annotation]
@@ -74,22 +76,27 @@ def annotated_run(root: Storage, name: str) -> AnnotatedRun:
     documents = TrainingDocuments(store, splits)
     length = settings.encoder.max_length
     came = EncoderFolder(stages["iteration_0/encoder"] / "model", manifest["inputs"]["encoder"], length)
-    encoders = {
-        annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits, engine): (encoder, read)
-        for encoder, read in _encoders(came, stages, manifest["inputs"], documents)
-        for engine in get_args(EngineName)
-    }
-    annotations = []
+    encoders = list(_encoders(came, stages, manifest["inputs"], documents))
+    annotations: list[Annotation] = []
     for number, stage in _annotate_stages(stages):
-        if stage.fingerprint not in encoders:
+        share = Share.of_stage(stage.summary, settings.seed, number)
+        named = {
+            annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits, engine, share): (encoder, read)
+            for encoder, read in encoders
+            for engine in get_args(EngineName)
+        }
+        if stage.fingerprint not in named:
             raise ValueError(
                 f"name = {name!r}: the encoder that made {stage.folder} isn't found, another version of infocse_ray "
                 "did; run the command of the run again under another name"
             )
         graph = stages.get(f"iteration_{number}/graph") if installed(openvino.PACKAGES[False]) else None
         engine = engine_in(None if graph is None else read_stage(graph))
-        annotations.append(Annotation(number, stage, *encoders[stage.fingerprint], engine))
-    return AnnotatedRun(folder, settings, documents, came, annotations)
+        encoder, read = named[stage.fingerprint]
+        read = read._replace(drawn=None if share is None else share.shards(store))
+        annotations.append(Annotation(number, stage, encoder, read, engine))
+    common = documents._replace(drawn=in_all(one.documents.drawn for one in annotations))
+    return AnnotatedRun(folder, settings, common, came, annotations)
 
 
 def _annotate_stages(stages: dict[str, Storage]) -> list[tuple[int, Stage]]:

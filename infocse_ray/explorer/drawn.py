@@ -36,11 +36,11 @@ class Drawn(NamedTuple):
 
 def draw(documents: TrainingDocuments, count: int, seed: int) -> list[Drawn]:
     """Documents from a shard on that the seed draws, as many as asked for or as there are."""
-    shards = documents.store.shards
-    first = int(sample_hashes(seed, np.zeros(1, np.int64))[0] % shards)
+    shards = documents.shards
+    first = int(sample_hashes(seed, np.zeros(1, np.int64))[0] % len(shards))
     found: list[Drawn] = []
-    for step in range(shards):
-        for one in _documents(documents, (first + step) % shards):
+    for step in range(len(shards)):
+        for one in _documents(documents, shards[(first + step) % len(shards)]):
             if len(found) >= count:
                 return found
             found.append(one)
@@ -48,12 +48,14 @@ def draw(documents: TrainingDocuments, count: int, seed: int) -> list[Drawn]:
 
 
 def find(documents: TrainingDocuments, doc_ids: Sequence[str]) -> tuple[list[Drawn], list[str]]:
-    """The documents of these ids, in that order, and the ids that no training document has."""
+    """The documents of these ids, in that order, and the ids that none of the documents has."""
     found: list[Drawn] = []
     missing: list[str] = []
+    shards = set(documents.shards)
     for doc_id in dict.fromkeys(doc_ids):
         shard = shard_of(stable_hash(doc_id), documents.store.shards)
-        one = next((one for one in _documents(documents, shard) if one.doc_id == doc_id), None)
+        here = _documents(documents, shard) if shard in shards else ()
+        one = next((one for one in here if one.doc_id == doc_id), None)
         if one is None:
             missing.append(doc_id)
         else:

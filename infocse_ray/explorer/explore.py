@@ -95,7 +95,7 @@ def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
         "asked": asked.model_dump(mode="json"),
         "name": run.settings.name,
         "clustering": run.settings.annotate.clustering,
-        "rule": _rule(run.settings.annotate),
+        "rule": _rule(run.settings.annotate) + _shown(run),
         **_content(run, drawn),
     }
     content = redacted_json(content)
@@ -122,7 +122,8 @@ def _documents(run: AnnotatedRun, asked: Explorer, strict: bool) -> list[Drawn]:
     """
     named, missing = find(run.documents, asked.ids)
     if missing:
-        said = f"ids = {', '.join(map(repr, missing))}: no document that was clustered has such an id"
+        clustered = "clustered" if run.documents.drawn is None else "clustered in every iteration (annotate.share)"
+        said = f"ids = {', '.join(map(repr, missing))}: no document that was {clustered} has such an id"
         if strict:
             raise ValueError(f"{said}; ids are those of the corpus, in splits {', '.join(run.documents.splits)}")
         say(f"warning: explorer.{said}")
@@ -187,6 +188,14 @@ def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Fo
         bar.add(1)
     bar.close()
     return _Found(rows, np.sum([row["pairs"] for row in rows.values()], axis=0))
+
+
+def _shown(run: AnnotatedRun) -> str:
+    """In words, which documents are shown, where it isn't any of the corpus."""
+    if run.documents.drawn is None:
+        return ""
+    part = len(run.documents.drawn) / run.documents.store.shards
+    return f" Each iteration annotated a share of the corpus; the documents shown are of the {part:.1%} that all did."
 
 
 def _placement(settings: Annotate) -> Placement:

@@ -89,6 +89,8 @@ def work_of(run: Run) -> Work:
     sentence = min(counts["tokens"] / max(counts["sentences"], 1), float(run.inputs.encoder.max_length))
     document = sentence * counts["sentences"] / max(sum(documents.values()), 1)
     own = run.store.documents(iteration_stages.splits) * document
+    # How many tokens `minutes` will settle isn't known yet.
+    share = None if settings.minutes and settings.annotate.share == "auto" else iteration_stages.share(1)
     step = 2 * train.batch_size * sentence
     annotates = method is not None and method.annotated
     iterations = settings.loop.max_iterations if annotates else int(method is not None)
@@ -104,7 +106,7 @@ def work_of(run: Run) -> Work:
     return Work(
         annotations=iterations if annotates else 0,
         trainings=trainings,
-        annotated=own,
+        annotated=own * (1.0 if share is None else share.of_all(run.store)),
         step=step,
         look=look,
         looks=2 + len(train.interpolation),

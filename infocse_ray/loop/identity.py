@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from infocse_ray.annotate.share import Share
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.registry import METHODS
@@ -67,8 +68,9 @@ def run_identity(
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
-    if settings.annotate.engine != "auto":
-        content["annotate"]["engine"] = settings.annotate.engine
+    for name in ("engine", "share"):  # a stage is named by what auto comes to
+        if (asked := getattr(settings.annotate, name)) != "auto":
+            content["annotate"][name] = asked
     if settings.minutes is None:  # runs from before there was such a setting keep their names
         del content["minutes"]
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
@@ -98,10 +100,19 @@ def labels_identity(settings: Settings, store: str) -> str:
 
 
 def annotate_identity(
-    settings: Settings, store: str, encoder: str, splits: Sequence[str], engine: EngineName = "torch"
+    settings: Settings,
+    store: str,
+    encoder: str,
+    splits: Sequence[str],
+    engine: EngineName = "torch",
+    share: Share | None = None,
 ) -> str:
-    """Of an annotate stage on the token store and with the encoder of these fingerprints, by an engine."""
+    """Of an annotate stage on the token store and with the encoder of these fingerprints, by an engine.
+
+    What annotates all shards is named as it was before shares were drawn.
+    """
     by = () if engine == "torch" else (engine,)
+    drawn = () if share is None else (share,)
     return fingerprint(
         "annotate",
         _FORMATS["annotate"],
@@ -111,6 +122,7 @@ def annotate_identity(
         _annotation(settings),
         settings.encoder.precision,
         *by,
+        *drawn,
     )
 
 

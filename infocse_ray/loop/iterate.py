@@ -114,7 +114,7 @@ def train_iteration(
         if (graph := iteration_stages.graph(encoder, t)) is not None:
             done("graph", graph)
         annotated = done("annotations", iteration_stages.annotate(encoder, t, graph))
-        source = iteration_stages.annotated(annotated)
+        source = iteration_stages.annotated(annotated, t)
     counted, examples = iteration_stages.count(source, method, t)
     done("examples", counted)
     trained = done("train", iteration_stages.train(examples, method, encoder, budget, t))

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import TORCH, Engine, check_agreement, engine_of, graph_in, make_graph
+from infocse_ray.annotate.share import Share, pairs_read, share_of_iteration
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
@@ -75,9 +76,11 @@ class IterationStages(NamedTuple):
         """The documents as they are, with their labels."""
         return self.documents._replace(labels=True)
 
-    def annotated(self, stage: Stage) -> Shards:
-        """The documents with the clusters that an annotate stage gave them."""
-        return self.documents._replace(fingerprint=stage.fingerprint, annotations=stage.folder)
+    def annotated(self, stage: Stage, t: int) -> Shards:
+        """The documents with the clusters that the annotate stage of iteration t gave them."""
+        share = Share.of_stage(stage.summary, self.settings.seed, t)
+        drawn = None if share is None else share.shards(self.store)
+        return self.documents._replace(fingerprint=stage.fingerprint, annotations=stage.folder, drawn=drawn)
 
     def name(self, t: int) -> str:
         """Iteration t, as its folder is called."""
@@ -94,8 +97,13 @@ class IterationStages(NamedTuple):
     def _annotates(self, encoder: EncoderFolder, t: int) -> FirstEncoder:
         return self.annotator if self.annotator is not None and t == 1 else FirstEncoder(encoder, None)
 
-    def _annotate_identity(self, by: FirstEncoder, engine: EngineName) -> str:
-        return annotate_identity(self.settings, self.store.fingerprint, by.encoder.fingerprint, self.splits, engine)
+    def share(self, t: int) -> Share | None:
+        """The shards that iteration t annotates; None: all."""
+        return share_of_iteration(self.settings, self.store, self.splits, t)
+
+    def _annotate_identity(self, by: FirstEncoder, engine: EngineName, t: int) -> str:
+        store, encoder = self.store.fingerprint, by.encoder.fingerprint
+        return annotate_identity(self.settings, store, encoder, self.splits, engine, self.share(t))
 
     def graph(self, encoder: EncoderFolder, t: int) -> Stage | None:
         """The backbone converted for annotating; None: torch computes it.
@@ -107,7 +115,7 @@ class IterationStages(NamedTuple):
         chosen = engine_of(settings.annotate.engine, self.store.summary["sentences"], self.where["annotate"].use_gpu)
         say(f"  {chosen.line()}")
         if chosen.name == "torch":
-            if is_begun(self.folder(t) / "annotations", self._annotate_identity(by, "openvino")):
+            if is_begun(self.folder(t) / "annotations", self._annotate_identity(by, "openvino", t)):
                 say(
                     "  warning: it was begun with openvino, and is begun anew; to go on as it was, run it on CPUs "
                     "where openvino is installed"
@@ -131,7 +139,13 @@ class IterationStages(NamedTuple):
         """Cluster the sentences of every document with the encoder there is (Eq. 4), by its converted backbone."""
         settings, by = self.settings, self._annotates(encoder, t)
         engine = engine_in(graph)
-        identity = self._annotate_identity(by, engine.name)
+        identity = self._annotate_identity(by, engine.name, t)
+        if (share := self.share(t)) is not None:
+            say(
+                f"  annotating {share.of_all(self.store):.1%} of the corpus, drawn for this iteration: "
+                f"annotate.share = {settings.annotate.share}, and training reads at most "
+                f"{pairs_read(settings, self.store):,.0f} pairs; 1 annotates all"
+            )
         work = functools.partial(
             annotate,
             store=self.store,
@@ -144,6 +158,7 @@ class IterationStages(NamedTuple):
             title=f"{self.title(t)}: annotating",
             encoder_store=by.store,
             engine=engine,
+            share=share,
         )
         stage = run_stage(self.root, self.folder(t) / "annotations", "annotate", identity, work, piecewise=True)
         counts = stage.summary or {}

@@ -90,8 +90,9 @@ def over_shards(source: Shards, work: Callable[..., pa.Table], **arguments: Any)
         arguments: the same for every task.
     """
     quiet_data()
-    together = max(1, source.shards // 256)
-    packs = [{"shards": list(range(i, min(i + together, source.shards)))} for i in range(0, source.shards, together)]
+    numbers = source.numbers
+    together = max(1, len(numbers) // 256)
+    packs = [{"shards": list(numbers[i : i + together])} for i in range(0, len(numbers), together)]
     # A task for each of many small shards would cost more than reading them; a large cluster has more to do at once.
     tasks = max(16, 4 * int(ray.cluster_resources().get("CPU", 1)))
     dataset = ray.data.from_items(packs, override_num_blocks=min(len(packs), tasks))

@@ -6,7 +6,7 @@ the documents in both must agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from infocse_ray.annotate.annotations import OTHERS, clustered
@@ -33,6 +33,19 @@ class Shards(NamedTuple):
     """Whether their counterparts are read too."""
     annotations: Storage | None = None
     """Holds the shards of the annotations; None: documents have no clusters."""
+    drawn: Sequence[int] | None = None
+    """The shards whose documents are used, ascending; None: all."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The shards whose documents are used, ascending."""
+        return range(self.shards) if self.drawn is None else self.drawn
+
+    def of_lane(self, lane: int) -> Sequence[int]:
+        """Those of a lane."""
+        if self.drawn is None:
+            return range(lane, self.shards, self.lanes)
+        return [shard for shard in self.drawn if shard % self.lanes == lane]
 
     def open(self, number: int) -> OpenShard:
         """Open a shard, to be read row group by row group.

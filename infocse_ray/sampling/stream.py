@@ -96,7 +96,7 @@ class ExampleStream:
         self._left = self._examples.copy()
         self.passes = 0
         self._lanes = [
-            Lane(examples.source, method, range(lane, examples.source.shards, lanes), lane, seed)
+            Lane(examples.source, method, examples.source.of_lane(lane), lane, seed)
             for lane in range(rank, lanes, workers)
         ]
         self._pool = Pool(self._lanes)

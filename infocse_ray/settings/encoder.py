@@ -108,6 +108,12 @@ class Annotate(Section):
         description="Another encoder that annotates the first iteration, given like encoder.model; it uses its own "
         "tokenizer, and the pooling its folder says. Default: the encoder that is trained.",
     )
+    share: Bounded[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = Field(
+        default="auto",
+        description="Share of the corpus that an iteration annotates, another one each time, drawn by hash in whole "
+        "files, at least 4 a lane. `auto`: as much as suffices for train.max_steps or train.max_tokens, with a margin "
+        "of half; all of a corpus that isn't much larger.",
+    )
     engine: EngineName | Literal["auto"] = Field(
         default="auto",
         description="What computes the encoder's backbone here. `torch`; `openvino` (on CPUs, needs the extra of that "

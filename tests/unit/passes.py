@@ -18,6 +18,7 @@ from infocse_ray.annotate import documents, stage
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.engine import TORCH, Engine
 from infocse_ray.annotate.pipeline import Pipeline, Work
+from infocse_ray.annotate.share import Share
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision, embed
@@ -116,6 +117,7 @@ class Passes:
         encoder_store: TokenStore | None = None,
         seed: int = 7,
         engine: Engine = TORCH,
+        share: Share | None = None,
     ) -> dict[str, Any]:
         """The summary of the stage, whose pieces are in `folder`."""
         return stage.annotate(
@@ -130,6 +132,7 @@ class Passes:
             "annotating",
             encoder_store,
             engine,
+            share,
         )
 
 

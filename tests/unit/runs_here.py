@@ -37,7 +37,7 @@ def prepared(root: Storage, corpus: object, source: Any, tokenizer: str) -> Toke
 
 
 def over_shards(source: Any, work: Callable[..., pa.Table], **arguments: Any) -> list[dict[str, Any]]:
-    packs = pa.table({"shards": [list(range(source.shards))]})
+    packs = pa.table({"shards": [list(source.numbers)]})
     return work(packs, source, **arguments).to_pylist()
 
 
@@ -52,6 +52,7 @@ def settings_here(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.Monkey
         board = contextlib.nullcontext(SimpleNamespace(handle=handle))
         monkeypatch.setattr(room, "Board", lambda *_, shown=board, **__: shown)
         monkeypatch.setattr(room, "run_workers", lambda work, argument, *_, **__: work(argument))
+    monkeypatch.setattr(evaluate, "run_one_worker", lambda work, argument, *_, **__: work(argument))
     for room in (loop, evaluate):
         monkeypatch.setattr(room, "worker_device", lambda: torch.device("cpu"))
         monkeypatch.setattr(room, "assigned_cores", lambda: 1)

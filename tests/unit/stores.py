@@ -65,7 +65,7 @@ def numbered(labels: np.ndarray) -> list[int]:
 def counted(source: Shards, method: Method) -> Examples:
     """The examples that a method makes of documents, counted one document at a time."""
     by_lane = [0] * source.lanes
-    for shard in range(source.shards):
+    for shard in source.numbers:
         with source.open(shard) as opened:
             for group in opened.groups():
                 by_lane[shard % source.lanes] += int(method.count(opened.read(group)).examples.sum())

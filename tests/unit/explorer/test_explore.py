@@ -22,7 +22,8 @@ from infocse_ray.settings.command_line import parse
 from infocse_ray.settings.explorer import Explorer, ExploreRun
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
-from tests.unit.passes import Passes, encoder_in, written_clusters
+from tests.unit import runs_here
+from tests.unit.passes import Passes, encoder_in, small_store, written_clusters
 from tests.unit.runs_here import settings_here
 
 
@@ -100,6 +101,51 @@ def test_a_run_ends_with_its_clusters_iteration_by_iteration(settings, passes, c
     assert passes.works == []  # it is there
     explore_after(with_sections(settings, explorer={"documents": 4}))
     assert len(read(settings)["documents"]) == 4
+
+
+def test_iterations_that_annotated_a_share_show_what_all_of_them_did(
+    passes, tmp_path, tiny_encoder, monkeypatch, capsys
+):
+    def one_lane(folder: Path) -> Any:
+        store = small_store(folder)
+        return store._replace(summary=store.summary | {"lanes": 1})
+
+    monkeypatch.setattr(runs_here, "small_store", one_lane)
+    settings = with_sections(
+        settings_here(tmp_path, tiny_encoder, monkeypatch),
+        annotate={"share": 0.5},
+        train={"never_worse": False, "interpolation": []},
+        loop={"max_iterations": 2, "early_stop": False},
+        explorer={"documents": 1_000},
+    ).model_copy(update={"seed": 4})
+    pretrain(settings)
+    monkeypatch.setattr(module, "in_actors", passes._in_actors)
+    monkeypatch.setattr(module, "connect", lambda: None)
+    monkeypatch.setattr(module, "placement", lambda *_: Placement(1, False, 1))
+    assert explore_after(settings) is not None
+    run = annotated_run(Storage.open(settings.storage), "run")
+    common = run.documents.drawn
+    assert common is not None
+    assert len(common) == 2
+    for one in run.annotations:
+        assert one.documents.drawn is not None
+        assert len(one.documents.drawn) == 4
+        assert set(common) < set(one.documents.drawn)
+    content = read(settings)
+    ids = [id for shard in common for part in run.documents.own(shard) for id in part.doc_ids.to_pylist()]
+    assert sorted(one["id"] for one in content["documents"]) == sorted(ids)
+    assert all(one["iterations"][t]["same"] for one in content["documents"] for t in ("1", "2"))
+    assert f"of the {len(common) / 6:.1%} that all did" in content["rule"]
+    elsewhere = next(
+        id
+        for shard in set(range(6)) - set(common)
+        for part in run.documents.own(shard)
+        for id in part.doc_ids.to_pylist()
+        if shard_of(stable_hash(id), 6) == shard
+    )
+    said = rf"ids = '{elsewhere}': no document that was clustered in every iteration \(annotate\.share\) has such an id"
+    with pytest.raises(ValueError, match=said):
+        explore(ExploreRun(name="run", storage=settings.storage, ids=[elsewhere]))
 
 
 def test_the_command_adds_documents_and_they_stay(settings, passes, capsys):

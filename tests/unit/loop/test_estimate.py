@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.annotate.share import Share
 from infocse_ray.loop import minutes
 from infocse_ray.loop.estimate import FOUR, THREE, Estimate, Work, work_of
 from infocse_ray.loop.minutes import sized
@@ -71,6 +72,7 @@ def run_of(folder: Storage | None = None, **sections: Any) -> Run:
         whitening=None,
         settings=settings,
     )
+    rounds.share = lambda _: None
     rounds._replace = lambda settings: SimpleNamespace(**(vars(rounds) | {"settings": settings}))
     inputs: Any = SimpleNamespace(
         method=SimpleNamespace(annotated=settings.train.method == "idc"),
@@ -92,6 +94,12 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert work_of(run_of(train={"chunk_tokens": 64})).cost == FOUR
     once = work_of(run_of(train={"method": "simcse"}))
     assert (once.annotations, once.trainings) == (0, 1)
+    part = run_of(annotate={"share": 0.5})
+    store: Any = part.store
+    store.summary |= {"lanes": 4}
+    store.shards = 40
+    part.iteration_stages.share = lambda _: Share(5, 1, 1)  # pyright: ignore
+    assert work_of(part).annotated == pytest.approx(900 * 100 / 2)
     long = run_of()
     long.store.summary["tokens"] *= 10
     assert work_of(long).step == 2 * 128 * 32, "an encoder reads max_length tokens of a sentence"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.annotate.share import Share
 from infocse_ray.loop import identity
 from infocse_ray.loop.identity import (
     annotate_identity,
@@ -31,6 +32,8 @@ BASE = {
 }
 
 ALL, RUN, TRAIN, NONE = "run annotate train first", "run", "run train first", ""
+SHARES = [(4, 1, 1), (5, 1, 1), (4, 2, 1), (4, 1, 2)]
+"""Shards a lane, seed, iteration."""
 PAIRS, FIRST = "run examples train", "run first_examples first"
 """Of what is trained on the pairs, and of what the encoder is initialised with: here conpono."""
 # The token store's fingerprint has the corpus settings, the encoder's has pooling and length, and the paths' contents
@@ -76,6 +79,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.kmeans_sample": (999, NONE),
     "annotate.first_encoder": ("n", NONE),
     "annotate.engine": ("openvino", "run"),  # a stage is named by what auto comes to
+    "annotate.share": (0.5, "run"),
     "annotate.num_workers": (3, NONE),
     "annotate.use_gpu": (False, NONE),
     "train.method": ("simcse", "run examples train"),
@@ -269,6 +273,9 @@ def test_inputs_name_another_result():
         annotate_identity(settings, "other", "encoder", ["train"]),
         annotate_identity(settings, "store", "other", ["train"]),
         annotate_identity(settings, "store", "encoder", ["train", "test"]),
+        annotate_identity(settings, "store", "encoder", ["train"], "openvino"),
+        *(annotate_identity(settings, "store", "encoder", ["train"], share=Share(*of)) for of in SHARES),
+        annotate_identity(settings, "store", "encoder", ["train"], "openvino", Share(*SHARES[0])),
         examples_identity("source", ["train"], idc),
         examples_identity("other", ["train"], idc),
         examples_identity("source", ["train", "test"], idc),

@@ -1,0 +1,90 @@
+"""Iterations that annotate a share of the corpus: a run trains on it, goes on, and draws another one each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infocse_ray.annotate import share as share_module
+from infocse_ray.annotate.share import Share
+from infocse_ray.corpus.store import TokenStore, shard_name
+from infocse_ray.loop import iteration_stages
+from infocse_ray.loop.infocse import pretrain
+from infocse_ray.settings import Settings
+from infocse_ray.storage.folder import Storage
+from tests.unit import runs_here
+from tests.unit.passes import Passes, pieces, small_store
+from tests.unit.runs_here import settings_here
+
+
+def one_lane(folder: Path) -> TokenStore:
+    """Six shards, all in one lane."""
+    store = small_store(folder)
+    return store._replace(summary=store.summary | {"lanes": 1})
+
+
+@pytest.fixture
+def settings(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Of two iterations over the six shards."""
+    monkeypatch.setattr(runs_here, "small_store", one_lane)
+    content = settings_here(tmp_path, tiny_encoder, monkeypatch).model_dump()
+    content["seed"] = 4  # which draws different ones of so few
+    content["loop"] |= {"max_iterations": 2, "early_stop": False}
+    content["train"] |= {"never_worse": False, "interpolation": []}
+    return Settings.model_validate(content)
+
+
+def with_share(settings: Settings, share: float) -> Settings:
+    return settings.model_copy(update={"annotate": settings.annotate.model_copy(update={"share": share})})
+
+
+def annotated(settings: Settings, iteration: int) -> list[str]:
+    folder = Path(settings.storage) / settings.name / f"iteration_{iteration}" / "annotations"
+    return [name for name in pieces(folder) if name.startswith("shard-")]
+
+
+def test_a_run_trains_on_another_share_each_iteration(settings, passes: Passes, monkeypatch, capsys):
+    settings = with_share(settings, 0.5)
+    train = iteration_stages.train
+    monkeypatch.setattr(iteration_stages, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(settings)
+    assert passes.works == ["AnnotateShards"]
+    monkeypatch.setattr(iteration_stages, "train", train)
+    metrics = pretrain(settings)
+    assert passes.works == ["AnnotateShards"] * 2, "the first was there"
+    store = TokenStore.open(Storage.open(str(next((Path(settings.storage) / "corpora").iterdir()))))
+    drawn = {t: Share(4, settings.seed, t).shards(store) for t in (1, 2)}
+    assert drawn[1] != drawn[2]
+    for t in (1, 2):
+        assert annotated(settings, t) == [shard_name(shard) for shard in drawn[t]]
+        found = metrics["iterations"][t]
+        assert found["annotations"]["shards_a_lane"] == 4
+        assert found["train"]["steps"] == 4
+        assert found["examples"]["examples"] == found["annotations"]["pairs"] > 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "annotate.share" in line]
+    assert len(said) == 3
+    assert all("annotating 66.7% of the corpus" in line and "at most 32 pairs" in line for line in said)
+    works = len(passes.works)
+    assert pretrain(settings) == metrics
+    assert len(passes.works) == works
+
+
+def test_what_annotates_all_is_what_it_was_without_the_setting(settings, passes: Passes, monkeypatch, capsys):
+    monkeypatch.setattr(share_module, "FEWEST", 6)  # as in a corpus of few shards
+    pretrain(settings)
+    assert len(annotated(settings, 1)) == len(annotated(settings, 2)) == 6
+    assert "annotate.share" not in capsys.readouterr().out
+    passes.works.clear()
+    pretrain(with_share(settings, 1.0).model_copy(update={"name": "whole"}))
+    assert passes.works == [], "its annotations are the same stages"
+
+
+def test_by_itself_a_run_annotates_what_its_training_reads(settings, passes: Passes):
+    # 32 pairs are some tenth of what the six shards give.
+    pretrain(settings)
+    assert len(annotated(settings, 1)) == 4
+    whole = with_share(settings, 1.0).model_copy(update={"name": "whole"})
+    pretrain(whole)
+    assert len(annotated(whole, 1)) == 6
