@@ -1,14 +1,15 @@
 """A training checkpoint: weights, optimiser, position in the stream, early stopping; data, never pickles.
 
 Worker 0 writes what all workers share; every worker writes the state of its own lanes, and last a list of its files
-with their sizes and digests.
+with their sizes and digests. What they write was copied to host memory first, so that training goes on meanwhile.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,27 +26,87 @@ from infocse_ray.train.state import TrainState
 _LIST = "files-{:05d}.json"
 
 
-def save_checkpoint(
-    folder: Path,
-    rank: int,
-    state: TrainState,
-    stream_state: dict[str, np.ndarray],
-    progress: dict[str, Any],
-) -> None:
-    """Write this worker's files of a checkpoint into `folder`."""
-    lanes = f"lanes-{rank:05d}.npz"
-    np.savez(folder / lanes, allow_pickle=False, **stream_state)  # pyright: ignore
-    if rank == 0:
-        whitening = state.encoder.whitening
-        power = None if whitening is None else {"whitening": json.dumps(whitening.power)}
-        for module, name, said in ((state.encoder, "encoder", power), (state.head, "head", None)):
-            weights = {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
-            save_file(weights, folder / f"{name}.safetensors", said)
-        torch.save(state.optimizer.state_dict(), folder / "optimizer.pt")
-        (folder / "progress.json").write_text(json.dumps(progress))
-    # Last: a checkpoint is whole once every worker's list is there, with what it lists.
-    mine = [lanes] if rank else [file.name for file in folder.iterdir()]
-    (folder / _LIST.format(rank)).write_text(json.dumps(checked({"workers": workers(), "files": sizes(folder, mine)})))
+class _Shared(NamedTuple):
+    """What all workers have alike, and worker 0 writes."""
+
+    weights: dict[str, dict[str, torch.Tensor]]
+    """Of the encoder and of the head, by file."""
+    whitening: dict[str, str] | None
+    """The encoder's, as far as it isn't among the weights."""
+    optimizer: dict[str, Any]
+    progress: str
+    """As JSON."""
+
+
+class Snapshot(NamedTuple):
+    """A worker's part of a checkpoint in host memory: no step that follows changes it."""
+
+    rank: int
+    workers: int
+    lanes: dict[str, np.ndarray]
+    shared: _Shared | None
+    """None: another worker's part has it."""
+
+    @classmethod
+    def of(
+        cls, rank: int, state: TrainState, stream_state: dict[str, np.ndarray], progress: dict[str, Any]
+    ) -> Snapshot:
+        """The training as it is.
+
+        Args:
+            rank: of this worker; worker 0 copies weights and optimiser, a device's once it has computed them.
+            state: of the training.
+            stream_state: of this worker's lanes, kept by nobody else.
+            progress: what JSON can hold.
+        """
+        shared = None
+        if rank == 0:
+            whitening = state.encoder.whitening
+            shared = _Shared(
+                _copied({"encoder": dict(state.encoder.state_dict()), "head": dict(state.head.state_dict())}),
+                None if whitening is None else {"whitening": json.dumps(whitening.power)},
+                _copied(state.optimizer.state_dict()),
+                json.dumps(progress),
+            )
+        return cls(rank, workers(), stream_state, shared)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes `write` writes."""
+        tensors = [] if self.shared is None else _tensors([self.shared.weights, self.shared.optimizer])
+        return sum(array.nbytes for array in [*self.lanes.values(), *tensors])
+
+    def write(self, folder: Path) -> None:
+        """Write this worker's files of the checkpoint into a local folder."""
+        lanes = f"lanes-{self.rank:05d}.npz"
+        np.savez(folder / lanes, allow_pickle=False, **self.lanes)  # pyright: ignore
+        if (shared := self.shared) is not None:
+            for name, weights in shared.weights.items():
+                save_file(weights, folder / f"{name}.safetensors", shared.whitening if name == "encoder" else None)
+            torch.save(shared.optimizer, folder / "optimizer.pt")
+            (folder / "progress.json").write_text(shared.progress)
+        # Last: a checkpoint is whole once every worker's list is there, with what it lists.
+        mine = [lanes] if self.rank else [file.name for file in folder.iterdir()]
+        listed = checked({"workers": self.workers, "files": sizes(folder, mine)})
+        (folder / _LIST.format(self.rank)).write_text(json.dumps(listed))
+
+
+def _copied(value: Any) -> Any:
+    """Dicts and lists with copies, in host memory, of the tensors in them."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {name: _copied(inner) for name, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Those in dicts and lists."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(inner)
 
 
 def damage(folder: Path) -> str | None:
@@ -62,11 +123,6 @@ def damage(folder: Path) -> str | None:
             return ": ".join(wrong)
         number, there = number + 1, listed["workers"]
     return None
-
-
-def checkpoint_bytes(state: TrainState) -> int:
-    """About how many bytes worker 0 writes: every weight, and Adam's two moments of it."""
-    return 3 * sum(weight.numel() * weight.element_size() for weight in state.parameters())
 
 
 def load_checkpoint(folder: Path, state: TrainState, stream: ExampleStream) -> dict[str, Any]:

@@ -7,7 +7,6 @@ checkpoint, maybe stop.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,15 +31,15 @@ from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.stages.metrics import TrainingMetrics
 from infocse_ray.storage.checksums import checked
-from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.checkpoint import checkpoint_bytes, load_checkpoint, save_checkpoint
+from infocse_ray.train.checkpoint import Snapshot, load_checkpoint
 from infocse_ray.train.choice import WeightsChoice, between
 from infocse_ray.train.early_stopping import EarlyStopping
 from infocse_ray.train.memory import OutOfMemoryEverywhere
 from infocse_ray.train.models import INTERPOLATED, SavedModels, model_name
 from infocse_ray.train.reporter import Reporter
 from infocse_ray.train.restore import newest_whole
+from infocse_ray.train.saver import CheckpointSaver
 from infocse_ray.train.schedule import Budget, Schedule
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import StepReport, StepUnderWay, begin_step
@@ -48,9 +47,9 @@ from infocse_ray.train.step import StepReport, StepUnderWay, begin_step
 COLLAPSE = 0.05
 """Embedding spread under which the run warns that all sentences are getting one vector."""
 
-_CHECKPOINTS_BEHIND = 4
-"""A checkpoint counts once Ray has recorded it, seconds after it was reported; until then a restart takes one before,
-whose best model must still be there."""
+_CHECKPOINTS_BEHIND = 5
+"""A checkpoint counts once it is saved, while training goes on, and Ray has recorded it, seconds later; until then a
+restart takes one before, whose best model must still be there."""
 
 
 class Training(NamedTuple):
@@ -145,6 +144,7 @@ class TrainingWorker:
         self._begun = time.monotonic() - self.progress["seconds"]
         self._batches = Prefetcher(self._stream, self._state.prepare)
         self._under_way: _UnderWay | None = None
+        self._saver = CheckpointSaver(training.folder)
 
     def _resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
@@ -159,7 +159,15 @@ class TrainingWorker:
         self._reporter.tell(f"step {self.progress['step']}: training goes on from its checkpoint")
 
     def run(self) -> None:
-        """Train until the budget or the patience is used up, or training is asked to stop."""
+        """Train until the budget or the patience is used up, or training is asked to stop.
+
+        Raises:
+            NoSpace, StorageUnavailable: something couldn't be saved, a checkpoint too.
+        """
+        with self._saver:  # whatever happens, a checkpoint under way is saved before this ends
+            self._train()
+
+    def _train(self) -> None:
         if not self.progress["history"]:
             self.validate()
         self._reporter.start()
@@ -175,6 +183,7 @@ class TrainingWorker:
         if self.progress["finished"]:
             self._choose()
         else:
+            self._saver.wait()
             self._reporter.tell(f"step {self.progress['step']}: stopped, at a checkpoint")
 
     def step(self) -> None:
@@ -185,7 +194,9 @@ class TrainingWorker:
         Raises:
             NonFinite: the loss of this step or of the one before is; on every worker.
             OutOfMemoryEverywhere: the batch doesn't fit into memory.
+            NoSpace, StorageUnavailable: the last checkpoint couldn't be saved.
         """
+        self._saver.check()
         progress, begun = self.progress, time.monotonic()
         step = progress["step"] + 1
         prepared = self._batches.next_batch()
@@ -232,17 +243,14 @@ class TrainingWorker:
             self._models.save(self._encoder, model_name(step))
 
     def checkpoint(self) -> None:
-        """Hand Ray Train what `_resume` needs, and drop the models that no checkpoint names."""
+        """Begin to save what `_resume` needs, once the checkpoint before is saved; drop models that none names."""
+        self._saver.wait()
         best_steps = [*self.progress["best_steps"], self._early_stopping.best_step][-_CHECKPOINTS_BEHIND:]
         self.progress.update(
             stopping=self._early_stopping.state(), seconds=time.monotonic() - self._begun, best_steps=best_steps
         )
-        with tempfile.TemporaryDirectory() as folder:
-            with explained(folder, checkpoint_bytes(self._state)):
-                save_checkpoint(Path(folder), rank(), self._state, self._batches.state(), self.progress)
-            checkpoint = ray.train.Checkpoint.from_directory(folder)
-            with explained(self._training.folder, sum(file.stat().st_size for file in Path(folder).iterdir())):
-                ray.train.report({"step": self.progress["step"]}, checkpoint=checkpoint)
+        # The copy is made only now: of a checkpoint before there is none left.
+        self._saver.save(self.progress["step"], Snapshot.of(rank(), self._state, self._batches.state(), self.progress))
         self._models.drop_all_but([model_name(step) for step in best_steps])
 
     def _close_metrics(self) -> None:
@@ -299,5 +307,6 @@ class TrainingWorker:
         )
 
     def _write_result(self, **more: Any) -> None:
+        self._saver.wait()  # with a result the driver deletes all checkpoints
         if rank() == 0:
             (self._training.folder / "result.json").write_json(checked(self.progress | more))

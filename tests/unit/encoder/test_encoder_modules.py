@@ -13,7 +13,7 @@ from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
+from infocse_ray.train.checkpoint import Snapshot, load_checkpoint
 from infocse_ray.train.state import freeze_unused
 from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, refused, tokenised
 from tests.unit.trainees import Run, annotated
@@ -195,13 +195,13 @@ def test_a_checkpoint_has_all_of_the_encoder(dense_folder, tmp_path):
     with torch.no_grad():
         for parameter in first.encoder.parameters():
             parameter += 0.01
-    save_checkpoint(folder, 0, first.state, first.stream.state(), {"step": 3})
+    Snapshot.of(0, first.state, first.stream.state(), {"step": 3}).write(folder)
     for had in (None, some_whitening(second.encoder.dimension, 8)):
         second.encoder.whitening = had
         assert load_checkpoint(folder, second.state, second.stream) == {"step": 3}
         assert second.encoder.fingerprint() == first.encoder.fingerprint()
     first.encoder.whitening = None
-    save_checkpoint(folder, 0, first.state, first.stream.state(), {"step": 4})
+    Snapshot.of(0, first.state, first.stream.state(), {"step": 4}).write(folder)
     load_checkpoint(folder, second.state, second.stream)
     assert second.encoder.whitening is None
     assert second.encoder.fingerprint() == first.encoder.fingerprint()

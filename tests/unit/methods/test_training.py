@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
+from infocse_ray.train.checkpoint import Snapshot, load_checkpoint
 from tests.unit.group import on_workers
 from tests.unit.trainees import TRAINED, Run, annotated
 
@@ -53,7 +53,7 @@ def test_steps_on_one_batch_lower_its_loss(tiny_encoder, source, case, part):
 def test_resumed_equals_uninterrupted(tiny_encoder, source, case, tmp_path):
     uninterrupted = Run(tiny_encoder, source, case=case)
     uninterrupted.losses(1)
-    save_checkpoint(tmp_path, 0, uninterrupted.state, uninterrupted.stream.state(), {"step": 1})
+    Snapshot.of(0, uninterrupted.state, uninterrupted.stream.state(), {"step": 1}).write(tmp_path)
     expected = uninterrupted.losses(2)
     resumed = Run(tiny_encoder, source, case=case)
     resumed.losses(2)  # a step too far: loading must replace everything

@@ -13,7 +13,7 @@ from ray.train import Checkpoint
 from infocse_ray.distributed.collectives import rank
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import checkpoint as checkpoint_module
-from infocse_ray.train.checkpoint import damage, save_checkpoint
+from infocse_ray.train.checkpoint import Snapshot, damage
 from infocse_ray.train.restore import drop_unreadable, newest_whole
 from tests.unit.group import on_workers
 
@@ -39,7 +39,7 @@ def write(folder: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> Path:
         own = folder / f"of-{number}"
         own.mkdir()
         lanes = {f"lane-{number}": torch.arange(4).numpy()}
-        save_checkpoint(own, number, small_state(), lanes, {"step": 7, "best": 0.25})
+        Snapshot.of(number, small_state(), lanes, {"step": 7, "best": 0.25}).write(own)
         for file in own.iterdir():
             file.rename(folder / file.name)
         own.rmdir()

@@ -8,7 +8,7 @@ import torch
 
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.errors import NonFinite
-from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
+from infocse_ray.train.checkpoint import Snapshot, load_checkpoint
 from tests.unit.group import on_workers
 from tests.unit.trainees import Run, annotated
 
@@ -97,7 +97,7 @@ def test_large_gradients_are_scaled_down_and_small_ones_are_not(tiny_encoder, so
 def test_resumed_equals_uninterrupted_amid_the_warm_up(tiny_encoder, source, tmp_path):
     uninterrupted = run_of(tiny_encoder, source, **OPTIONS)
     uninterrupted.losses(1)
-    save_checkpoint(tmp_path, 0, uninterrupted.state, uninterrupted.stream.state(), {"step": 1})
+    Snapshot.of(0, uninterrupted.state, uninterrupted.stream.state(), {"step": 1}).write(tmp_path)
     expected = uninterrupted.losses(4)
     resumed = run_of(tiny_encoder, source, **OPTIONS)
     resumed.losses(2)  # a step too far: loading must replace everything

@@ -10,7 +10,7 @@ from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.errors import NonFinite
 from infocse_ray.sampling.stream import Batch, ExampleStream
-from infocse_ray.train.checkpoint import load_checkpoint, save_checkpoint
+from infocse_ray.train.checkpoint import Snapshot, load_checkpoint
 from tests.unit.group import on_workers
 from tests.unit.stores import counted
 from tests.unit.train.test_loss import Ids, eq_1
@@ -174,7 +174,7 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
             stream.next_batch()
     progress = {"step": 3, "history": [{"mrr": 0.5}], "stopping": {"best": None}}
     for rank, stream in enumerate((owner, second)):
-        save_checkpoint(tmp_path, rank, uninterrupted.state, stream.state(), progress)
+        Snapshot.of(rank, uninterrupted.state, stream.state(), progress).write(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "encoder.safetensors",
         "files-00000.json",

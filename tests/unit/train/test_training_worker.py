@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+import threading
+from concurrent.futures import wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +15,14 @@ import torch
 from ray.train import Checkpoint
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.errors import NoSpace
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.stages.metrics import Begun
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
+from infocse_ray.train.checkpoint import Snapshot
 from infocse_ray.train.loop import Training, TrainingWorker
+from infocse_ray.train.saver import CheckpointSaver
 from infocse_ray.train.schedule import Budget
 from infocse_ray.train.step import train_step
 from tests.unit.stores import counted
@@ -43,6 +49,30 @@ class FakeRayTrain:
 
     def _offer(self) -> Checkpoint | None:
         return Checkpoint(str(self._place(self.steps[-1]))) if self.steps else None
+
+
+class SlowRayTrain(FakeRayTrain):
+    """Holds the uploads after `held` steps until somebody waits for a checkpoint, or `released` is set."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, held: set[int]) -> None:
+        super().__init__(folder, monkeypatch)
+        self.held, self.released, self.events = held, threading.Event(), list[str]()
+        inner = CheckpointSaver.wait
+
+        def waits(saver: CheckpointSaver) -> None:
+            if saver._under_way is not None and not saver._under_way.done():
+                self.events.append("waits")
+                self.released.set()
+            inner(saver)
+
+        monkeypatch.setattr(CheckpointSaver, "wait", waits)
+
+    def _report(self, metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
+        self.events.append(f"begins {metrics['step']}")
+        if metrics["step"] in self.held:
+            self.released.wait(30)
+        super()._report(metrics, checkpoint)
+        self.events.append(f"saved {metrics['step']}")
 
 
 class FakeBoard:
@@ -182,7 +212,7 @@ def test_a_loss_that_is_not_finite_is_told_of_its_own_step_and_changes_nothing(
     """Found a step late, or at once before a validation (after step 3): no weight has changed, nothing is kept."""
     asked_at(None, monkeypatch)
     ray = FakeRayTrain(tmp_path / "ray", monkeypatch)
-    before = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "other")), budget=Budget(9, None, 99)))
+    before = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "other")), board=FakeBoard()))
     for _ in range(step - 1):
         before.step()
     if before._under_way is not None:
@@ -209,3 +239,144 @@ def test_figures_belong_to_their_steps(training: Training, tmp_path: Path, monke
     stream = ExampleStream(training.examples, training.method, training.settings.train.batch_size, training.seed)
     losses = {step: train_step(alone._state, stream.next_batch(), training.seed, step).loss for step in range(1, 10)}
     assert shown == losses
+
+
+def test_training_goes_on_while_a_checkpoint_is_saved_as_it_was_and_the_next_waits_for_it(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "at_once", monkeypatch)
+    TrainingWorker(training).run()
+    ray = SlowRayTrain(tmp_path / "late", monkeypatch, set())
+    write = Snapshot.write
+
+    def write_late(snapshot: Snapshot, folder: Path) -> None:
+        ray.released.wait(30)
+        write(snapshot, folder)
+
+    monkeypatch.setattr(Snapshot, "write", write_late)
+    worker = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "again"))))
+    worker.validate()
+    for _ in range(5):
+        worker.step()
+    assert worker.progress["step"] == 5
+    assert (ray.steps, ray.released.is_set()) == ([], False)
+    worker.step()
+    assert ray.events[:3] == ["waits", "begins 3", "saved 3"]
+    worker._saver.wait()
+    assert ray.steps == [3, 6]
+    for step in ("0003", "0006"):
+        late, at_once = (tmp_path / name / f"checkpoint_{step}" for name in ("late", "at_once"))
+        # Weights, moments, positions: those of the step, whatever training did until they were written.
+        for name in ("encoder.safetensors", "head.safetensors", "optimizer.pt", "lanes-00000.npz"):
+            assert (late / name).read_bytes() == (at_once / name).read_bytes(), name
+
+
+def test_a_crash_in_an_upload_leaves_the_checkpoint_before(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "whole", monkeypatch)
+    TrainingWorker(training).run()
+    right = (training.folder / "result.json").read_json()
+
+    ray = FakeRayTrain(tmp_path / "cut", monkeypatch)
+    report = ray._report
+
+    def cut_off(metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
+        if metrics["step"] == 6:
+            (cut := tmp_path / "cut" / "checkpoint_0006_cut_off").mkdir()
+            (cut / "encoder.safetensors").write_bytes(b"the first bytes of it")
+            raise SystemExit
+        report(metrics, checkpoint)
+
+    monkeypatch.setattr(loop.ray.train, "report", cut_off)
+    training = training._replace(folder=Storage.open(str(tmp_path / "again")))
+    killed = TrainingWorker(training)
+    killed.validate()
+    for _ in range(6):
+        killed.step()
+    wait([killed._saver._under_way])  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(loop.ray.train, "report", report)
+    resumed = TrainingWorker(training)
+    assert resumed.progress["step"] == 3
+    resumed.run()
+    result = (training.folder / "result.json").read_json()
+    for name in ("history", "stopping", "chosen", "step", "tokens"):
+        assert result[name] == right[name], name
+
+
+def full(metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
+    """A report to a disk without space."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_told_of_by_the_next_step(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "ray", monkeypatch)
+    monkeypatch.setattr(loop.ray.train, "report", full)
+    worker = TrainingWorker(training)
+    for _ in range(3):
+        worker.step()
+    wait([worker._saver._under_way])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(NoSpace, match=f"^{training.folder}: no space left"):
+        worker.step()
+    assert worker.progress["step"] == 3
+
+
+@pytest.mark.parametrize("steps", [3, 9])
+def test_no_result_is_written_without_the_checkpoint(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "ray", monkeypatch)
+    monkeypatch.setattr(loop.ray.train, "report", full)
+    with pytest.raises(NoSpace, match=f"^{training.folder}: no space left"):
+        TrainingWorker(training._replace(budget=Budget(steps, None, 99))).run()
+    assert not (training.folder / "result.json").exists()
+
+
+@pytest.mark.parametrize("end", ["finished", "stopped", "not finite"])
+def test_the_end_waits_for_the_last_checkpoint(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    asked_at(5 if end == "stopped" else None, monkeypatch)
+    last = {"finished": 9, "stopped": 5, "not finite": 3}[end]
+    ray = SlowRayTrain(tmp_path / "ray", monkeypatch, {last})
+    result, ended = training.folder / "result.json", list[bool]()
+    report = ray._report
+
+    def look(metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
+        report(metrics, checkpoint)
+        ended.append(result.exists() or "stopped, at" in training.board.lines[-1])
+
+    monkeypatch.setattr(loop.ray.train, "report", look)
+    worker = TrainingWorker(training)
+    if end == "not finite":
+        poison(worker, 5)
+    worker.run()
+    assert ray.steps[-1] == last
+    assert not any(ended)
+    assert result.exists() == (end != "stopped")
+
+
+def test_an_error_waits_for_the_checkpoint_and_stays_what_it_is(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    ray = SlowRayTrain(tmp_path / "ray", monkeypatch, {3})
+    worker = TrainingWorker(training)
+    begin = loop.begin_step
+
+    def fails(*arguments: Any) -> Any:
+        if worker.progress["step"] == 4:
+            ray.released.set()
+            raise RuntimeError("of the fifth step")
+        return begin(*arguments)
+
+    monkeypatch.setattr(loop, "begin_step", fails)
+    with pytest.raises(RuntimeError, match="of the fifth step"):
+        worker.run()
+    assert ray.steps == [3]
