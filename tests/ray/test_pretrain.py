@@ -300,7 +300,7 @@ def test_two_workers_train_the_encoder_that_one_worker_trains(
         mix(settings.seed, 1),
         Storage.open(str(tmp_path)),
         "counterpart",
-        WhiteningPlan(None, None, list(SPLITS), settings.seed),
+        whitening=WhiteningPlan(None, None, list(SPLITS), settings.seed),
     )
     summary = train(training, Placement(2, False, 1), "two workers")
     assert summary["workers"] == 2
