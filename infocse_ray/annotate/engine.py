@@ -27,7 +27,7 @@ from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 
 PAYS_FROM = 200_000
-"""Sentences of a corpus from which `auto` has the backbone converted. Converting takes a task of its own, some 15 s of
+"""Sentences from which `auto` has the backbone converted. Converting takes a task of its own, some 15 s of
 all cores; OpenVINO saves 0.6 ms of a core a sentence (docs/measurements.md): even at 50,000 on two cores."""
 
 LEAST_AGREEMENT = 0.97
@@ -99,7 +99,7 @@ def engine_of(asked: EngineName | Literal["auto"], sentences: int, use_gpu: bool
 
     Args:
         asked: `annotate.engine`.
-        sentences: of the corpus.
+        sentences: that are annotated.
         use_gpu: whether actors have GPUs.
 
     Raises:
@@ -111,10 +111,10 @@ def engine_of(asked: EngineName | Literal["auto"], sentences: int, use_gpu: bool
     if use_gpu:
         return Chosen("torch", "OpenVINO is for CPUs")
     if sentences < PAYS_FROM:
-        return Chosen("torch", f"converting pays from about {PAYS_FROM:,} sentences, the corpus has {sentences:,}")
+        return Chosen("torch", f"converting pays from about {PAYS_FROM:,} sentences, and {sentences:,} are annotated")
     if not installed(openvino.PACKAGES[False]):
         return Chosen("torch", "OpenVINO, which is faster, isn't installed (pip install 'infocse-ray[openvino]')")
-    return Chosen("openvino", f"the corpus has {sentences:,} sentences")
+    return Chosen("openvino", f"{sentences:,} sentences are annotated")
 
 
 def graph_in(folder: Storage) -> Storage:

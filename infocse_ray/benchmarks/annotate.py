@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.annotate.documents import COLUMNS, TrainingDocuments, joined
+from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import LEAST_AGREEMENT, TORCH, Engine, graph_in, make_graph
 from infocse_ray.annotate.idc import cluster
+from infocse_ray.annotate.pipeline import Written
+from infocse_ray.annotate.shards import AnnotateShards
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.benchmarks.backends import Encode
 from infocse_ray.benchmarks.corpora import LANES, MAX_LENGTH, encoder_in, load_baseline, make_store, read_documents
@@ -25,9 +28,7 @@ from infocse_ray.benchmarks.measure import default_device, in_fresh_process, loc
 from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
-from infocse_ray.corpus.tokens import bounded_ranges
 from infocse_ray.encoder import openvino
-from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed, for_inference
 from infocse_ray.encoder.graph import traced
 from infocse_ray.export.formats import FORMATS, GraphEncoder
 from infocse_ray.runtime.cluster import Placement, placement
@@ -36,7 +37,6 @@ from infocse_ray.settings import Annotate, EngineName
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import write_parquet
 
 DEFAULT = ("fp32", 32)
 CANDIDATES = [(dtype, batch) for dtype in ("fp32", "bf16") for batch in (32, 128, 512)]
@@ -46,10 +46,10 @@ SAMPLE = 1_000
 """Sentences on which the best of CANDIDATES is found."""
 
 
-def prepare_once(work: str, model: str, documents: list[list[str]]) -> TokenStore:
-    """The prepare stage in a Ray of its own."""
+def prepare_once(work: str, model: str, documents: list[list[str]]) -> tuple[TokenStore, int]:
+    """The prepare stage in a Ray of its own, and how many workers that one has to annotate."""
     with local_ray():
-        return make_store(work, model, documents)
+        return make_store(work, model, documents), placement(Annotate()).workers
 
 
 def engines_there() -> list[EngineName]:
@@ -103,17 +103,24 @@ def annotate_once(
     }
 
 
+def groups_of(store: TokenStore, workers: int) -> list[list[int]]:
+    """The groups of shards that workers annotate.
+
+    Raises:
+        ValueError: too few for a steady state.
+    """
+    groups = TrainingDocuments(store, list(SPLITS)).groups()
+    if len(groups) <= workers:
+        raise ValueError(f"--sentences: too few for {workers} workers to go on after their first 2,000; take more")
+    return groups
+
+
 def pace(store: TokenStore, out: str, workers: int) -> tuple[float, float, int]:
     """When each worker had finished a group of shards, sentences a second from then on, and sentences in all."""
     sizes = [sum(len(documents_of(t).sentences) for t in store.read(i, SPLITS)) for i in range(store.shards)]
     ended = [(Path(out) / shard_name(i)).stat().st_mtime for i in range(store.shards)]
     # The shards of a group are finished together.
-    ends = sorted(
-        (max(ended[i] for i in group), sum(sizes[i] for i in group))
-        for group in TrainingDocuments(store, list(SPLITS)).groups()
-    )
-    if len(ends) <= workers:
-        raise ValueError(f"--sentences: too few for {workers} workers to go on after their first 2,000; take more")
+    ends = sorted((max(ended[i] for i in group), sum(sizes[i] for i in group)) for group in groups_of(store, workers))
     first, last = ends[workers - 1][0], ends[-1][0]
     return first, sum(size for _, size in ends[workers:]) / (last - first), sum(sizes)
 
@@ -172,8 +179,7 @@ def tokenise_once(model: str, sentences: list[str]) -> float:
 def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
     """Seconds of each part of what an actor does with its shards, in this process on one thread."""
     torch.set_num_threads(1)
-    encoder = for_inference(encoder_in(model).load(), "auto", default_device())
-    spent: defaultdict[str, float] = defaultdict(float)
+    annotator, spent = Annotator(encoder_in(model), "auto", default_device()), defaultdict(float)
     began = 0.0
 
     def before(*_: object) -> None:
@@ -183,26 +189,27 @@ def split_once(work: str, model: str, store: TokenStore) -> dict[str, float]:
     def after(*_: object) -> None:
         spent["encoder"] += now() - began
 
-    encoder.register_forward_pre_hook(before)
-    encoder.register_forward_hook(after)
-    for shards in TrainingDocuments(store, list(SPLITS)).groups():
-        t0 = now()
-        groups = [group for shard in shards for group in store.read(shard, SPLITS, COLUMNS)]
-        parts = [joined([documents_of(group) for group in groups])] if groups else []
-        spent["reading"] += now() - t0
-        for documents in parts:
-            for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
-                begin, end = documents.offsets[first], documents.offsets[last]
-                t0, forward = now(), spent["encoder"]
-                vectors = embed(encoder, documents.sentences.take(np.arange(begin, end))).vectors
-                t1 = now()
-                cluster(vectors, documents.offsets[first : last + 1] - begin, 1)
-                spent["IDC"] += now() - t1
-                spent["tokens: cutting, equal ones, sorting, padding"] += t1 - t0 - (spent["encoder"] - forward)
-        t0 = now()
-        for i, group in enumerate(groups):
-            write_parquet(Storage.open(work) / f"split/{shards[0]}-{i}.parquet", group, [len(group)])
-        spent["writing"] += now() - t0
+    def clustering(vectors: torch.Tensor, offsets: np.ndarray) -> np.ndarray:
+        begun = now()
+        clusters = cluster(vectors, offsets, 1)
+        spent["IDC"] += now() - begun
+        return clusters
+
+    annotator.encoder.register_forward_pre_hook(before)
+    annotator.encoder.register_forward_hook(after)
+    documents = TrainingDocuments(store, list(SPLITS))
+    stage = AnnotateShards(documents, Storage.open(work) / "split", clustering)
+    for shards in documents.groups():
+        t0, inside = now(), spent["encoder"] + spent["IDC"]
+        group = stage.read(annotator, shards)
+        assert not isinstance(group, Written)
+        t1 = now()
+        group = stage.embed(annotator, group)
+        t2 = now()
+        stage.write(group)
+        spent["reading, equal sentences"] += t1 - t0
+        spent["tokens: sorting, padding"] += t2 - t1 - (spent["encoder"] + spent["IDC"] - inside)
+        spent["writing"] += now() - t2
     return dict(spent)
 
 
@@ -213,7 +220,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--sentences {arguments.sentences}: {len(documents)} documents; take at least {LANES}")
     sentences = [sentence for document in documents for sentence in document]
     with tempfile.TemporaryDirectory() as work:
-        store = in_fresh_process(prepare_once, work, arguments.model, documents)
+        store, workers = in_fresh_process(prepare_once, work, arguments.model, documents)
+        groups_of(store, workers)
         best = in_fresh_process(best_of, arguments.model, sentences[:SAMPLE])
         tokenising = in_fresh_process(tokenise_once, arguments.model, sentences)
         rates: dict[tuple[str, int], list[float]] = {candidate: [] for candidate in (DEFAULT, best)}

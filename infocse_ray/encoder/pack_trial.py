@@ -13,7 +13,7 @@ import torch
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.on_device import SentencesOnDevice
-from infocse_ray.encoder.packing import Kernel, by_flash_attention, by_mask, by_torch
+from infocse_ray.encoder.packing import Asked, Kernel, by_flash_attention, by_mask, by_torch
 
 _LONGEST = 160
 """Tokens: more than sliding windows have on each side."""
@@ -61,8 +61,8 @@ def device_kernel(encoder: SentenceEncoder, device: torch.device, dtype: torch.d
         try:
             with torch.inference_mode():
                 for window in windows:
-                    asked = query, key, value, bounds, 60, size**-0.5, window
-                    difference = (kernel(*asked).float() - by_mask(*asked).float()).abs().max()
+                    asked = Asked(query, key, value, bounds, 60, size**-0.5, window)
+                    difference = (kernel(asked).float() - by_mask(asked).float()).abs().max()
                     if not difference < 0.05:
                         break
                 else:

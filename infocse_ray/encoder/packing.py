@@ -16,11 +16,28 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 _NAME = "infocse_packed"
 
-Kernel = Callable[
-    [torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int, float | None, tuple[int, int]], torch.Tensor
-]
-"""Queries, keys and values [tokens, heads, d], bounds int32 [b + 1], tokens of the longest sentence, scale (None:
-1 / sqrt(d)), and how far back and ahead a token sees (-1: without limit) -> [tokens, heads, d]."""
+
+class Asked(NamedTuple):
+    """What an attention kernel is asked for."""
+
+    query: torch.Tensor
+    """[tokens, heads, d], of all sentences one after the other."""
+    key: torch.Tensor
+    """Likewise."""
+    value: torch.Tensor
+    """Likewise."""
+    bounds: torch.Tensor
+    """int32 [b + 1]; sentence i is the tokens bounds[i]:bounds[i + 1]."""
+    longest: int
+    """Tokens of the longest sentence."""
+    scale: float | None
+    """None: 1 / sqrt(d)."""
+    window: tuple[int, int]
+    """How far back and ahead a token sees; -1: without limit."""
+
+
+Kernel = Callable[[Asked], torch.Tensor]
+"""Every token's attention to its sentence, [tokens, heads, d]."""
 
 
 class Packed(NamedTuple):
@@ -40,39 +57,26 @@ class Packed(NamedTuple):
     """int64 [b, longest], of that padded batch."""
 
 
-def by_mask(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bounds: torch.Tensor,
-    longest: int,
-    scale: float | None,
-    window: tuple[int, int],
-) -> torch.Tensor:
+def by_mask(asked: Asked) -> torch.Tensor:
     """The `Kernel` that says what the others compute: a mask over all pairs of tokens. For a few tokens."""
-    token = torch.arange(len(query), device=query.device)
-    sentence = torch.bucketize(token, bounds[1:], right=True)
+    token = torch.arange(len(asked.query), device=asked.query.device)
+    sentence = torch.bucketize(token, asked.bounds[1:], right=True)
     ahead = token - token[:, None]
     mask = sentence == sentence[:, None]
-    for seen, distance in zip(window, (-ahead, ahead), strict=True):
-        if seen >= 0:
-            mask &= distance <= seen
-    heads = (tensor.transpose(0, 1)[None] for tensor in (query, key, value))
-    return torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=scale)[0].transpose(0, 1)
+    for reach, distance in zip(asked.window, (-ahead, ahead), strict=True):
+        if reach >= 0:
+            mask &= distance <= reach
+    heads = (tensor.transpose(0, 1)[None] for tensor in (asked.query, asked.key, asked.value))
+    return torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=asked.scale)[0].transpose(
+        0, 1
+    )
 
 
-def by_torch(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bounds: torch.Tensor,
-    longest: int,
-    scale: float | None,
-    window: tuple[int, int],
-) -> torch.Tensor:
+def by_torch(asked: Asked) -> torch.Tensor:
     """The `Kernel` that torch has for GPUs, since 2.10."""
     from torch.nn.attention.varlen import varlen_attn
 
+    query, key, value, bounds, longest, scale, window = asked
     # Older ones don't take what isn't asked for here.
     given: dict[str, Any] = {"window_size": window} if window != (-1, -1) else {}
     if scale is not None and abs(scale - query.shape[-1] ** -0.5) > 1e-9:
@@ -80,18 +84,11 @@ def by_torch(
     return cast(torch.Tensor, varlen_attn(query, key, value, bounds, bounds, longest, longest, **given))
 
 
-def by_flash_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bounds: torch.Tensor,
-    longest: int,
-    scale: float | None,
-    window: tuple[int, int],
-) -> torch.Tensor:
+def by_flash_attention(asked: Asked) -> torch.Tensor:
     """The `Kernel` of the package flash-attn."""
     from flash_attn import flash_attn_varlen_func  # pyright: ignore[reportMissingImports]
 
+    query, key, value, bounds, longest, scale, window = asked
     return flash_attn_varlen_func(
         query, key, value, bounds, bounds, longest, longest, softmax_scale=scale, window_size=window
     )
@@ -117,7 +114,7 @@ def _attend(
     window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
     kernel, bounds, longest = packed
     query, key, value = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
-    return kernel(query, key, value, bounds, longest, scaling, window)[None], None
+    return kernel(Asked(query, key, value, bounds, longest, scaling, window))[None], None
 
 
 ALL_ATTENTION_FUNCTIONS.register(_NAME, _attend)

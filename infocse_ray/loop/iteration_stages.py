@@ -112,7 +112,9 @@ class IterationStages(NamedTuple):
             ValueError: the engine can't be had, or makes other edges.
         """
         settings, by = self.settings, self._annotates(encoder, t)
-        chosen = engine_of(settings.annotate.engine, self.store.summary["sentences"], self.where["annotate"].use_gpu)
+        share = self.share(t)
+        sentences = round(self.store.summary["sentences"] * (1.0 if share is None else share.of_all(self.store)))
+        chosen = engine_of(settings.annotate.engine, sentences, self.where["annotate"].use_gpu)
         say(f"  {chosen.line()}")
         if chosen.name == "torch":
             if is_begun(self.folder(t) / "annotations", self._annotate_identity(by, "openvino", t)):

@@ -27,7 +27,7 @@ from infocse_ray.encoder import pack_trial
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.pack_trial import device_kernel, model_packs
-from infocse_ray.encoder.packing import by_mask
+from infocse_ray.encoder.packing import Asked, by_mask
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {
@@ -91,7 +91,7 @@ def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):
     assert not model_packs(ignoring)
     leaking = encoder_of(MODELS["modernbert"], tiny_encoder)
     monkeypatch.setattr(
-        pack_trial, "by_mask", lambda q, k, v, *_: by_mask(q, k, v, torch.tensor([0, len(q)]), 0, *_[2:])
+        pack_trial, "by_mask", lambda asked: by_mask(asked._replace(bounds=torch.tensor([0, len(asked.query)])))
     )
     assert not model_packs(leaking)
 
@@ -99,10 +99,8 @@ def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):
 def test_a_kernel_must_do_its_part_on_the_device(tiny_encoder, monkeypatch):
     encoder = encoder_of(MODELS["modernbert"], tiny_encoder)
 
-    def without_windows(
-        query: Any, key: Any, value: Any, bounds: Any, longest: int, scale: Any, window: Any
-    ) -> torch.Tensor:
-        return by_mask(query, key, value, bounds, longest, scale, (-1, -1))
+    def without_windows(asked: Asked) -> torch.Tensor:
+        return by_mask(asked._replace(window=(-1, -1)))
 
     def missing(*_: Any) -> torch.Tensor:
         raise ImportError

@@ -63,8 +63,13 @@ def test_a_run_trains_on_another_share_each_iteration(settings, passes: Passes, 
         assert found["annotations"]["shards_a_lane"] == 4
         assert found["train"]["steps"] == 4
         assert found["examples"]["examples"] == found["annotations"]["pairs"] > 0
-    said = [line for line in capsys.readouterr().out.splitlines() if "annotate.share" in line]
+    lines = capsys.readouterr().out.splitlines()
+    said = [line for line in lines if "annotate.share" in line]
     assert len(said) == 3
+    engine = [line for line in lines if "annotates with torch" in line]
+    part = f"{round(store.summary['sentences'] * 4 / 6):,} are annotated"
+    assert engine
+    assert all(line.endswith(part) for line in engine), "what isn't annotated pays for no conversion"
     assert all("annotating 66.7% of the corpus" in line and "at most 32 pairs" in line for line in said)
     works = len(passes.works)
     assert pretrain(settings) == metrics
