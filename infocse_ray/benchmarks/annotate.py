@@ -97,7 +97,8 @@ def annotate_once(
     return {
         "whole": sentences / seconds,
         "steady": steady,
-        "start": first - begun,
+        "first": first - begun,
+        "start": seconds - sentences / steady,
         "workers": where.workers,
         "padding": 1 - summary["tokens"] / summary["padded_tokens"],
     }
@@ -261,13 +262,17 @@ def run(arguments: argparse.Namespace) -> None:
     share = [(name, f"{s:.2f}", f"{100 * s / sum(split.values()):.1f} %") for name, s in parts]
     table(("part of annotate, on one thread", "seconds", "share"), share)
     distinct = len(set(sentences)) / len(sentences)
-    start = {name: statistics.median(run["start"] for run in runs) for name, runs in ours.items()}
+    first, start = (
+        {name: statistics.median(run[what] for run in runs) for name, runs in ours.items()}
+        for what in ("first", "start")
+    )
     notes(
         f"{len(sentences):,} sentences ({100 * distinct:.1f} % distinct) of {len(documents):,} documents, cut at "
         f"{MAX_LENGTH} tokens, K = 1, {store.shards} shards; {ours['torch'][0]['workers']:.0f} annotate workers, "
         f"padding {100 * ours['torch'][0]['padding']:.1f} %.",
         "The whole stage is the call of `annotate` on a running Ray, with its actors' imports and loading; each actor "
-        f"had finished its first group of shards after {_each(start)} s (median). The steady state is what came after.",
+        f"had finished its first group of shards after {_each(first)} s (median). The steady state is what came after: "
+        f"beyond what all sentences take at that pace, the whole stage took {_each(start)} s to start and end.",
         *_said_of_graphs(made),
         f"encode, like a graph alone, has all cores in one process, after loading and one small call; the best of "
         f"{len(CANDIDATES)} settings was found on {SAMPLE:,} sentences. It tokenises, which takes {tokenising:.1f} s "

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infocse_ray.annotate import idc
-from infocse_ray.annotate.components import clusters_by_component
+from infocse_ray.annotate.components import clusters_by_component, first_of_component
 from infocse_ray.annotate.idc import cluster, connected_clusters
 from infocse_ray.corpus.tokens import offsets_of
 
@@ -45,6 +45,15 @@ def test_chains_of_thousands(order):
     check(rows[:-1], rows[1:], offsets)
     cut = draw.random(n - 1) < 0.99
     check(rows[:-1][cut], rows[1:][cut], offsets)
+
+
+def test_a_shuffled_chain_takes_few_rounds(monkeypatch):
+    """Labels hook onto labels' rows, not onto the ends of edges alone: that would take a thousand rounds."""
+    looks, equal, n = [], torch.equal, 1 << 14
+    monkeypatch.setattr(torch, "equal", lambda a, b: looks.append(1) or equal(a, b))
+    rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    assert not first_of_component(rows[:-1], rows[1:], n).any()
+    assert len(looks) < 14  # rounds are four times as many; log2(n) is 14
 
 
 def test_nothing_single_rows_and_loops():
