@@ -9,6 +9,8 @@
   overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
   whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
   validators  Spearman's rank correlation of each validator without labels with the recall of the test
+  language_model  a start that is no sentence encoder, made of one by masked-language modelling; its scores on the way
+  tsdae     an encoder trained by sentence-transformers' denoising auto-encoder, to compare with
   search    recall of an index in fewer bits and dimensions; the approximate search against the exact one
   backends  exported encoders on one core: size, recall lost, sentences per second against SentenceTransformer.encode
   gpu       one GPU, without Ray and without files: annotating, clustering and training with random encoders
@@ -86,6 +88,32 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
         "--models", nargs="*", default=[], metavar="FOLDER", help="more encoders, as runs keep them"
     )
     validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
+
+    language = _command(
+        commands, "language_model", "what is left of a sentence encoder that is trained on as a language model"
+    )
+    _add_labelled(language)
+    language.add_argument(
+        "--train", metavar="FILE", required=True, help="general text, a file or folder that jobs read"
+    )
+    language.add_argument("--train_text", metavar="COLUMN", help="of it, with a document's text [sentences, or text]")
+    language.add_argument("--documents", type=_count, help="most documents of it [all]")
+    language.add_argument("--to", metavar="FOLDER", required=True, help="where the encoder goes")
+    language.add_argument("--tokens", type=_count, default=2_000_000, help="to train on")
+    language.add_argument("--every", type=_count, default=250_000, help="tokens between scores")
+    language.add_argument("--batch_size", type=_count, default=32, help="stretches of up to 128 tokens")
+    language.add_argument("--learning_rate", type=float, default=5e-4, help="at its highest")
+    language.add_argument("--sts", metavar="FILE", help="sentence pairs, as validate.sts")
+
+    tsdae = _command(
+        commands, "tsdae", "loss and seconds of sentence-transformers' TSDAE, which is trained to compare with"
+    )
+    _add_corpus(tsdae)
+    tsdae.add_argument("--to", metavar="FOLDER", required=True, help="where the encoder goes")
+    tsdae.add_argument("--tokens", type=_count, default=128_000, help="to train on, of encoder and decoder")
+    tsdae.add_argument("--batch_size", type=_count, default=32, help="sentences")
+    tsdae.add_argument("--learning_rate", type=float, default=3e-5, help="constant")
+    tsdae.add_argument("--seed", type=int, default=1, help="of what is drawn")
 
     search = _command(commands, "search", "what an index loses by fewer bits, dimensions, and by an approximate search")
     search.add_argument("--index", required=True, metavar="FOLDER", help="of `infocse embed`, in fp32, with titles")
