@@ -19,11 +19,12 @@ from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.augmentations import augmented, check_augmentations
 from infocse_ray.methods.chance import subsets, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, Side, own
 from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.opened import Opened, Views
-from infocse_ray.settings import Train
+from infocse_ray.settings import ConSERTSettings, Train
 
 _REST = 16
 """Sentences of the rest of a cluster that its mean is made of at most, drawn anew each time: a cluster may have
@@ -35,30 +36,42 @@ class Idc(Plain):
 
     Past the paper: with `positive = cluster` an example is a sentence and the mean of the vectors of the rest of its
     cluster; with `self_and_partner`, a pair whose positive is the mean of the partner's vector and the anchor's own
-    under other dropout. Where similarity is the cosine, these means are scaled to length 1.
+    under other dropout. Where similarity is the cosine, these means are scaled to length 1. With `views`, a pair whose
+    anchor has two views, changed as ConSERT changes them, and two positives: its partner, and its other view.
     """
 
     annotated = True
     none = "no two different sentences in one cluster"
 
-    def __init__(self, train: Train, spec: EncoderSpec) -> None:
+    def __init__(self, train: Train, spec: EncoderSpec, changes: ConSERTSettings | None = None) -> None:
         """Check that an anchor has another view where it is to have one.
 
+        Args:
+            train: settings.
+            spec: of the encoder.
+            changes: how views are made, with `positive = views`; None: as published.
+
         Raises:
-            ValueError: the encoder has no dropout.
+            ValueError: the encoder has no dropout, or can't be changed as `changes` say.
         """
         if train.positive == "self_and_partner" and not spec.drops:
             raise ValueError(
                 f"train.positive = self_and_partner: this {spec.kind} encoder has no dropout, so that an anchor's "
                 "second view is the anchor; use sentence or cluster"
             )
-        self.positive, self.temperature = train.positive, train.temperature
+        self.changes = changes or ConSERTSettings()
+        if train.positive == "views":
+            check_augmentations(self.changes, spec)
+        self.positive, self.temperature, self.embedding = train.positive, train.temperature, spec.embedding
         self.cosine = train.similarity == "cosine"
         self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        return ("idc", self.positive, self.temperature, self.cosine)
+        named = ("idc", self.positive, self.temperature, self.cosine)
+        if self.positive != "views":
+            return named
+        return (*named, self.changes.first, self.changes.second, self.changes.cutoff)
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
@@ -104,7 +117,7 @@ class Idc(Plain):
         return Opened(texts, offsets, np.diff(before[offsets]), np.stack([own_before, place], axis=1))
 
     def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
-        """Anchor, partner, and with `self_and_partner` the anchor again; which of the two is the anchor is chance.
+        """Anchor, partner, and with `self_and_partner` or `views` the anchor again; which of the two it is, is chance.
 
         With `positive = cluster`: a text, then the rest of its cluster, or, where that is large, a part of it.
         """
@@ -113,7 +126,7 @@ class Idc(Plain):
         first, second = pairs(opened, documents, numbers)
         turned = uniforms(seeds, 1)[:, 0] < 0.5
         anchors, partners = np.where(turned, second, first), np.where(turned, first, second)
-        if self.positive == "self_and_partner":
+        if self.positive in ("self_and_partner", "views"):
             return Views.alike([0, 1, 2], opened.texts.take(np.stack([anchors, partners, anchors], 1).ravel()))
         return Views.alike([0, 1], opened.texts.take(np.stack([anchors, partners], 1).ravel()))
 
@@ -128,8 +141,31 @@ class Idc(Plain):
         there = np.concatenate([np.ones((len(anchors), 1), bool), there], axis=1)
         return Views.some(opened, rows, np.minimum(np.arange(1 + _REST), 1), there)
 
+    def inputs(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: np.ndarray, seeds: np.ndarray
+    ) -> dict[str, torch.Tensor]:
+        """With `views`, what changes the anchor's two; partners stay as they are."""
+        if self.positive != "views":
+            return {}
+        changes = np.array([self.changes.first, "none", self.changes.second])[labels]
+        return augmented(changes, self.changes.cutoff, self.embedding, input_ids, attention_mask, seeds)
+
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
-        """Eq. 1: rows are the anchors, columns the positives and the anchors."""
+        """Eq. 1: rows are the anchors, columns the positives and the anchors.
+
+        With `views` the rows are the first views, which are to find the second, these, which are to find the first,
+        the first again, which are to find the partners, and these, which are to find the second; columns are all three.
+        """
+        if self.positive == "views":
+            first, partner, second = (encoded.side(encoded.where(label)) for label in (0, 1, 2))
+            count = len(first.texts)
+            place = own(count, first.texts.device)
+            return Contrast(
+                first.and_(second).and_(first).and_(partner),
+                first.and_(second).and_(partner),
+                torch.cat([place + count, place, place + 2 * count, place + count]),
+                self.temperature,
+            )
         rows = encoded.where(0)
         anchors = encoded.side(rows)
         columns = self._positives(encoded, len(rows)).and_(anchors)

@@ -104,6 +104,13 @@ METHODS: dict[str, TableMethod] = {
             "quantile_partner_none", "InfoCSE, both, from the encoder as it is", _SURE_PAIRS, initialization="none"
         ),
         _infocse("quantile_partner_simcse", "InfoCSE, both, from SimCSE", _SURE_PAIRS, initialization="simcse"),
+        _infocse(
+            "views_none",
+            "InfoCSE, positive = views, from the encoder as it is",
+            {"train.positive": "views"},
+            initialization="none",
+            rate_of="infocse_none",
+        ),
         TableMethod(
             "ict_sentences",
             "ICT, block = sentences",
@@ -177,7 +184,7 @@ STUDIES: dict[str, Study] = {
             _rows("ict", "ict_sentences")
             + _rows(infocse="InfoCSE (as in the paper)")
             + _rows("infocse_cluster", "infocse_mutual", "infocse_quantile", "infocse_quantile_partner")
-            + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse"),
+            + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse", "infocse_views_none"),
         ),
     )
 }

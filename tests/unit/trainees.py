@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "idc": {"train": {"method": "idc"}},
     "idc cluster": {"train": {"method": "idc", "positive": "cluster"}},
     "idc self and partner": {"train": {"method": "idc", "positive": "self_and_partner"}},
+    "idc views": {"train": {"method": "idc", "positive": "views"}},
     "simcse": {"train": {"method": "simcse"}},
     "consert": {"train": {"method": "consert"}},
     "consert others": {

@@ -104,6 +104,13 @@ def idc_self_and_partner(examples, head):
     return softmax(anchors, means + anchors, range(len(anchors)), 1.0)
 
 
+def idc_views(examples, head):
+    first, partner, second = ([example[k] for example in examples] for k in (0, 1, 2))
+    n, columns = len(examples), [*first, *second, *partner]
+    directions = [(first, n), (second, 0), (first, 2 * n), (partner, n)]
+    return sum(softmax(rows, columns, range(begin, begin + n), 1.0) for rows, begin in directions) / 4
+
+
 def simcse(examples, head):
     def project(text):
         vector = torch.tanh(head[0].weight @ text.vector + head[0].bias)
@@ -203,6 +210,7 @@ REFERENCES = {
     "idc": idc,
     "idc cluster": idc_cluster,
     "idc self and partner": idc_self_and_partner,
+    "idc views": idc_views,
     "simcse": simcse,
     "consert": consert,
     "consert others": consert,
