@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ class Idc(Plain):
 
     Past the paper: with `positive = cluster` an example is a sentence and the mean of the vectors of the rest of its
     cluster; with `self_and_partner`, a pair whose positive is the mean of the partner's vector and the anchor's own
-    under other dropout. Where similarity is the cosine, these means are scaled to length 1. With `views`, a pair whose
-    anchor has two views, changed as ConSERT changes them, and two positives: its partner, and its other view.
+    under other dropout. Where similarity is the cosine, these means are scaled to length 1. With `views`, a pair
+    and ConSERT's two views of its anchor: of either two, one is to find the other among all four of other documents.
     """
 
     annotated = True
@@ -52,7 +53,7 @@ class Idc(Plain):
             changes: how views are made, with `positive = views`; None: as published.
 
         Raises:
-            ValueError: the encoder has no dropout, or can't be changed as `changes` say.
+            ValueError: the encoder has no dropout, or can't be changed so; vectors of views aren't compared by cosine.
         """
         if train.positive == "self_and_partner" and not spec.drops:
             raise ValueError(
@@ -62,6 +63,11 @@ class Idc(Plain):
         self.changes = changes or ConSERTSettings()
         if train.positive == "views":
             check_augmentations(self.changes, spec)
+            if train.similarity != "cosine":
+                raise ValueError(
+                    "train.positive = views: views are compared by cosine; train.similarity is "
+                    f"{train.similarity}, set it to cosine"
+                )
         self.positive, self.temperature, self.embedding = train.positive, train.temperature, spec.embedding
         self.cosine = train.similarity == "cosine"
         self.longest = spec.sentence_tokens
@@ -71,7 +77,7 @@ class Idc(Plain):
         named = ("idc", self.positive, self.temperature, self.cosine)
         if self.positive != "views":
             return named
-        return (*named, self.changes.first, self.changes.second, self.changes.cutoff)
+        return (*named, self.changes)
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
@@ -117,7 +123,9 @@ class Idc(Plain):
         return Opened(texts, offsets, np.diff(before[offsets]), np.stack([own_before, place], axis=1))
 
     def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
-        """Anchor, partner, and with `self_and_partner` or `views` the anchor again; which of the two it is, is chance.
+        """Anchor, partner, and the anchor again, once with `self_and_partner` and twice with `views`.
+
+        Which of the two sentences is the anchor is chance.
 
         With `positive = cluster`: a text, then the rest of its cluster, or, where that is large, a part of it.
         """
@@ -126,9 +134,9 @@ class Idc(Plain):
         first, second = pairs(opened, documents, numbers)
         turned = uniforms(seeds, 1)[:, 0] < 0.5
         anchors, partners = np.where(turned, second, first), np.where(turned, first, second)
-        if self.positive in ("self_and_partner", "views"):
-            return Views.alike([0, 1, 2], opened.texts.take(np.stack([anchors, partners, anchors], 1).ravel()))
-        return Views.alike([0, 1], opened.texts.take(np.stack([anchors, partners], 1).ravel()))
+        again = {"self_and_partner": 1, "views": 2}.get(self.positive, 0)
+        texts = np.stack([anchors, partners, *[anchors] * again], 1).ravel()
+        return Views.alike(list(range(2 + again)), opened.texts.take(texts))
 
     def _with_their_clusters(self, opened: Opened, anchors: np.ndarray, seeds: np.ndarray) -> Views:
         place, others = opened.notes[anchors, 0], opened.notes[anchors, 1] - 1
@@ -144,28 +152,27 @@ class Idc(Plain):
     def inputs(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: np.ndarray, seeds: np.ndarray
     ) -> dict[str, torch.Tensor]:
-        """With `views`, what changes the anchor's two; partners stay as they are."""
+        """With `views`, what changes the anchor's two; the pair stays as it is."""
         if self.positive != "views":
             return {}
-        changes = np.array([self.changes.first, "none", self.changes.second])[labels]
+        changes = np.array(["none", "none", self.changes.first, self.changes.second])[labels]
         return augmented(changes, self.changes.cutoff, self.embedding, input_ids, attention_mask, seeds)
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """Eq. 1: rows are the anchors, columns the positives and the anchors.
 
-        With `views` the rows are the first views, which are to find the second, these, which are to find the first,
-        the first again, which are to find the partners, and these, which are to find the second; columns are all three.
+        With `views` both are the pairs and the views: each of a pair is to find the other, and each of the two views,
+        these by ConSERT's temperature.
         """
         if self.positive == "views":
-            first, partner, second = (encoded.side(encoded.where(label)) for label in (0, 1, 2))
-            count = len(first.texts)
-            place = own(count, first.texts.device)
-            return Contrast(
-                first.and_(second).and_(first).and_(partner),
-                first.and_(second).and_(partner),
-                torch.cat([place + count, place, place + 2 * count, place + count]),
-                self.temperature,
-            )
+            sides = [encoded.side(encoded.where(label)) for label in range(4)]
+            both = reduce(Side.and_, sides)
+            count = len(sides[0].texts)
+            place = own(count, both.texts.device)
+            others = torch.cat([place + count * other for other in (1, 0, 3, 2)])
+            temperatures = both.vectors.new_full((4 * count,), self.temperature)
+            temperatures[2 * count :] = self.changes.temperature
+            return Contrast(both, both, others, temperatures)
         rows = encoded.where(0)
         anchors = encoded.side(rows)
         columns = self._positives(encoded, len(rows)).and_(anchors)

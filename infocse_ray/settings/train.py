@@ -26,8 +26,8 @@ class Train(Section):
         description="What an anchor is pulled towards, for method idc. `sentence`: the other sentence of the pair, "
         "as in the paper. `cluster`: the mean of the vectors of the rest of its cluster (of 16 of them, drawn anew "
         "each time, if there are more). `self_and_partner`: the mean of the other sentence's vector and of the "
-        "anchor's own vector under other dropout. `views`: two positives, the other sentence, and the anchor itself: "
-        "of the anchor there are two views, changed at the embedding layer as section `consert` says.",
+        "anchor's own vector under other dropout. `views`: the other sentence, and besides, of two views of the anchor "
+        "that are changed at the embedding layer as section `consert` says, each towards the other.",
     )
     batch_size: int = Field(
         default=128, ge=2, description="Pairs (or other examples of a method) in a global batch, over all workers."

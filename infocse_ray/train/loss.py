@@ -35,7 +35,9 @@ def contrastive_loss(contrast: Contrast) -> torch.Tensor:
     positive_texts = local.texts[contrast.positive]
 
     def block(first: int, last: int) -> torch.Tensor:
-        scores = rows.vectors[first:last] @ columns.mT / contrast.temperature
+        divisor = contrast.temperature
+        scores = rows.vectors[first:last] @ columns.mT
+        scores = scores / (divisor[first:last, None] if isinstance(divisor, torch.Tensor) else divisor)
         masked = rows.texts[first:last, None] == texts
         masked |= positive_texts[first:last, None] == texts
         if not contrast.same_document:

@@ -171,7 +171,7 @@ def by_hand(document: Written) -> tuple[list[frozenset], list[tuple]]:
 @pytest.mark.parametrize("positive", ["sentence", "self_and_partner", "views", "cluster"])
 def test_pairs_are_of_different_texts_each_once(tmp_path, positive):
     source, documents = documents_of_pairs(tmp_path)
-    method = idc(positive)
+    method = idc(positive, cosine=True)
     total = 0
     for written in documents:
         pairs, texts = by_hand(written)

@@ -213,15 +213,15 @@ def test_a_copy_for_validation_is_freed_at_once(tiny_encoder):
 
 
 def test_a_pair_changes_its_anchors_views_alone():
-    """`positive = views`: the anchor is cut in one view and shuffled in the other, its partner stays as it is."""
+    """`positive = views`: a pair stays as it is, its anchor's first view is cut and the second shuffled."""
     method = method_for("idc views")
-    ids, mask = torch.randint(5, 90, (6, 9)), torch.ones(6, 9, dtype=torch.int64)
-    inputs = method.inputs(ids, mask, np.array([0, 1, 2, 0, 1, 2]), np.arange(6, dtype=np.uint64))
+    ids, mask, labels = torch.randint(5, 90, (8, 9)), torch.ones(8, 9, dtype=torch.int64), np.tile(np.arange(4), 2)
+    inputs = method.inputs(ids, mask, labels, np.arange(8, dtype=np.uint64))
     whole = inputs["keep"].flatten(1).all(1).tolist()
     still = (inputs["position_ids"] == torch.arange(9)).all(1).tolist()
-    assert whole == [False, True, True] * 2
-    assert still == [True, True, False] * 2
+    assert whole == [True, True, False, True] * 2
+    assert still == [True, True, True, False] * 2
     settings = settings_for("idc views").model_copy(update={"consert": ConSERTSettings(first="none")})
     other = method_for("idc views", settings=settings)
-    assert "keep" not in other.inputs(ids, mask, np.array([0, 1, 2, 0, 1, 2]), np.arange(6, dtype=np.uint64))
+    assert "keep" not in other.inputs(ids, mask, labels, np.arange(8, dtype=np.uint64))
     assert other.identity() != method.identity()

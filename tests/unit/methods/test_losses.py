@@ -105,10 +105,10 @@ def idc_self_and_partner(examples, head):
 
 
 def idc_views(examples, head):
-    first, partner, second = ([example[k] for example in examples] for k in (0, 1, 2))
-    n, columns = len(examples), [*first, *second, *partner]
-    directions = [(first, n), (second, 0), (first, 2 * n), (partner, n)]
-    return sum(softmax(rows, columns, range(begin, begin + n), 1.0) for rows, begin in directions) / 4
+    anchor, partner, first, second = ([example[k] for example in examples] for k in range(4))
+    n, columns = len(examples), [*anchor, *partner, *first, *second]
+    directions = [(anchor, n, 1.0), (partner, 0, 1.0), (first, 3 * n, 0.1), (second, 2 * n, 0.1)]
+    return sum(softmax(rows, columns, range(begin, begin + n), t) for rows, begin, t in directions) / 4
 
 
 def simcse(examples, head):

@@ -131,7 +131,8 @@ def test_inference_knows_nothing_of_training(tiny_encoder, source, case):
 
     run.take(batch, 1)
     ready = for_inference(run.encoder, "fp32", torch.device("cpu"))
-    fresh = Run(tiny_encoder, source, case="idc").encoder.eval()
+    similarity = run.settings.train.similarity
+    fresh = Run(tiny_encoder, source, case="idc", similarity=similarity).encoder.eval()
     fresh.load_state_dict(run.encoder.state_dict())
     expected = vectors(fresh)
     assert torch.equal(vectors(ready), expected)
