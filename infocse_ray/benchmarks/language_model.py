@@ -23,8 +23,9 @@ from infocse_ray.benchmarks.corpora import read_documents
 from infocse_ray.benchmarks.labelled import Truth, load_at, prepare_labelled
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process
 from infocse_ray.benchmarks.report import notes, table
+from infocse_ray.benchmarks.rival import check_free, take_step
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.encoder.embed import for_inference, native_bf16
+from infocse_ray.encoder.embed import for_inference
 from infocse_ray.retrieval.sts import read_sts, sts_spearman
 from infocse_ray.runtime.progress import say
 
@@ -60,10 +61,14 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
     source = argparse.Namespace(corpus=arguments.train, text=arguments.train_text, documents=arguments.documents)
     longest = min(MAX_LENGTH, model.config.max_position_embeddings)
-    stretches = packed(tokenizer, read_documents(source), longest, rng)
+    documents = read_documents(source)
+    if not documents:
+        raise ValueError(f"--train {arguments.train}: has no document to train on; name another, or its --train_text")
+    stretches = packed(tokenizer, documents, longest, rng)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.learning_rate, weight_decay=0.01)
 
     def scored(tokens: int, losses: list[float]) -> tuple:
+        """A row of the table: what there is after so many tokens, whose losses since the last row these are."""
         if tokens:
             model.base_model.save_pretrained(arguments.to)
             tokenizer.save_pretrained(arguments.to)
@@ -81,13 +86,7 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
         share = tokens / arguments.tokens
         for group in optimizer.param_groups:
             group["lr"] = arguments.learning_rate * min(max(share, 1e-3) / WARMUP, (1 - share) / (1 - WARMUP))
-        with torch.autocast(device.type, torch.bfloat16, enabled=native_bf16(device)):
-            loss = model(**batch).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(take_step(lambda batch=batch: model(**batch).loss, optimizer, device))
         tokens += int(batch["attention_mask"].sum())
         if tokens >= due or tokens >= arguments.tokens:
             say(f"{tokens / (time.perf_counter() - begun):,.0f} tokens/s, scoring included")
@@ -98,8 +97,7 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, score and print."""
-    if Path(arguments.to).exists():
-        raise ValueError(f"--to {arguments.to}: is there already; name another folder")
+    check_free(arguments.to)
     with tempfile.TemporaryDirectory() as work:
         store = in_fresh_process(prepare_labelled, work, arguments)
         rows = in_fresh_process(train_once, arguments, store)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ import torch
 from infocse_ray.benchmarks.corpora import MAX_LENGTH, read_documents
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process
 from infocse_ray.benchmarks.report import notes, table
-from infocse_ray.encoder.embed import native_bf16
+from infocse_ray.benchmarks.rival import check_free, take_step
 from infocse_ray.runtime.progress import say
 
 DELETED = 0.6
@@ -40,6 +39,8 @@ def train_once(arguments: argparse.Namespace) -> list[tuple]:
     torch.manual_seed(arguments.seed)
     rng, device = np.random.default_rng(arguments.seed), default_device()
     sentences = [s for document in read_documents(arguments) for s in document if s.split()]
+    if not sentences:
+        raise ValueError(f"--corpus {arguments.corpus}: has no sentence to train on; name another, or its --text")
     model = SentenceTransformer(arguments.model, device=str(device))
     model.max_seq_length = MAX_LENGTH
     objective = DenoisingAutoEncoderLoss(model).to(device).train()
@@ -55,13 +56,7 @@ def train_once(arguments: argparse.Namespace) -> list[tuple]:
         features = [
             {k: v.to(device) for k, v in model.preprocess(texts).items() if torch.is_tensor(v)} for texts in pair
         ]
-        with torch.autocast(device.type, torch.bfloat16, enabled=native_bf16(device)):
-            loss = objective(features, torch.empty(0))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(take_step(lambda features=features: objective(features, torch.empty(0)), optimizer, device))
         # What is encoded and what is decoded both cost a pass.
         tokens, step = tokens + sum(int(one["attention_mask"].sum()) for one in features), step + 1
         if tokens >= due or tokens >= arguments.tokens:
@@ -74,8 +69,7 @@ def train_once(arguments: argparse.Namespace) -> list[tuple]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train and print; how good it is, `evaluate --compare` and `benchmark validators` say."""
-    if Path(arguments.to).exists():
-        raise ValueError(f"--to {arguments.to}: is there already; name another folder")
+    check_free(arguments.to)
     rows = in_fresh_process(train_once, arguments)
     table(("tokens", "steps", "loss", "seconds"), rows)
     notes(

@@ -79,3 +79,13 @@ def test_deleted_words():
 def test_a_folder_that_is_there_is_not_written_over(tmp_path: Path, benchmark):
     with pytest.raises(ValueError, match=r"--to .*: is there already; name another folder"):
         benchmark.run(argparse.Namespace(to=str(tmp_path)))
+
+
+def test_a_corpus_with_nothing_to_train_on_is_refused(tmp_path: Path, tiny_encoder: Path):
+    pytest.importorskip("sentence_transformers")
+    asked = arguments(tmp_path, tiny_encoder, train_text=None)
+    asked.train = asked.corpus = str(write_jsonl(tmp_path / "short.jsonl", [{"text": "One alone."}]))
+    with pytest.raises(ValueError, match=r"--train .*: has no document to train on"):
+        language_model.train_once(asked, None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"--corpus .*: has no sentence to train on"):
+        tsdae.train_once(asked)
