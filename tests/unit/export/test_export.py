@@ -114,6 +114,19 @@ def test_graphs_give_the_encoders_vectors(make: Any, tiny_encoder: Path, tmp_pat
     assert sys.modules["openvino_telemetry"] is None  # nothing is sent
 
 
+def test_products_of_an_onnx_graph_in_8_bits_never_overflow_on_cpus_without_vnni(
+    tiny_encoder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxscript")
+    onnx, form = pytest.importorskip("onnx"), FORMATS["onnx"]
+    form.write(traced(load(tiny_encoder)), tmp_path, True)
+    graph = onnx.load(tmp_path / form.file_name(True)).graph
+    weights = [w for w in map(onnx.numpy_helper.to_array, graph.initializer) if w.dtype == "int8" and w.ndim == 2]
+    assert len(weights) == 12  # six a layer
+    # vpmaddubsw adds two products, of 8 unsigned bits and 8 signed ones, in 16 signed bits
+    assert max(2 * 255 * abs(w.astype(int)).max() for w in weights) < 2**15
+
+
 def test_the_export_of_a_run_is_checked_on_its_questions(
     tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
