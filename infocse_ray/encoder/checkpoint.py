@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from infocse_ray.encoder.layout import read_layout
+from infocse_ray.encoder.layout import read_layout, read_whitening
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.prompts import Prompts
+from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.settings import Encoder, fingerprint
 from infocse_ray.storage.checksums import FOLDER, damaged, differs, sign_folder, verified
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
+
+_SAID_BY_LAYOUT = {"modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "README.md"}
+"""Files of a folder whose content `read_layout` gives, or that compute nothing; with whitening the first say more."""
 
 
 class EncoderFolder(NamedTuple):
@@ -29,6 +35,39 @@ class EncoderFolder(NamedTuple):
         if self.plain:
             return self
         return self._replace(fingerprint=fingerprint("without whitening", self.fingerprint), plain=True)
+
+    def before_whitening(self) -> str:
+        """Names what it computes before its whitening: the same for folders that differ in nothing but that.
+
+        A folder that has no digests of its files has a name of its own.
+
+        Raises:
+            DamagedFile: a file isn't as it was saved.
+        """
+        path = self.local()
+        layout = read_layout(path)
+        if not (path / FOLDER).exists():
+            return fingerprint("before whitening", self.without_whitening().fingerprint)
+        modules = {"1_Pooling", *(module for _, module in layout.modules)}
+        files = json.loads((path / FOLDER).read_bytes())["files"]
+        kept = {
+            name: digest
+            for name, digest in files.items()
+            if (name.split("/")[0] in modules if "/" in name else name not in _SAID_BY_LAYOUT)
+        }
+        said = layout._replace(whitening=None, prompts=Prompts({})), layout.prompts.config()
+        return fingerprint("before whitening", sorted(kept.items()), repr(said), self.max_length)
+
+    def whitening(self) -> Whitening | None:
+        """What comes last in it, on this machine; None: nothing, or it is loaded without.
+
+        Raises:
+            DamagedFile: a file isn't as it was saved.
+        """
+        if self.plain:
+            return None
+        path = self.local()
+        return None if (place := read_layout(path).whitening) is None else read_whitening(path / place)
 
     def load(self) -> SentenceEncoder:
         """Load it on this machine, in fp32.

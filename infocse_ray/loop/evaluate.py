@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import time
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from infocse_ray.encoder.embed import Precision, for_inference
 from infocse_ray.retrieval.held_out import HeldOut
 from infocse_ray.retrieval.questions import TOP_KEYS
 from infocse_ray.retrieval.scores import Scores
-from infocse_ray.retrieval.validation import On, Questions, questions_for, score
+from infocse_ray.retrieval.validation import On, Questions, questions_for, score_under
 from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
 from infocse_ray.runtime.progress import Board, waits_kept
 from infocse_ray.settings import fingerprint
@@ -141,25 +142,32 @@ def _in_workers(evaluation: _Evaluation, placement: Placement, folder: Storage, 
 
 
 def _evaluate_worker(evaluation: _Evaluation) -> None:
+    """Encoders that differ in nothing but their whitening embed once what they are asked alike."""
     torch.set_num_threads(assigned_cores())
     device = worker_device()
     done = 0
-    todo = sorted(evaluation.todo, key=lambda one: repr(one[0].questions))
-    for (split, on, documents, *bound), scored in itertools.groupby(todo, key=lambda one: one[0].questions):
-        most = bound[0] if bound else None
-        drawn = {"device": device, "seed": evaluation.seed, "max_candidates": most}
+    named = [(repr(one.questions), one.encoder.before_whitening(), one, place) for one, place in evaluation.todo]
+    by_questions, by_encoder = operator.itemgetter(0), operator.itemgetter(1)
+    for _, same_questions in itertools.groupby(sorted(named, key=operator.itemgetter(0, 1)), key=by_questions):
+        asked = list(same_questions)
+        split, on, documents, *bound = asked[0][2].questions
+        drawn = {"device": device, "seed": evaluation.seed, "max_candidates": bound[0] if bound else None}
         questions = questions_for(evaluation.store, split, on, documents, **drawn)
-        for (encoder, *_), place in scored:
+        for _, same_encoder in itertools.groupby(asked, key=by_encoder):
             begun = time.monotonic()
-            ready = for_inference(encoder.load(), evaluation.precision, device)
-            scores = score(ready, questions, top=len(TOP_KEYS))
-            _write(place, questions, scores, begun)
-            done += 1
-            if rank() == 0:
-                evaluation.board.set.remote(done, "")
+            folders, places = zip(*((one.encoder, place) for *_, one, place in same_encoder), strict=True)
+            plain = for_inference(folders[0].without_whitening().load(), evaluation.precision, device)
+            maps = [None if (one := folder.whitening()) is None else one.to(device) for folder in folders]
+            scores = score_under(plain, maps, questions, top=len(TOP_KEYS))
+            seconds = round((time.monotonic() - begun) / len(folders), 2)
+            for place, one in zip(places, scores, strict=True):
+                _write(place, questions, one, seconds)
+                done += 1
+                if rank() == 0:
+                    evaluation.board.set.remote(done, "")
 
 
-def _write(place: Storage, questions: Questions | HeldOut, scores: Scores, begun: float) -> None:
+def _write(place: Storage, questions: Questions | HeldOut, scores: Scores, seconds: float) -> None:
     """This worker's ranks, and of worker 0 everybody's metrics."""
     table = pa.table(
         {
@@ -174,5 +182,4 @@ def _write(place: Storage, questions: Questions | HeldOut, scores: Scores, begun
         for name in (place / "ranks").files():  # of a group of more workers, that lost one
             if name >= f"part-{workers():05d}":
                 (place / "ranks" / name).delete()
-        seconds = round(time.monotonic() - begun, 2)
         (place / "metrics.json").write_json(checked({"metrics": scores.metrics, "seconds": seconds}))

@@ -13,7 +13,7 @@ there once asks nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from infocse_ray.distributed.collectives import each_worker, rank, row_counts, w
 from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.retrieval.maps import Map, normalized, under, width_under
 from infocse_ray.retrieval.ranks import LeftOut
 from infocse_ray.retrieval.scores import Scores, score_among_all
 
@@ -153,8 +154,14 @@ def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = T
         return _score(queries, true, held_out)
 
 
-def score_by_pieces(encoder: SentenceEncoder, held_out: HeldOut, top: int = 1) -> Scores:
+def score_by_pieces(encoder: SentenceEncoder, maps: Sequence[Map], held_out: HeldOut, top: int = 1) -> list[Scores]:
     """As `score_held_out` of `HeldOut.embed`, keeping of the vectors those of questions and their answers only.
+
+    Args:
+        encoder: in evaluation mode, in the precision to use; without whitening, if any of the maps is one.
+        maps: behind it, each to be scored; every sentence is embedded once for all.
+        held_out: this worker's share; every worker of the process group must call.
+        top: how many of what a question found first to tell.
 
     Raises:
         ValueError: no worker has a question.
@@ -162,14 +169,16 @@ def score_by_pieces(encoder: SentenceEncoder, held_out: HeldOut, top: int = 1) -
     """
     offsets = held_out.offsets
     with _advised(len(held_out.sentences)), torch.inference_mode():
-        queries = [torch.empty(0, encoder.dimension, device=encoder.device)]
-        true = [queries[0]]
+        none = [torch.empty(0, width_under(encoder, one), device=encoder.device) for one in maps]
+        queries, true = [[one] for one in none], [[one] for one in none]
         for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
             some = held_out.sentences.take(np.arange(offsets[first], offsets[last]))
-            asking, asked = _asked(embed(encoder, some).vectors, held_out, first, last, encoder.normalize)
-            queries.append(asking)
-            true.append(asked)
-        return _score(torch.cat(queries), torch.cat(true), held_out, top)
+            vectors = embed(encoder, some).vectors
+            for one, asking, answering in zip(maps, queries, true, strict=True):
+                parts = _asked(under(one, vectors), held_out, first, last, normalized(encoder, one))
+                asking.append(parts[0])
+                answering.append(parts[1])
+        return [_score(torch.cat(q), torch.cat(t), held_out, top) for q, t in zip(queries, true, strict=True)]
 
 
 def _advised(sentences: int) -> AbstractContextManager[None]:

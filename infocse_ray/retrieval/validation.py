@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, overload
 
 import numpy as np
@@ -26,6 +27,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.retrieval.documents import halves, mean_vectors
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_by_pieces
+from infocse_ray.retrieval.maps import Map, normalized, under, width_under
 from infocse_ray.retrieval.ranks import LeftOut
 from infocse_ray.retrieval.scores import Scores, score_among_all
 
@@ -43,13 +45,21 @@ class Groups(NamedTuple):
 
     def vectors(self, encoder: SentenceEncoder, begin: int = 0, end: int | None = None) -> torch.Tensor:
         """float32 [end - begin, d]: the mean of the sentence vectors of each of these groups."""
+        return self.vectors_under(encoder, [None], begin, end)[0]
+
+    def vectors_under(
+        self, encoder: SentenceEncoder, maps: Sequence[Map], begin: int = 0, end: int | None = None
+    ) -> list[torch.Tensor]:
+        """The same for each map behind the encoder, each sentence embedded once."""
         offsets = self.offsets[begin : None if end is None else end + 1]
-        parts = [torch.empty(0, encoder.dimension, device=encoder.device)]
+        parts = [[torch.empty(0, width_under(encoder, one), device=encoder.device)] for one in maps]
         for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
             rows = np.arange(offsets[first], offsets[last])
             vectors = embed(encoder, self.sentences.take(rows), role=self.role).vectors
-            parts.append(mean_vectors(vectors, offsets[first : last + 1] - offsets[first], encoder.normalize))
-        return torch.cat(parts)
+            inside = offsets[first : last + 1] - offsets[first]
+            for one, part in zip(maps, parts, strict=True):
+                part.append(mean_vectors(under(one, vectors), inside, normalized(encoder, one)))
+        return [torch.cat(part) for part in parts]
 
 
 class Questions(NamedTuple):
@@ -271,17 +281,44 @@ def score(encoder: SentenceEncoder, questions: Questions | HeldOut, top: int = 1
         ValueError: no worker has a question.
         OutOfMemory: this worker's questions don't fit into memory.
     """
+    return score_under(encoder, [None], questions, top)[0]
+
+
+def score_under(
+    encoder: SentenceEncoder, maps: Sequence[Map], questions: Questions | HeldOut, top: int = 1
+) -> list[Scores]:
+    """`score` for each of several maps behind one encoder, which embeds what is asked once for all of them.
+
+    Args:
+        encoder: in evaluation mode, in the precision to use; without whitening, if any of the maps is one.
+        maps: on its device.
+        questions: this worker's share; every worker of the process group must call.
+        top: how many of what a question found first to tell.
+
+    Raises:
+        ValueError: no worker has a question.
+        OutOfMemory: this worker's questions don't fit into memory.
+    """
     if isinstance(questions, HeldOut):
-        return score_by_pieces(encoder, questions, top)
+        return score_by_pieces(encoder, maps, questions, top)
     many = f"{len(questions.doc_ids):,} questions of a worker"
     with torch.inference_mode(), advised(many, f"lower validate.max_documents, give it more workers, or {MORE}"):
-        queries = questions.documents.vectors(encoder)[torch.from_numpy(questions.asker).to(encoder.device)]
-        true = questions.true.vectors(encoder)
+        asking = questions.documents.vectors_under(encoder, maps)
+        answers = questions.true.vectors_under(encoder, maps)
 
-        def candidates(begin: int, end: int) -> torch.Tensor:
-            if questions.candidates is None:
-                return true[begin:end]
+        # The maps go over the candidates one after the other, and where these are one block it is there for all.
+        @functools.lru_cache(maxsize=1)
+        def block(begin: int, end: int) -> torch.Tensor:
+            assert questions.candidates is not None
             return questions.candidates.vectors(encoder, begin, end)
 
-        keys, others = questions.candidate_keys, questions.others()
-        return score_among_all(queries, true, questions.true_keys, questions.asker, candidates, keys, others, top)
+        def ranked(one: Map, documents: torch.Tensor, true: torch.Tensor) -> Scores:
+            def candidates(begin: int, end: int) -> torch.Tensor:
+                # A candidate is one text, whose mean is its vector.
+                return true[begin:end] if questions.candidates is None else under(one, block(begin, end))
+
+            queries, keys = documents[asker], questions.candidate_keys
+            return score_among_all(queries, true, questions.true_keys, questions.asker, candidates, keys, others, top)
+
+        asker, others = torch.from_numpy(questions.asker).to(encoder.device), questions.others()
+        return [ranked(*each) for each in zip(maps, asking, answers, strict=True)]

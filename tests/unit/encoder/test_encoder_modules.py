@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.layout import read_layout
+from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.storage.folder import Storage
@@ -121,6 +122,40 @@ def test_a_whitening_comes_back_to_the_bit(tiny_encoder, tmp_path, cosine):
     assert loaded.whitening is None
     assert loaded.fingerprint() == plain
     assert torch.equal(vectors_of(loaded), unwhitened)
+
+
+def test_encoders_have_one_name_before_whitening_if_nothing_else_differs(tiny_encoder, dense_folder, tmp_path):
+    def saved(name, source=tiny_encoder, cosine=True, whitening=None, change=None):
+        encoder = load(source, cosine)
+        encoder.whitening = whitening
+        if change is not None:
+            change(encoder)
+        return EncoderFolder.save(encoder, Storage.open(str(tmp_path / name)))
+
+    def other_weights(encoder):
+        with torch.no_grad():
+            encoder.backbone.get_input_embeddings().weight[9] += 1e-3
+
+    plain = saved("plain")
+    whitened = [saved("one", whitening=some_whitening(out=8)), saved("two", whitening=some_whitening(out=32, seed=1))]
+    alike = {folder.before_whitening() for folder in (plain, *whitened, whitened[0].without_whitening())}
+    assert alike == {plain.before_whitening()}
+    others = [
+        saved("weights", whitening=some_whitening(out=8), change=other_weights),
+        saved("not normalised", cosine=False, whitening=some_whitening(out=8)),
+        saved("dense", dense_folder),
+        saved("prompts", change=lambda encoder: setattr(encoder, "prompts", Prompts({"query": "q: "}))),
+        plain._replace(max_length=8),
+    ]
+    assert len(alike | {folder.before_whitening() for folder in others}) == 1 + len(others)
+    assert plain.whitening() is whitened[0].without_whitening().whitening() is None
+    for folder in whitened:
+        loaded, alone = folder.load().whitening, folder.whitening()
+        assert alone is not None
+        assert torch.equal(alone.mean, loaded.mean)
+        assert torch.equal(alone.matrix, loaded.matrix)
+    (tmp_path / "plain" / "checksums.json").unlink()
+    assert plain.before_whitening() not in alike
 
 
 def test_another_whitening_takes_the_place_of_the_last(tiny_encoder, tmp_path):

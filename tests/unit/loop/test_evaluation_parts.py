@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ class Worker:
     def __init__(self) -> None:
         self.read: list[tuple[Any, ...]] = []
         self.shown: list[int] = []
+        self.scored: list[tuple[str, list[Any]]] = []
 
     def questions_for(
         self, store: Any, *asked: Any, device: torch.device, seed: int, max_candidates: int | None
@@ -31,9 +32,16 @@ class Worker:
         self.read.append((*asked, seed))
         return SimpleNamespace(doc_ids=["a"], question_keys=np.array([7]), asked=asked)
 
-    def score(self, encoder: str, questions: Any, top: int) -> Any:
-        metrics = {"of": encoder, "asked": list(questions.asked)}
-        return SimpleNamespace(metrics=metrics, ranks=np.array([len(encoder)]), top_keys=np.array([[9, 5, 0]]))
+    def score(self, encoder: str, maps: list[Any], questions: Any, top: int) -> list[Any]:
+        self.scored.append((encoder, [None if one is None else one.name for one in maps]))
+        return [
+            SimpleNamespace(
+                metrics={"of": encoder, "under": one and one.name, "asked": list(questions.asked)},
+                ranks=np.array([len(encoder)]),
+                top_keys=np.array([[9, 5, 0]]),
+            )
+            for one in maps
+        ]
 
     def work(self, todo: list[tuple[Asked, Storage]]) -> None:
         board = SimpleNamespace(set=SimpleNamespace(remote=lambda done, _: self.shown.append(done)))
@@ -47,12 +55,27 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     monkeypatch.setattr(evaluate, "worker_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(evaluate, "questions_for", made.questions_for)
     monkeypatch.setattr(evaluate, "for_inference", lambda encoder, *_: encoder)
-    monkeypatch.setattr(evaluate, "score", made.score)
+    monkeypatch.setattr(evaluate, "score_under", made.score)
     return made
 
 
-def encoder(name: str) -> Any:
-    return SimpleNamespace(load=lambda: name, fingerprint=name)
+class Map(NamedTuple):
+    """A whitening."""
+
+    name: str
+
+    def to(self, device: torch.device) -> Map:
+        assert device.type == "cpu"
+        return self
+
+
+def encoder(name: str, whitening: str | None = None) -> Any:
+    plain = SimpleNamespace(load=lambda: name)
+    return SimpleNamespace(
+        before_whitening=lambda: name,
+        without_whitening=lambda: plain,
+        whitening=lambda: None if whitening is None else Map(whitening),
+    )
 
 
 def test_no_ranks_stay_of_workers_that_a_smaller_group_has_not(tmp_path: Path, worker: Worker):
@@ -80,4 +103,15 @@ def test_questions_are_read_once_for_all_encoders(tmp_path: Path, worker: Worker
     for name in ("one", "three"):
         for kind in kinds:
             found = (root / fingerprint(name, kind) / "metrics.json").read_json()["metrics"]
-            assert found == {"of": name, "asked": list(kind)}
+            assert found == {"of": name, "under": None, "asked": list(kind)}
+
+
+def test_encoders_that_differ_in_their_whitening_alone_embed_once_what_they_are_asked(tmp_path: Path, worker: Worker):
+    root = Storage.open(str(tmp_path))
+    encoders = [("start", None), ("trained", "a"), ("start", "b"), ("trained", None), ("start", "c")]
+    todo = [(Asked(encoder(*one), "test", "halves"), root / repr(one)) for one in encoders]
+    worker.work([*todo, (Asked(encoder("start", "b"), "valid", "halves"), root / "valid")])
+    assert worker.scored == [("start", [None, "b", "c"]), ("trained", ["a", None]), ("start", ["b"])]
+    for one in encoders:
+        found = (root / repr(one) / "metrics.json").read_json()["metrics"]
+        assert (found["of"], found["under"]) == one

@@ -6,9 +6,10 @@ import torch
 
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.whitening import Whitening
+from infocse_ray.retrieval import held_out, validation
 from infocse_ray.retrieval import scores as all_scores
-from infocse_ray.retrieval import validation
-from infocse_ray.retrieval.validation import questions_for, score
+from infocse_ray.retrieval.validation import questions_for, score, score_under
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
@@ -168,6 +169,39 @@ def test_max_documents_takes_about_that_many_the_same_ones(documents, tmp_path, 
     some = questions_for(store, "valid", "counterpart", 5)
     assert some.candidate_keys.tolist() == all_candidates.tolist()
     assert 0 < len(some.doc_ids) < len(everyone.doc_ids)
+
+
+@pytest.mark.parametrize("at_once", [16_384, 7])
+@pytest.mark.parametrize("on", ["counterpart", "halves", "sentence"])
+def test_several_maps_score_as_each_alone(tiny_encoder, store, on, at_once, monkeypatch):
+    for room in (validation, all_scores, held_out):
+        monkeypatch.setattr(room, "SENTENCES_AT_ONCE", at_once)
+    encoder, draw = load(tiny_encoder), torch.Generator().manual_seed(0)
+    maps = [None, *(Whitening(torch.randn(32, generator=draw), torch.randn(32, d, generator=draw), 1) for d in (32, 5))]
+    questions = questions_for(store, "valid", on)
+    together = score_under(encoder, maps, questions, top=3)
+    for one, found in zip(maps, together, strict=True):
+        encoder.whitening = one
+        alone = score(encoder, questions, top=3)
+        assert found.metrics == alone.metrics
+        assert found.ranks.tolist() == alone.ranks.tolist()
+        assert found.top_keys.tolist() == alone.top_keys.tolist()
+    assert len({tuple(found.ranks) for found in together}) == 3
+
+
+def test_candidates_of_one_block_are_embedded_once_for_all_maps(tiny_encoder, store, monkeypatch):
+    encoder, sizes = load(tiny_encoder), []
+    embed = validation.embed
+
+    def counted(encoder, tokens, **role):
+        sizes.append(len(tokens))
+        return embed(encoder, tokens, **role)
+
+    monkeypatch.setattr(validation, "embed", counted)
+    questions = questions_for(store, "valid", "counterpart")
+    score_under(encoder, [None, Whitening(torch.zeros(32), torch.eye(32), 0)], questions)
+    asked = [questions.documents, questions.true, questions.candidates]
+    assert sizes == [len(groups.sentences) for groups in asked]
 
 
 def test_no_document_to_validate_on(tiny_encoder, store):
