@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from infocse_ray.loop.card import model_card
+from infocse_ray.loop.general_ability import sts_of
 from infocse_ray.loop.identity import with_plain
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import AfterIteration, iterate
@@ -38,7 +39,8 @@ def pretrain(
 
     Returns:
         The content of `metrics.json`: per iteration the validation and test metrics (with `also_plain`, `plain` has
-        those without whitening), its `whitening`, counts and seconds per stage (iteration 0 is the encoder as training
+        those without whitening), its `whitening`, `sts` where a file of pairs is
+        named, counts and seconds per stage (iteration 0 is the encoder as training
         starts from it, or as it is initialised); `best_iteration`; `start`, `whitened`, `result`, `verdict` and `sts`
         (see `Outcome`); the settings and versions.
 
@@ -70,6 +72,12 @@ def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool
         iterations[0].setdefault("whitening", run.whitening)
     for entry in iterations:
         entry |= came.tests(f"iteration_{entry['iteration']}")
+    if run.inputs.sts is not None:
+        named = {
+            f"iteration_{entry['iteration']}": encoder for entry, encoder in zip(iterations, encoders, strict=True)
+        }
+        for entry, spearman in zip(iterations, sts_of(run, named).values(), strict=True):
+            entry["sts"] = spearman
     results = {"best_iteration": best, "iterations": iterations, **came.results}
     if "whitening" in iterations[best]:
         results["whitening"] = iterations[best]["whitening"]

@@ -5,7 +5,6 @@ A row's score of a question is its average over the seeds that both rows have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,12 @@ import pyarrow as pa
 
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
-from infocse_ray.retrieval.questions import documents_of, recall_by_question
+from infocse_ray.retrieval.questions import documents_of, recall_by_question, reciprocal_rank_by_question
+from infocse_ray.settings import Metric
 from infocse_ray.storage.folder import Storage
 
-METRIC, _CUTOFF = "recall@5", 5
+METRIC: Metric = "recall@5"
+"""What rows are told apart by; MRR stands beside it."""
 
 _Folders = tuple[str, ...]
 
@@ -31,17 +32,20 @@ class Leads:
             root: the storage of the runs, which the ranks' folders are relative to.
         """
         self._root = root
-        self._recalls: dict[_Folders, tuple[pa.Table, np.ndarray]] = {}
-        self._leads: dict[tuple[_Folders, _Folders], Lead] = {}
+        self._scores: dict[tuple[_Folders, Metric], tuple[pa.Table, np.ndarray]] = {}
+        self._leads: dict[tuple[_Folders, _Folders, Metric], Lead] = {}
 
-    def over(self, ours: dict[str, Any], theirs: dict[str, Any], variant: str, note: str = "") -> dict[str, Any]:
-        """A row's lead in recall@5 over another.
+    def over(
+        self, ours: dict[str, Any], theirs: dict[str, Any], variant: str, note: str = "", metric: Metric = METRIC
+    ) -> dict[str, Any]:
+        """A row's lead over another.
 
         Args:
             ours: a row of a table on one corpus, as `summarise_row` returns it.
             theirs: another on the same corpus.
             variant: of both rows' encoders.
             note: on the other row, for whoever reads why there is no comparison.
+            metric: in what it leads.
 
         Returns:
             `of` and `over` (the rows' labels), `seeds` (that both have) and the fields of `bootstrap.Lead`; or `of`,
@@ -56,24 +60,28 @@ class Leads:
             return out | {"missing": f"{named} have no seed in common yet"}
         mine, yours = (tuple(row["ranks"][variant][seed] for seed in seeds) for row in (ours, theirs))
         try:
-            lead = self._lead(mine, yours, named)
+            lead = self._lead(mine, yours, metric, named)
         except (ValueError, TypeError, OSError) as error:  # the runs' folders may be gone; the tables stay
             return out | {"missing": f"the ranks can't be read: {str(error).strip()}"}
         return out | {"seeds": [int(seed) for seed in seeds]} | lead._asdict()
 
-    def _lead(self, ours: _Folders, theirs: _Folders, named: str) -> Lead:
-        if (ours, theirs) not in self._leads:
-            (asked, mine), (too, yours) = self._recall(ours), self._recall(theirs)
+    def _lead(self, ours: _Folders, theirs: _Folders, metric: Metric, named: str) -> Lead:
+        if (ours, theirs, metric) not in self._leads:
+            (asked, mine), (too, yours) = self._score(ours, metric), self._score(theirs, metric)
             if not asked.equals(too):
                 raise ValueError(f"{named} were not asked the same questions")
-            self._leads[ours, theirs] = paired_bootstrap(mine, yours, documents_of(asked))
-        return self._leads[ours, theirs]
+            self._leads[ours, theirs, metric] = paired_bootstrap(mine, yours, documents_of(asked))
+        return self._leads[ours, theirs, metric]
 
-    def _recall(self, folders: Sequence[str]) -> tuple[pa.Table, np.ndarray]:
-        key = tuple(folders)
-        if key not in self._recalls:
-            self._recalls[key] = recall_by_question([folder_in(self._root, folder) for folder in key], _CUTOFF)
-        return self._recalls[key]
+    def _score(self, folders: _Folders, metric: Metric) -> tuple[pa.Table, np.ndarray]:
+        if (folders, metric) not in self._scores:
+            stages = [folder_in(self._root, folder) for folder in folders]
+            self._scores[folders, metric] = (
+                reciprocal_rank_by_question(stages)
+                if metric == "mrr"
+                else recall_by_question(stages, int(metric.removeprefix("recall@")))
+            )
+        return self._scores[folders, metric]
 
 
 def strongest_other(rows: list[dict[str, Any]], ours: dict[str, Any], variant: str) -> dict[str, Any] | None:

@@ -60,7 +60,7 @@ def _how(tables: dict[str, Any]) -> str:
         f"{finished} of {len(cells)} cells (runs) are finished. Each test document must find its counterpart, "
         "the text that belongs to it, such as its headline; scores are mean "
         f"± sample standard deviation over the {_seeds(map(str, seeds))}, the best of a column is bold. A lead is in "
-        "R@5, with the 95 % interval of a paired bootstrap over the test documents, "
+        "R@5, or where it says so in MRR, with the 95 % interval of a paired bootstrap over the test documents, "
         f"{'seeds averaged' if len(seeds) > 1 else 'of one seed: training’s own noise is not in it'}; one above 0 is "
         "bold, which luck alone makes of about one in 40. The iteration"
     )
@@ -121,8 +121,9 @@ def _table(study: Study, corpus: str, tables: dict[str, Any], notes: list[str]) 
     columns = [(variant, "recall@5") for variant in variants] + [(main, metric) for metric in _SHOWN]
     best = {c: max((m for row in rows if (m := _mean(row, *c)) is not None), default=None) for c in columns}
     fives = [f"{variant} R@5" for variant in variants] if main == WHITENED else ["R@5"]
-    heads = [escape(corpus), *fives, f"over {_over(study, tables)}", *_SHOWN.values(), "steps", "tokens"]
-    heads += ["learning rate", *(["power"] * (main == WHITENED)), "seconds"]
+    sts = [one for row in rows for variant in variants if (one := row["sts"][variant]["mean"]) is not None]
+    heads = [escape(corpus), *fives, f"over {_over(study, tables)}", *_SHOWN.values(), "MRR over it"]
+    heads += [*(["STS"] * bool(sts)), "steps", "tokens", "learning rate", *(["power"] * (main == WHITENED)), "seconds"]
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
     number, by_key = _numbered(notes), {row["key"]: row for row in rows}
     for row in rows:
@@ -130,7 +131,8 @@ def _table(study: Study, corpus: str, tables: dict[str, Any], notes: list[str]) 
         marks = "".join(f" [{number(note)}]" for note in row_notes)
         for label, shown in _shown_as(row, variants):
             cells = [_score(row, v, "recall@5", best) if v in shown else "" for v in variants]
-            cells += [_lead(row), *(_score(row, shown[-1], metric, best) for metric in _SHOWN)]
+            cells += [_lead(row["lead"]), *(_score(row, shown[-1], metric, best) for metric in _SHOWN)]
+            cells += [_lead(row["lead_in_mrr"]), *([_shown(row["sts"][shown[-1]]) or ""] * bool(sts))]
             cells += [_span(row["steps"].values()), _span(row["tokens"].values()), _rate(row)]
             cells += [_powers(row) if WHITENED in shown else ""] * (main == WHITENED)
             cells.append(_span(row["seconds"].values()) if any(row["tokens"].values()) else "")
@@ -154,8 +156,7 @@ def _over(study: Study, tables: dict[str, Any]) -> str:
     return "the encoder as it is, with the same labels (that without any)"
 
 
-def _lead(row: dict[str, Any]) -> str:
-    lead = row["lead"]
+def _lead(lead: dict[str, Any] | None) -> str:
     if lead is None or "low" not in lead:
         return ""
     shown = f"{lead['difference']:+.4f} ({lead['low']:+.4f} to {lead['high']:+.4f})"
@@ -197,10 +198,16 @@ def _mean(row: dict[str, Any], variant: str, metric: str) -> float | None:
 
 def _score(row: dict[str, Any], variant: str, metric: str, best: dict[tuple[str, str], float | None]) -> str:
     score = row["metrics"][variant][metric]
-    if score["mean"] is None:
+    if (shown := _shown(score)) is None:
         return "skipped" if row["skipped"] else "failed" if row["failures"] else "to do"
-    shown = f"{score['mean']:.4f}" + ("" if score["sd"] is None else f" ± {score['sd']:.4f}")
     return f"**{shown}**" if score["mean"] == best.get((variant, metric)) else shown
+
+
+def _shown(score: dict[str, Any]) -> str | None:
+    """Mean ± sd; None where there is none."""
+    if score["mean"] is None:
+        return None
+    return f"{score['mean']:.4f}" + ("" if score["sd"] is None else f" ± {score['sd']:.4f}")
 
 
 def _notes(row: dict[str, Any], over: dict[str, Any] | None, corpus: str, seeds: int) -> list[str]:

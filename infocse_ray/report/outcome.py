@@ -30,8 +30,9 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
     Returns:
         `metric`, that of validation; `chosen_iteration`, whose encoder rows show; `iterations`, each with `test` and
         `ranks` (scores, and the folder of the ranks relative to `root`, by variant), `whitening` (power and
-        dimension), `validation`, `steps`, `tokens`, `annotation_tokens` and `seconds`; `start_validation`, the scores
-        that training began with; `versions`.
+        dimension), `sts` (Spearman's rank correlation on the pairs of `validate.sts`, by variant), `validation`,
+        `steps`, `tokens`, `annotation_tokens` and `seconds`; `start_validation`, the scores that training began with;
+        `versions`.
 
     Raises:
         ValueError: the run has no test scores.
@@ -48,6 +49,7 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
             {
                 "iteration": entry["iteration"],
                 "test": tests,
+                "sts": _sts(cell, entry, metrics),
                 "ranks": {variant: stages.get(names[variant], {}).get("folder") for variant in tests},
                 "whitening": entry.get("whitening"),
                 "validation": _scores(entry["validation"]),
@@ -92,6 +94,16 @@ def _tests(cell: Cell, entry: dict[str, Any]) -> dict[str, Any]:
     if "plain" not in entry:
         raise ValueError(f"{cell.settings.name} has no test scores of the encoders without their whitening")
     return {PLAIN: entry["plain"]["test"], WHITENED: entry["test"]}
+
+
+def _sts(cell: Cell, entry: dict[str, Any], metrics: dict[str, Any]) -> dict[str, float]:
+    """What is known of general ability, by variant: of what is exported, and of the encoder as it came."""
+    found = {}
+    if "sts" in entry:
+        found[WHITENED if whitens(cell) else PLAIN] = entry["sts"]
+    if entry["iteration"] == 0 and not entry.get("train") and "sts" in metrics:
+        found[PLAIN] = metrics["sts"]["start"]
+    return found
 
 
 def _rounds(metrics: dict[str, Any]) -> list[dict[str, Any]]:

@@ -21,11 +21,11 @@ def summarise(config: Tables, plan: CellPlan, records: Records, leads: Leads) ->
 
     Returns:
         `variants`, of every row's encoders: `plain` and, if they are whitened, `whitened`, the one that rows are
-        compared by; `corpora`: by name, `tables` (by study, its rows, see `summarise_row`, each with its `lead` over
-        the row that it is held against, or None) and `comparisons` (by study, the other leads); `cells`: state, reason
-        and iterations of each; `budget`: tokens of a baseline's and of an InfoCSE's stage; `skipped`: rows not run;
-        `paper`: its recalls for the corpora it is like; the configuration; the versions now and those the cells were
-        computed with.
+        compared by; `corpora`: by name, `tables` (by study, its rows, see `summarise_row`, each with its `lead` and
+        its `lead_in_mrr` over the row that it is held against, or None) and `comparisons` (by study, the other leads);
+        `cells`: state, reason and iterations of each; `budget`: tokens of a baseline's and of an InfoCSE's stage;
+        `skipped`: rows not run; `paper`: its recalls for the corpora it is like; the configuration; the versions now
+        and those the cells were computed with.
     """
     corpora: dict[str, Any] = {}
     for corpus in config.corpora:
@@ -65,10 +65,11 @@ def summarise_row(row: TableRow, corpus: str, seeds: list[int], plan: CellPlan, 
 
     Returns:
         `metrics`: by variant and metric `mean`, `sd` (sample standard deviation; None for fewer than two seeds) and
-        `seeds`; `ranks`, by variant and seed; `learning_rate`: `chosen` (None: none yet, or none needed) and `tried`,
-        the validation score of each (None where there is none); by seed the `iteration` shown, its `whitening` (power
-        and dimension), `steps` and `tokens` of training, `annotation_tokens` (each None where there are none) and
-        `seconds` of annotating and training; `failures` by seed, `to_do`; `skipped`, the reason or None.
+        `seeds`; `sts`, by variant such statistics of Spearman's rank correlation on the pairs of `validate.sts`, where
+        it is known; `ranks`, by variant and seed; `learning_rate`: `chosen` (None: none yet, or none needed) and
+        `tried`, the validation score of each (None where there is none); by seed the `iteration` shown, its `whitening`
+        (power and dimension), `steps` and `tokens` of training, `annotation_tokens` (each None where there are none)
+        and `seconds` of annotating and training; `failures` by seed, `to_do`; `skipped`, the reason or None.
     """
     out: dict[str, Any] = {"key": row.key, "label": row.label, "family": plan.families.get(row.method)}
     out |= {"over": row.over, "skipped": plan.skipped.get(row.method), "to_do": []}
@@ -78,6 +79,7 @@ def summarise_row(row: TableRow, corpus: str, seeds: list[int], plan: CellPlan, 
     rate, tried, why_not = _learning_rate(plan, next(iter(slots.values()), None), records)
     out["learning_rate"] = {"chosen": rate, "tried": tried}
     tests: dict[str, dict[str, Any]] = {}
+    spearman: dict[str, dict[str, float]] = {variant: {} for variant in _variants(plan)}
     for seed, slot in slots.items():
         key, cell = str(seed), settled(plan, slot, records)
         record = None if cell is None else records.get(cell.name)
@@ -104,10 +106,13 @@ def summarise_row(row: TableRow, corpus: str, seeds: list[int], plan: CellPlan, 
             out["seconds"][key] = round(sum(e["seconds"] for e in upto), 2)
             for variant in _variants(plan):
                 out["ranks"][variant][key] = entries[iteration]["ranks"][variant]
+                if (value := (entries[iteration].get("sts") or {}).get(variant)) is not None:
+                    spearman[variant][key] = value
     out["metrics"] = {
         variant: {metric: _statistics({s: test[variant][metric] for s, test in tests.items()}) for metric in METRICS}
         for variant in _variants(plan)
     }
+    out["sts"] = {variant: _statistics(values) for variant, values in spearman.items()}
     out["questions"] = next((test[PLAIN]["queries"] for test in tests.values()), None)
     out["candidates"] = next((test[PLAIN]["candidates"] for test in tests.values()), None)
     return out
@@ -127,11 +132,12 @@ def _variants(plan: CellPlan) -> list[str]:
 
 
 def _hold_against(study: Study, rows: list[dict[str, Any]], leads: Leads, variant: str) -> None:
-    """Add to each row its lead over the row that it is held against."""
+    """Add to each row its leads over the row that it is held against."""
     by_key = {row["key"]: row for row in rows}
     for row in rows:
         held = row["over"] and row["skipped"] is None
         row["lead"] = leads.over(row, by_key[row["over"]], variant) if held else None
+        row["lead_in_mrr"] = leads.over(row, by_key[row["over"]], variant, metric="mrr") if held else None
 
 
 def _compare(

@@ -394,13 +394,35 @@ def test_evaluate_scores_any_encoder_on_all_documents(
         evaluate_encoders(Evaluate.model_validate(content | {"on": "counterpart"}))
 
 
+def write_pairs(file: Path) -> None:
+    """Sentence pairs with scores, as `validate.sts` names them."""
+    pairs = [f"{a['sentences'][0]}\t{a['sentences'][1]}\t{n % 5}" for n, a in enumerate(make_documents(12))]
+    file.write_text("\n".join(pairs))
+
+
+@pytest.mark.usefixtures("training_here")
+def test_general_ability_is_told_of_every_iteration(
+    finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, before = finished
+    write_pairs(folder / "pairs.tsv")
+    settings = settings_for(folder, still_encoder, loop={"max_iterations": 2, "early_stop": False})
+    validate = settings.validate.model_copy(update={"sts": str(folder / "pairs.tsv")})
+    monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
+    metrics = pretrain(settings.model_copy(update={"name": "judged", "validate": validate}))
+    told = [entry["sts"] for entry in metrics["iterations"]]
+    assert len(told) == 3
+    assert len(set(told)) > 1
+    assert (told[0], told[metrics["best_iteration"]]) == (metrics["sts"]["whitened"], metrics["sts"]["result"])
+    assert not any("sts" in entry for entry in before["iterations"])
+
+
 @pytest.mark.usefixtures("training_here")
 def test_evaluate_puts_two_encoders_side_by_side(
     finished: tuple[Path, dict], tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, _ = finished
-    pairs = [f"{a['sentences'][0]}\t{a['sentences'][1]}\t{n % 5}" for n, a in enumerate(make_documents(12))]
-    (folder / "pairs.tsv").write_text("\n".join(pairs))
+    write_pairs(folder / "pairs.tsv")
     model = str(folder / "runs" / "run" / "model")
     content = {
         "model": model,

@@ -83,9 +83,10 @@ def test_numbers_by_hand(tmp_path: Path):
         f"a-{method}-{seed}": "finished" for seed in (1, 2) for method in ("simcse", "infocse")
     }
     assert (
-        "| a | R@5 | over the encoder as it is | R@10 | R@20 | MRR | steps | tokens | learning rate | seconds |" in text
+        "| a | R@5 | over the encoder as it is | R@10 | R@20 | MRR | MRR over it | steps | tokens | learning rate "
+        "| seconds |" in text
     )
-    assert "| ICT | to do |  | to do | to do | to do |  |  | 2e-05 |  |" in text
+    assert "| ICT | to do |  | to do | to do | to do |  |  |  | 2e-05 |  |" in text
     assert "| SimCSE | 0.2500 ± 0.0000 |  | 0.5000 ± 0.0000 |" in text
     assert "| 120 | 300 | 2e-05 | 10 |" in text
     assert "(from CONPONO) | **0.6250 ± 0.1768** |  | **0.7500 ± 0.0000** | **1.0000 ± 0.0000** |" in text
@@ -129,21 +130,49 @@ def test_every_row_is_there_plain_and_whitened(tmp_path: Path):
     assert (lead["difference"], lead["low"], lead["high"]) == (0.25, 0.0, 0.5)  # one document of two
     infocse = row_of(found, "infocse")["lead"]
     assert (infocse["difference"], infocse["low"], infocse["high"]) == (0.5, 0.5, 0.5)
-    assert row_of(found, "start")["lead"] is None
+    # 1/1 + 1/2 + 1/7 + 1/30 less 1/1 + 1/30 + 1/7 + 1/30 of four; all of it is of the first document.
+    in_mrr = row_of(found, "simcse")["lead_in_mrr"]
+    gained = (1 / 2 - 1 / 30) / 4
+    assert [in_mrr[name] for name in ("difference", "low", "high")] == pytest.approx([gained, 0.0, 2 * gained])
+    assert row_of(found, "start")["lead"] is row_of(found, "start")["lead_in_mrr"] is None
     [against, adapt] = found["corpora"]["a"]["comparisons"]["zero_shot"]
     assert (against["over"], against["strongest"], against["difference"]) == ("SimCSE", True, 0.25)
     assert "adapt isn't set" in adapt["missing"]
     assert (
-        "| a | plain R@5 | whitened R@5 | over the encoder as it is, whitened | R@10 | R@20 | MRR | steps | tokens "
-        "| learning rate | power | seconds |\n" in text
+        "| a | plain R@5 | whitened R@5 | over the encoder as it is, whitened | R@10 | R@20 | MRR | MRR over it "
+        "| steps | tokens | learning rate | power | seconds |\n" in text
     )
     sd = " ± 0.0000"
-    assert f"| The encoder as it is | 0.0000{sd} |  |  | 0.2500{sd} | 0.2500{sd} | 0.0607{sd} |  |  |  |  |  |" in text
+    assert (
+        f"| The encoder as it is | 0.0000{sd} |  |  | 0.2500{sd} | 0.2500{sd} | 0.0607{sd} |  |  |  |  |  |  |" in text
+    )
     scores = f"0.2500{sd} |  | 0.5000{sd} | 0.5000{sd} | 0.3024{sd}"
-    assert f"| The encoder as it is, whitened |  | {scores} |  |  |  | 0.75 |  |" in text
+    assert f"| The encoder as it is, whitened |  | {scores} |  |  |  |  | 0.75 |  |" in text
     assert f"| SimCSE | **0.2500{sd}** | 0.5000{sd} | +0.2500 (+0.0000 to +0.5000) | **0.7500{sd}** |" in text
     assert "| 60 | 100 | 2e-05 | 0.75 | 5 |\n" in text
     assert f"| 0.0000{sd} | **0.7500{sd}** | **+0.5000 (+0.5000 to +0.5000)** | **0.7500{sd}** |" in text
+
+
+def test_general_ability_stands_beside_where_it_is_known(tmp_path: Path):
+    def pretrain(settings: Any) -> dict[str, Any]:
+        metrics = runs(settings)
+        for entry in metrics["iterations"]:
+            entry["sts"] = 0.8 - 0.1 * entry["iteration"]
+        return metrics | {"sts": {"start": 0.9}}
+
+    runs = Runs(both, plain=plain)
+    found, text = made(tmp_path, pretrain, only_rows=["start", "simcse"])
+    assert {key: value["seeds"] for key, value in row_of(found, "start")["sts"].items()} == {
+        "plain": {"1": 0.9},
+        "whitened": {"1": 0.8},
+    }
+    assert row_of(found, "simcse")["sts"]["whitened"]["mean"] == pytest.approx(0.7)
+    assert row_of(found, "simcse")["sts"]["plain"]["mean"] is None
+    assert "| MRR | MRR over it | STS | steps |" in text
+    start = "The encoder as it is"
+    for row, value in ((start, "0.9000"), (f"{start}, whitened", "0.8000"), ("SimCSE", "0.7000")):
+        [line] = [line for line in text.splitlines() if line.startswith(f"| {row} |")]
+        assert f"| {value} |" in line
 
 
 def test_the_answer_comes_first(tmp_path: Path):
