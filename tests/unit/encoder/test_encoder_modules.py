@@ -152,6 +152,7 @@ def test_encoders_have_one_name_before_whitening_if_nothing_else_differs(tiny_en
     for folder in whitened:
         loaded, alone = folder.load().whitening, folder.whitening()
         assert alone is not None
+        assert loaded is not None
         assert torch.equal(alone.mean, loaded.mean)
         assert torch.equal(alone.matrix, loaded.matrix)
     (tmp_path / "plain" / "checksums.json").unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def of_hand(method: str, seed: int, iteration: int) -> list[int]:
     return RANKS.get((method, seed, iteration), [30] * 4)
 
 
-def made(folder: Path, runs: Runs, **changes: Any) -> tuple[dict[str, Any], str]:
+def made(folder: Path, runs: Runs | Callable[[Any], dict[str, Any]], **changes: Any) -> tuple[dict[str, Any], str]:
     reproduce(tables(folder, **changes), runs)
     out = folder / "runs" / changes.get("name", "t")
     return json.loads((out / "tables.json").read_text()), (out / "tables.md").read_text()
