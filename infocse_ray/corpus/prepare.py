@@ -32,7 +32,7 @@ from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
 from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source
-from infocse_ray.corpus.store import TokenStore, documents_of, shard_name
+from infocse_ray.corpus.store import TokenStore, content_of, documents_of, shard_name
 from infocse_ray.corpus.streams import advice
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
@@ -121,6 +121,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
     }
     documents, labelled, rejected = Counter(), Counter(), Counter()
     lengths = {name: Counter() for name in _LENGTHS}
+    content = 0
     with Board("preparing", unit="rows") as board:
         labels = label_table(corpus, source)
         pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
@@ -146,7 +147,9 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
             rejected.update(row["rejected"])
             for name, counts in row["lengths"].items():
                 lengths[name].update(counts)
+            content = (content + int(row["content"], 16)) % 2**128
     return totals | {
+        "content": fingerprint("token store", f"{content:032x}", shards, lanes, str(token)),
         "documents": {split: documents[split] for split in SPLITS},
         "labelled": {split: labelled[split] for split in SPLITS},
         "rejected": dict(sorted(rejected.items())),
@@ -267,6 +270,7 @@ class ShardWriter(NamedTuple):
             "labelled": dict(labelled),
             "rejected": dict(Counter(bad["reason"].to_pylist())),
             "lengths": dict(zip(_LENGTHS, lengths, strict=True)),
+            "content": f"{content_of(shard, split_of, written):032x}",
         }
 
     def there(self, shard: int, counts: dict[str, Any]) -> bool:

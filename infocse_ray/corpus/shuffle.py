@@ -29,7 +29,7 @@ from infocse_ray.settings import fingerprint
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 
-_FORMAT = 1
+_FORMAT = 2
 _RUN_BYTES = 128 * 2**20
 """Of rows that a reading task holds, before they are compressed."""
 _MOST_RUNS = 2048

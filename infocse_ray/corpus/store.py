@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,13 +74,16 @@ class TokenStore(NamedTuple):
 
     folder: Storage
     fingerprint: str
+    """Names what it holds, not what it was made of: stages that read it are found again after its source was copied or
+    written anew with the same documents."""
     summary: dict
 
     @classmethod
     def of(cls, stage: Stage) -> TokenStore:
         """The output of a finished `prepare` stage."""
         assert stage.summary is not None
-        return cls(stage.folder, stage.fingerprint, stage.summary)
+        # Versions before this one didn't say what it holds.
+        return cls(stage.folder, stage.summary.get("content", stage.fingerprint), stage.summary)
 
     @classmethod
     def open(cls, folder: Storage) -> TokenStore:
@@ -119,6 +123,32 @@ class TokenStore(NamedTuple):
 def shard_name(number: int) -> str:
     """The file name of a shard."""
     return f"shard-{number:06d}.parquet"
+
+
+def content_of(shard: int, splits: Sequence[str], documents: Documents) -> int:
+    """A number below 2^128 that names a shard and what it holds; the sum of all shards' names the store's.
+
+    Args:
+        shard: its number.
+        splits: of each document.
+        documents: in the order in which they are written, with their labels.
+    """
+    labels = documents.counterparts
+    assert labels is not None
+    ids = [str(name).encode() for name in documents.doc_ids.to_pylist()]
+    parts = [
+        b",".join(split.encode() for split in splits),
+        np.array([len(name) for name in ids], np.int64),
+        b"".join(ids),
+        *(documents.keys, documents.offsets, *documents.sentences),
+        *(labels.document, labels.keys, *labels.tokens),
+    ]
+    content = hashlib.blake2b(f"{shard}".encode(), digest_size=16)
+    for part in parts:
+        whole = np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
+        content.update(f" {len(whole)} ".encode())
+        content.update(whole)
+    return int.from_bytes(content.digest())
 
 
 def row_groups(file: pq.ParquetFile, splits: Sequence[str]) -> list[int]:

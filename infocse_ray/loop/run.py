@@ -30,7 +30,7 @@ from infocse_ray.runtime.cluster import connect, placement
 from infocse_ray.runtime.progress import say, warnings_kept
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stages.lease import Lease
-from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.stages.stage import Stage, read_stage, run_stage
 from infocse_ray.storage.checksums import FOLDER
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
@@ -227,7 +227,7 @@ def _opened(
     manifest.begin(job, settings.model_dump(mode="json"), named)
 
     store = prepare(root, settings.corpus, inputs.source, inputs.tokenizer)
-    manifest.add("corpus", Stage("prepare", store.fingerprint, store.folder, store.summary))
+    manifest.add("corpus", read_stage(store.folder))
     say(
         f"corpus: {sum(store.summary['documents'].values()):,} documents, {store.summary['sentences']:,} sentences, "
         f"{store.summary['tokens']:,} tokens; {show_rejected(store)}"
@@ -271,7 +271,7 @@ def _opened(
         manifest.add("first_encoder", other)
         annotator = first_encoder(other, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
         if (own := annotator.store) is not None:
-            manifest.add("first_encoder/corpus", Stage("prepare", own.fingerprint, own.folder, own.summary))
+            manifest.add("first_encoder/corpus", read_stage(own.folder))
     iteration_stages = IterationStages(root, folder, settings, store, splits, on, where, annotator, plan, tracking)
     return Run(settings, inputs, manifest, iteration_stages, came, start, whitening, fine_tunes, identity, speed)
 

@@ -81,9 +81,10 @@ def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | No
     if not changed or not stages:
         return []
     why = _shortened([said for _, said in changed])
+    unless = ", unless the documents turn out to be the same" if stages == ["corpus"] else ""
     return [
-        f"changed since this name was last run: {why}. Stale: {_shortened(sorted(stages))} and what is made of these; "
-        "they are made anew, beside the old ones"
+        f"changed since this name was last run: {why}. Stale: {_shortened(sorted(stages))} and what is made of these"
+        f"{unless}; they are made anew, beside the old ones"
     ]
 
 

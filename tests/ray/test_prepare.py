@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
-from infocse_ray.stages.stage import Stage
+from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 from tests.conftest import make_documents, write_jsonl
@@ -213,6 +214,24 @@ def test_interruption_and_number_of_pieces_change_no_byte(store, corpus, tokeniz
     assert contents(other) == contents(store)
     seconds = {"seconds": 0}
     assert other.summary | seconds == store.summary | seconds
+
+
+def test_what_the_store_holds_names_it(store, root, corpus, documents, tokenizer, tmp_path):
+    folder = tmp_path / "corpus"
+    shutil.copytree(corpus.source, folder)
+    copied = corpus.model_copy(update={"source": str(folder)})
+    for file in folder.iterdir():
+        os.utime(file, ns=(1, 1))
+    again = prepare(root, copied, find_source(copied), tokenizer)
+    assert again.folder.path != store.folder.path
+    assert again.fingerprint == store.fingerprint
+    assert read_stage(again.folder).fingerprint != read_stage(store.folder).fingerprint
+
+    changed = documents[0] | {"counterpart": "something else"}
+    write_jsonl(folder / "a.jsonl", [changed, *documents[1 : GOOD // 2]])
+    assert prepare(root, copied, find_source(copied), tokenizer).fingerprint != store.fingerprint
+    fewer = corpus.model_copy(update={"lanes": 2})
+    assert prepare(root, fewer, find_source(fewer), tokenizer).fingerprint != store.fingerprint
 
 
 def truncated_gzip(file: Path) -> Path:

@@ -268,12 +268,16 @@ def test_a_run_whose_stages_were_other_ones_trains_beside_what_these_left(
 
 
 def test_another_run_in_the_storage_shares_finished_stages(
-    finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
+    finished: tuple[Path, dict], still_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, metrics = finished
     for room, work in STAGES:
         monkeypatch.setattr(room, work, lambda *a, work=work, **k: pytest.fail(f"{work} was called"))
-    again = pretrain(settings_for(folder, still_encoder, name="twin", loop={"max_iterations": 1}))
+    # The same documents in another file, of another day: the token store is made again, nothing else.
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes((folder / "corpus.jsonl").read_bytes())
+    corpus = {"source": str(copy)}
+    again = pretrain(settings_for(folder, still_encoder, name="twin", corpus=corpus, loop={"max_iterations": 1}))
     assert again["iterations"][1]["history"] == metrics["iterations"][1]["history"]
     assert (folder / "runs" / "twin" / "model" / "model.safetensors").exists()
 
