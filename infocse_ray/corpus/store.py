@@ -145,7 +145,7 @@ def content_of(shard: int, splits: Sequence[str], documents: Documents) -> int:
     ]
     content = hashlib.blake2b(f"{shard}".encode(), digest_size=16)
     for part in parts:
-        whole = np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
+        whole = part.tobytes() if isinstance(part, np.ndarray) else part
         content.update(f" {len(whole)} ".encode())
         content.update(whole)
     return int.from_bytes(content.digest())
