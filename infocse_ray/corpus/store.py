@@ -135,7 +135,7 @@ def content_of(shard: int, splits: Sequence[str], documents: Documents) -> int:
     """
     labels = documents.counterparts
     assert labels is not None
-    ids = [str(name).encode() for name in documents.doc_ids.to_pylist()]
+    ids = [name.encode() for name in documents.doc_ids.to_pylist()]
     parts = [
         b",".join(split.encode() for split in splits),
         np.array([len(name) for name in ids], np.int64),
