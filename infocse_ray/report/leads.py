@@ -54,7 +54,7 @@ class Leads:
         out = {"of": ours["label"], "over": theirs["label"]}
         named = f"{ours['label']} and {theirs['label']}{note}"
         if not ours["ranks"][variant] or not theirs["ranks"][variant]:
-            return out | {"missing": f"no scores yet of {named}"}
+            return out | {"missing": f"no scores yet of {named.removesuffix(',')}"}
         seeds = [seed for seed in ours["ranks"][variant] if seed in theirs["ranks"][variant]]
         if not seeds:
             return out | {"missing": f"{named} have no seed in common yet"}

@@ -264,6 +264,13 @@ def test_the_strongest_other_row_is_of_another_method(tmp_path: Path):
     assert found["corpora"]["a"]["comparisons"]["zero_shot"][0]["over"] == "SimCSE"
 
 
+def test_what_has_no_scores_is_named_in_a_sentence(tmp_path: Path):
+    found, text = made(tmp_path, Runs(of_hand, best=1), only_rows=["simcse"])
+    said = "no scores yet of InfoCSE as in the paper (from CONPONO) and SimCSE, the strongest other row"
+    assert found["corpora"]["a"]["comparisons"]["zero_shot"][0]["missing"] == said
+    assert f"{said}." in text
+
+
 def test_lead_says_when_it_cannot_be_had(tmp_path: Path):
     runs = Runs(of_hand, best=1)
     found, text = made(tmp_path, runs, only_rows=["infocse"])
