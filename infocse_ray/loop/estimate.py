@@ -1,7 +1,8 @@
 """How long a run takes: what there is to embed and to train on, by the speed of embedding on this cluster.
 
 1. A training token costs THREE embedded ones: a step goes forwards and backwards, which is twice as much again. With
-   gradient caching (a batch of more tokens than `train.chunk_tokens`) it goes forwards twice, and costs FOUR.
+   gradient caching (a batch of more tokens than `train.chunk_tokens`) it goes forwards twice, and costs FOUR. With
+   `train.distillation` the encoder that training began with goes forwards too.
 2. A pair, or another method's example, is two sentences of average length.
 3. Every stage starts its workers, and that takes as long as it took where the speed was measured.
 Stages that stop early, or that other runs have done, make a run shorter; a machine
@@ -103,6 +104,8 @@ def work_of(run: Run) -> Work:
     tests = trainings + 3 if counts["labelled"]["test"] else 0
     where = iteration_stages.where["train"]
     chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
+    passes = FOUR if step / where.workers > chunk else THREE
+    passes += 1.0 if method is not None and method.distillation else 0.0
     return Work(
         annotations=iterations if annotates else 0,
         trainings=trainings,
@@ -112,7 +115,7 @@ def work_of(run: Run) -> Work:
         looks=2 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
         tested=5 * asked + tests * documents["test"] * document,  # the starts, before and after, and the result
-        cost=(FOUR if step / where.workers > chunk else THREE) / _beside(where, iteration_stages.where["annotate"]),
+        cost=passes / _beside(where, iteration_stages.where["annotate"]),
     )
 
 

@@ -15,7 +15,7 @@ from infocse_ray.settings import EngineName, Settings, fingerprint
 from infocse_ray.settings.section import HOW_NOT_WHAT
 from infocse_ray.train.schedule import Budget
 
-_OF_METHOD = {"method", "positive", "temperature", "max_steps", "max_tokens"}
+_OF_METHOD = {"method", "positive", "distillation", "temperature", "max_steps", "max_tokens"}
 """Training settings that a train stage's method and budget stand for."""
 
 _FORMATS = {"annotate": 3, "examples": 2, "train": 4}
@@ -71,8 +71,11 @@ def run_identity(
     for name in ("engine", "share"):  # a stage is named by what auto comes to
         if (asked := getattr(settings.annotate, name)) != "auto":
             content["annotate"][name] = asked
-    if settings.minutes is None:  # runs from before there was such a setting keep their names
+    # Runs from before there were such settings keep their names.
+    if settings.minutes is None:
         del content["minutes"]
+    if not settings.train.distillation:
+        del content["train"]["distillation"]
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
 
 

@@ -39,6 +39,7 @@ class Idc(Plain):
     cluster; with `self_and_partner`, a pair whose positive is the mean of the partner's vector and the anchor's own
     under other dropout. Where similarity is the cosine, these means are scaled to length 1. With `views`, a pair
     and ConSERT's two views of its anchor: of either two, one is to find the other among all four of other documents.
+    With any of them, `distillation` is the share of a second loss; see `train.loss`.
     """
 
     annotated = True
@@ -69,15 +70,15 @@ class Idc(Plain):
                     f"{train.similarity}, set it to cosine"
                 )
         self.positive, self.temperature, self.embedding = train.positive, train.temperature, spec.embedding
-        self.cosine = train.similarity == "cosine"
+        self.cosine, self.distillation = train.similarity == "cosine", train.distillation
         self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         named = ("idc", self.positive, self.temperature, self.cosine)
-        if self.positive != "views":
-            return named
-        return (*named, self.changes)
+        views = (self.changes,) if self.positive == "views" else ()
+        # Trainings from before there was such a setting keep their names.
+        return (*named, *views, *([f"distillation {self.distillation}"] if self.distillation else []))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""

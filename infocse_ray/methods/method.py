@@ -52,6 +52,11 @@ class Method(Protocol):
         ...
 
     @property
+    def distillation(self) -> float:
+        """Share of the loss that holds on to the similarities by which the encoder begins; 0 with a head."""
+        ...
+
+    @property
     def has_mlm_labels(self) -> bool:
         """Whether `inputs` gives `mlm_labels`."""
         ...
@@ -153,6 +158,7 @@ class Plain:
     short = ""
     none = "no sentence"
     annotated_count: tuple[str, int] | None = None
+    distillation = 0.0
     has_mlm_labels = False
     head_is_new = False
 

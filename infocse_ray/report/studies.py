@@ -111,6 +111,13 @@ METHODS: dict[str, TableMethod] = {
             initialization="none",
             rate_of="infocse_none",
         ),
+        _infocse(
+            "distillation_none",
+            "InfoCSE, distillation = 0.5, from the encoder as it is",
+            {"train.distillation": 0.5},
+            initialization="none",
+            rate_of="infocse_none",
+        ),
         TableMethod(
             "ict_sentences",
             "ICT, block = sentences",
@@ -184,7 +191,8 @@ STUDIES: dict[str, Study] = {
             _rows("ict", "ict_sentences")
             + _rows(infocse="InfoCSE (as in the paper)")
             + _rows("infocse_cluster", "infocse_mutual", "infocse_quantile", "infocse_quantile_partner")
-            + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse", "infocse_views_none"),
+            + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse")
+            + _rows("infocse_views_none", "infocse_distillation_none"),
         ),
     )
 }

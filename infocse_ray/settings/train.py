@@ -29,6 +29,15 @@ class Train(Section):
         "anchor's own vector under other dropout. `views`: the other sentence, and besides, of two views of the anchor "
         "that are changed at the embedding layer as section `consert` says, each towards the other.",
     )
+    distillation: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="For method idc: share in the loss of a second one, which holds on to what the encoder knew. By a "
+        "softmax over the same sentences, an anchor is to find each of the others as alike as the encoder with which "
+        "the iteration's training begins does, whitened if it is. Pairs that aren't alike and sentences of other "
+        "documents that are then weigh less. Takes a forward pass more a step. 0: Eq. 1 alone, as in the paper.",
+    )
     batch_size: int = Field(
         default=128, ge=2, description="Pairs (or other examples of a method) in a global batch, over all workers."
     )

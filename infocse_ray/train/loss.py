@@ -3,24 +3,39 @@
 1. Rows are this worker's, columns those of the whole global batch.
 2. A column is no negative if it has the text of the row or of its positive, or is of its document where that is asked.
 3. The loss is the cross entropy of the own positive among what is left, or a margin to each of it.
+4. With a reference, the same contrast by the encoder that training began with, a share of the loss is the cross entropy
+   of its softmax over the same columns (Li & Hoiem, Learning without Forgetting, 2017; over the texts of a batch as in
+   Fang et al., SEED, 2021).
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from infocse_ray.distributed.collectives import exchanged, gather, rank, workers
+from infocse_ray.distributed.collectives import exchanged, gather, gather_rows, rank, workers
 from infocse_ray.methods.contrast import Contrast
 
 _BLOCK_ELEMENTS = 2**24
 
 
-def contrastive_loss(contrast: Contrast) -> torch.Tensor:
+class Reference(NamedTuple):
+    """What a part of the loss holds on to."""
+
+    contrast: Contrast
+    """The same one, of other vectors, without gradient."""
+    share: float
+    """Of the loss, over 0 and under 1."""
+
+
+def contrastive_loss(contrast: Contrast, reference: Reference | None = None) -> torch.Tensor:
     """This worker's part of the loss of the global batch.
 
     Args:
         contrast: of this worker's part of the batch; every worker must call, with or without rows.
+        reference: held on to, where the form is softmax; on every worker, or on none.
 
     Returns:
         A scalar. Averaged over workers (as DDP averages gradients) it is the mean over all rows of the batch: for
@@ -33,11 +48,14 @@ def contrastive_loss(contrast: Contrast) -> torch.Tensor:
     documents, texts = ids.unbind(1)
     own = contrast.positive + sum(counts[: rank()])
     positive_texts = local.texts[contrast.positive]
+    known = None if reference is None else gather_rows(reference.contrast.columns.vectors, counts)
+
+    def scores_of(rows: torch.Tensor, columns: torch.Tensor, first: int, last: int) -> torch.Tensor:
+        divisor = contrast.temperature
+        return rows[first:last] @ columns.mT / (divisor[first:last, None] if torch.is_tensor(divisor) else divisor)
 
     def block(first: int, last: int) -> torch.Tensor:
-        divisor = contrast.temperature
-        scores = rows.vectors[first:last] @ columns.mT
-        scores = scores / (divisor[first:last, None] if isinstance(divisor, torch.Tensor) else divisor)
+        scores = scores_of(rows.vectors, columns, first, last)
         masked = rows.texts[first:last, None] == texts
         masked |= positive_texts[first:last, None] == texts
         if not contrast.same_document:
@@ -51,7 +69,13 @@ def contrastive_loss(contrast: Contrast) -> torch.Tensor:
             return (behind.masked_fill(masked, 0.0).sum(1) / (~masked).sum(1).clamp_min(1)).sum()
         masked[place, own[first:last]] = False
         scores = scores.masked_fill(masked, -torch.inf)
-        return torch.nn.functional.cross_entropy(scores, own[first:last], reduction="sum")
+        loss = torch.nn.functional.cross_entropy(scores, own[first:last], reduction="sum")
+        if reference is None or known is None:
+            return loss
+        target = scores_of(reference.contrast.rows.vectors, known, first, last).masked_fill(masked, -torch.inf)
+        # Where a column is no negative the logarithm is -inf, and its share 0.
+        logs = scores.log_softmax(1).masked_fill(masked, 0.0)
+        return (1.0 - reference.share) * loss - reference.share * (target.softmax(1) * logs).sum()
 
     count = len(rows.texts)
     step = max(1, _BLOCK_ELEMENTS // max(1, len(columns)))

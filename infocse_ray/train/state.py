@@ -16,7 +16,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.distributed.collectives import all_reduce_sum, exchanged, workers
-from infocse_ray.encoder.embed import length_buckets
+from infocse_ray.encoder.embed import embed, for_inference, length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.methods.chance import mix
@@ -120,6 +120,9 @@ class TrainState:
         """
         self.encoder, self.method, self.settings = encoder, method, settings
         self.memory = ChunkMemory(settings.train.chunk_tokens, encoder.device)
+        self._start = (
+            for_inference(encoder, settings.encoder.precision, encoder.device) if method.distillation else None
+        )
         freeze_unused(encoder)
         if method.dropout is not None:
             set_dropout(encoder, method.dropout)
@@ -220,6 +223,17 @@ class TrainState:
                 ready = {name: _pinned(tensor, device) for name, tensor in inputs.items()}
                 chunks.append(Chunk(_pinned(torch.from_numpy(rows), device), ready))
         return chunks
+
+    def reference(self, batch: Batch) -> torch.Tensor | None:
+        """What the encoder made of a batch's texts when training began, whitened if it was: float32 [texts, d].
+
+        None where the method doesn't hold on to it.
+
+        Raises:
+            OutOfMemory: a single text doesn't fit.
+        """
+        # A clone, for what comes out of inference can't be part of a loss.
+        return None if self._start is None else embed(self._start, batch.texts).vectors.clone()
 
     def longest(self, role: Role = "document") -> int:
         """Tokens of the longest text, special tokens and prompt included."""

@@ -14,11 +14,11 @@ from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import native_bf16
 from infocse_ray.errors import NonFinite
 from infocse_ray.methods.chance import mix
-from infocse_ray.methods.contrast import Encoded
+from infocse_ray.methods.contrast import Contrast, Encoded
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk, backward, kept_at_once
-from infocse_ray.train.loss import contrastive_loss
+from infocse_ray.train.loss import Reference, contrastive_loss
 from infocse_ray.train.state import Agreed, Prepared, TrainState
 
 _NAMED = 20
@@ -107,12 +107,16 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
     encoder, settings, device = state.encoder, state.settings, state.encoder.device
     memory, batch = state.memory, prepared.batch
     encoder.train()
-    documents, owner, labels, texts = prepared.columns.to(device, non_blocking=True).unbind()
+    columns = prepared.columns.to(device, non_blocking=True).unbind()
+    held = state.reference(batch)
+
+    def contrast_of(vectors: torch.Tensor) -> Contrast:
+        return state.method.contrast(Encoded(vectors, *columns), state.head)
 
     def loss_of(vectors: torch.Tensor) -> torch.Tensor:
-        encoded = Encoded(vectors, documents, owner, labels, texts)
         with advised(f"the loss of {len(vectors):,} texts at once", f"lower the batch size, or {MORE}"):
-            return contrastive_loss(state.method.contrast(encoded, state.head))
+            reference = None if held is None else Reference(contrast_of(held), state.method.distillation)
+            return contrastive_loss(contrast_of(vectors), reference)
 
     def attempt() -> tuple[torch.Tensor, torch.Tensor, Prepared, Agreed]:
         ready, known = prepared, agreed

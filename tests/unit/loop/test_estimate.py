@@ -75,7 +75,7 @@ def run_of(folder: Storage | None = None, **sections: Any) -> Run:
     rounds.share = lambda _: None
     rounds._replace = lambda settings: SimpleNamespace(**(vars(rounds) | {"settings": settings}))
     inputs: Any = SimpleNamespace(
-        method=SimpleNamespace(annotated=settings.train.method == "idc"),
+        method=SimpleNamespace(annotated=settings.train.method == "idc", distillation=settings.train.distillation),
         initialization=None,
         encoder=SimpleNamespace(max_length=32),
     )
@@ -92,6 +92,7 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert work.look == pytest.approx(100 * 100)
     assert work.cost == THREE, "one chunk"
     assert work_of(run_of(train={"chunk_tokens": 64})).cost == FOUR
+    assert work_of(run_of(train={"distillation": 0.5})).cost == THREE + 1, "the start's encoder, too"
     once = work_of(run_of(train={"method": "simcse"}))
     assert (once.annotations, once.trainings) == (0, 1)
     part = run_of(annotate={"share": 0.5})

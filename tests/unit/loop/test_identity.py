@@ -84,6 +84,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.use_gpu": (False, NONE),
     "train.method": ("simcse", "run examples train"),
     "train.positive": ("cluster", PAIRS),
+    "train.distillation": (0.5, "run train"),
     "train.batch_size": (64, TRAIN),
     "train.learning_rate": (1e-3, TRAIN),
     "train.head_learning_rate": (1e-2, "run first"),  # the pairs' training has no head

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.methods.contrast import Contrast, Side, own
 from infocse_ray.train import loss as loss_module
-from infocse_ray.train.loss import contrastive_loss
+from infocse_ray.train.loss import Reference, contrastive_loss
 from tests.unit.group import on_workers
 
 
@@ -22,31 +22,48 @@ class Ids(NamedTuple):
     positive: torch.Tensor
 
 
-def loss_of_pairs(anchors, positives, ids, temperature):
-    """The loss of pairs as InfoCSE contrasts them: against all positives and all anchors."""
+def contrast_of_pairs(anchors, positives, ids, temperature):
+    """Pairs as InfoCSE contrasts them: against all positives and all anchors."""
     rows = Side(anchors, ids.document, ids.anchor)
     columns = Side(positives, ids.document, ids.positive).and_(rows)
-    return contrastive_loss(Contrast(rows, columns, own(len(anchors), anchors.device), temperature))
+    return Contrast(rows, columns, own(len(anchors), anchors.device), temperature)
 
 
-def eq_1(anchors, positives, ids, temperature):
-    """-log of the positive's share among all n != a of the 2B sentences but the masked ones, averaged over pairs."""
+def loss_of_pairs(anchors, positives, ids, temperature, before=None, share=0.0):
+    """The loss of pairs; a share of it is held against the vectors that they had before."""
+    reference = None if before is None else Reference(contrast_of_pairs(before[0], before[1], ids, temperature), share)
+    return contrastive_loss(contrast_of_pairs(anchors, positives, ids, temperature), reference)
+
+
+def shares(anchors, positives, ids, temperature):
+    """Each anchor's softmax over all n != a of the 2B sentences but the masked ones, by n."""
     document, anchor, positive = (column.tolist() for column in ids)
     size = len(anchors)
     sentences = [*anchors, *positives]
     documents, texts = document + document, anchor + positive
-    losses = []
+    rows = []
     for a in range(size):
-        own = size + a
-        terms = []
+        terms = {}
         for n in range(2 * size):
             if n == a:
                 continue
             false_negative = documents[n] == document[a] or texts[n] in (anchor[a], positive[a])
-            if n == own or not false_negative:
-                terms.append(torch.exp(anchors[a] @ sentences[n] / temperature))
-        losses.append(-torch.log(torch.exp(anchors[a] @ positives[a] / temperature) / torch.stack(terms).sum()))
-    return torch.stack(losses).mean()
+            if n == size + a or not false_negative:
+                terms[n] = torch.exp(anchors[a] @ sentences[n] / temperature)
+        rows.append({n: term / torch.stack(list(terms.values())).sum() for n, term in terms.items()})
+    return rows
+
+
+def eq_1(anchors, positives, ids, temperature):
+    """-log of the positive's share, averaged over pairs."""
+    rows = shares(anchors, positives, ids, temperature)
+    return torch.stack([-torch.log(row[len(rows) + a]) for a, row in enumerate(rows)]).mean()
+
+
+def held_against(anchors, positives, ids, temperature, before):
+    """Cross entropy of the shares and those of the vectors before, averaged over pairs."""
+    now, then = (shares(a, p, ids, temperature) for a, p in ((anchors, positives), before))
+    return torch.stack([-then[a][n] * torch.log(row[n]) for a, row in enumerate(now) for n in row]).sum() / len(now)
 
 
 def vectors(size, seed=0, d=5, dtype=torch.float64):
@@ -90,6 +107,21 @@ def test_loss_and_gradients_are_those_of_eq_1(case, block_elements, monkeypatch)
             torch.testing.assert_close(mine.grad, right.grad, rtol=1e-9, atol=1e-11)
     if case == "everything masked":
         assert found.item() == 0.0
+
+
+@pytest.mark.parametrize("block_elements", [2**24, 30])
+@pytest.mark.parametrize("case", MASKS)
+def test_a_share_of_the_loss_holds_on_to_the_similarities_before(case, block_elements, monkeypatch):
+    monkeypatch.setattr(loss_module, "_BLOCK_ELEMENTS", block_elements)
+    before, ids = [side.detach() for side in vectors(6, seed=1)], MASKS[case]
+    (anchors, positives), (other_anchors, other_positives) = vectors(6), vectors(6)
+    expected = 0.7 * eq_1(anchors, positives, ids, 0.5) + 0.3 * held_against(anchors, positives, ids, 0.5, before)
+    found = loss_of_pairs(other_anchors, other_positives, ids, 0.5, before, 0.3)
+    expected.backward()
+    found.backward()
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    for mine, right in ((other_anchors, anchors), (other_positives, positives)):
+        torch.testing.assert_close(mine.grad, right.grad, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("case", [case for case in MASKS if case != "none"])
@@ -146,10 +178,14 @@ def flat_gradient(net):
     return torch.cat([p.grad.flatten() for p in net.parameters()]).double().numpy()
 
 
+def before(dtype):
+    return [x[:, :6].flip(0) for x in inputs(dtype)]
+
+
 def whole_batch(dtype):
     net = encoder(dtype)
     anchors, positives = (net(x) for x in inputs(dtype))
-    loss = loss_of_pairs(anchors, positives, IDS, 0.3)
+    loss = loss_of_pairs(anchors, positives, IDS, 0.3, before(dtype), 0.4)
     loss.backward()
     return loss.item(), flat_gradient(net)
 
@@ -165,7 +201,8 @@ def share_of_batch(counts, dtype, block_elements, mistake=None):
             patch.setattr(loss_module, "gather", own_slot_gather)
         both = model(torch.cat([x[mine] for x in inputs(dtype)]))
         n = counts[rank]
-        loss = loss_of_pairs(both[:n], both[n:], Ids(*(c[mine] for c in IDS)), 0.3)
+        then = [x[mine] for x in before(dtype)]
+        loss = loss_of_pairs(both[:n], both[n:], Ids(*(c[mine] for c in IDS)), 0.3, then, 0.4)
         if mistake == "times the workers":
             loss = loss * collective.workers()
         loss.backward()

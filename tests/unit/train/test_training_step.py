@@ -8,9 +8,12 @@ import torch
 
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.distributed import collectives as collective
+from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.errors import NonFinite
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.train.checkpoint import Snapshot, load_checkpoint
+from infocse_ray.train.state import TrainState
 from tests.unit.group import on_workers
 from tests.unit.stores import counted
 from tests.unit.train.test_loss import Ids, eq_1
@@ -23,7 +26,7 @@ def annotations(tiny_encoder, tmp_path_factory):
 
 
 def curve(folder, annotations, chunk_tokens):
-    run = Run(folder, annotations, dropout=False, chunk_tokens=chunk_tokens)
+    run = Run(folder, annotations, dropout=False, chunk_tokens=chunk_tokens, distillation=0.5)
     reports = [run.next() for _ in range(10)]
     return reports, {name: tensor.numpy() for name, tensor in run.weights().items()}
 
@@ -75,6 +78,30 @@ def test_the_loss_of_a_step_is_eq_1_of_its_batch(tiny_encoder, annotations):
         fresh = Run(tiny_encoder, annotations, dropout=False, chunk_tokens=chunk_tokens)
         report = fresh.take(batch, 1)
         assert report.loss == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_what_holds_on_to_the_start_pulls_once_the_encoder_has_left_it(tiny_encoder, annotations):
+    plain, held = (Run(tiny_encoder, annotations, dropout=False, distillation=share) for share in (0.0, 0.75))
+    batch = plain.stream.next_batch()
+    first, at_start = plain.take(batch, 1), held.take(batch, 1)
+    # Nowhere are similarities nearer to the start's than at the start: their part of the gradient is 0.
+    assert at_start.gradient_norm == pytest.approx(0.25 * first.gradient_norm, rel=1e-4)
+    assert held.take(batch, 2).gradient_norm != pytest.approx(0.25 * plain.take(batch, 2).gradient_norm, rel=1e-2)
+
+
+def test_the_start_is_held_on_to_as_it_was_and_whitened(tiny_encoder, annotations):
+    run = Run(tiny_encoder, annotations, distillation=0.5)
+    d = run.encoder.base_dimension
+    run.encoder.whitening = Whitening(torch.linspace(-1, 1, d), torch.eye(d)[:, :7], 1.0)
+    run.state = TrainState(run.encoder, run.state.method, run.settings, 5)
+    batch = run.stream.next_batch()
+    at_start = embed(run.encoder.eval(), batch.texts).vectors.clone()
+    assert at_start.shape[1] == 7
+    run.losses(2)
+    held = run.state.reference(batch)
+    assert held is not None
+    assert torch.equal(held, at_start)
+    assert not torch.allclose(embed(run.encoder.eval(), batch.texts).vectors, at_start, atol=1e-3)
 
 
 def test_steps_on_one_batch_lower_its_loss(tiny_encoder, annotations):
@@ -163,8 +190,9 @@ def test_all_workers_learn_in_the_same_step_that_they_are_to_stop(tiny_encoder, 
     assert asked(tiny_encoder, annotations, None) == (tokens, (tokens, False))
 
 
-def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
-    uninterrupted = Run(tiny_encoder, annotations)
+@pytest.mark.parametrize("distillation", [0.0, 0.5])
+def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path, distillation):
+    uninterrupted = Run(tiny_encoder, annotations, distillation=distillation)
     first = uninterrupted.losses(3)
     # Another's lanes: two workers wrote the checkpoint that one worker reads.
     method = uninterrupted.state.method
@@ -186,7 +214,7 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path):
         "progress.json",
     ]
     expected = uninterrupted.losses(4)
-    resumed = Run(tiny_encoder, annotations)
+    resumed = Run(tiny_encoder, annotations, distillation=distillation)
     resumed.losses(1)  # loading must replace everything
     assert load_checkpoint(tmp_path, resumed.state, resumed.stream) == progress
     resumed.step = 3
