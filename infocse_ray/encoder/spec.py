@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from tokenizers import decoders, models, pre_tokenizers
 
+from infocse_ray.encoder.decoder import can_decode
 from infocse_ray.encoder.model import SentenceEncoder, position_room
 
 
@@ -36,6 +37,10 @@ class EncoderSpec(NamedTuple):
     """Whether it has dropout layers."""
     drops: bool
     """Whether its configuration has dropout on."""
+    can_decode: bool
+    """Whether there is a decoder of its kind, which writes a text from a vector."""
+    around: tuple[int, int]
+    """Special and prompt tokens before a document's text, and after it."""
     vocabulary: int
     """Number of token ids that have an embedding."""
     special: tuple[int, ...]
@@ -50,6 +55,7 @@ class EncoderSpec(NamedTuple):
         """The lexicon of an encoder."""
         tokenizer = encoder.tokenizer
         embeddings = encoder.backbone.get_input_embeddings().weight
+        before, after = map(len, encoder.around())
         layers = [module for module in encoder.modules() if isinstance(module, torch.nn.Dropout)]
         return cls(
             sentence_tokens=encoder.room("document"),
@@ -63,6 +69,8 @@ class EncoderSpec(NamedTuple):
             can_shuffle=_takes_positions(encoder),
             can_drop=bool(layers),
             drops=any(layer.p > 0 for layer in layers),
+            can_decode=can_decode(encoder.backbone.config),
+            around=(before, after),
             vocabulary=min(len(tokenizer), len(embeddings)),
             special=tuple(sorted(tokenizer.all_special_ids)),
             mask=tokenizer.mask_token_id,

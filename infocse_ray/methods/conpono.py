@@ -24,6 +24,7 @@ import torch
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import spans
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import ranks, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, Side
@@ -113,7 +114,7 @@ class CONPONO(Plain):
         """int64: sentences of the passages of documents of so many."""
         return np.minimum(self.context, np.maximum(1, sizes // 2))
 
-    def head(self) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder | None = None) -> torch.nn.Module:
         """W_k."""
         return Bilinear(self.dimension, 2 * self.section.offsets)
 

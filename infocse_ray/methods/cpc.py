@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, Side
 from infocse_ray.methods.first_weights import without_biases
@@ -95,7 +96,7 @@ class CPC(Plain):
         labels = np.maximum(0, place - context[:, None] + 1)
         return Views.some(opened, first[:, None] + place, labels, labels <= ahead[:, None])
 
-    def head(self) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder | None = None) -> torch.nn.Module:
         """GRU and W_k."""
         return Predictor(self.dimension, self.section.ahead)
 

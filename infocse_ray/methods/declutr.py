@@ -27,6 +27,7 @@ import torch
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import spans
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import below, betas, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
@@ -150,7 +151,7 @@ class DeCLUTR(Plain):
         ids[rows] = np.where(chosen, np.where(instead < 0.8, self.spec.mask, swapped), mine)
         return {"input_ids": torch.from_numpy(ids), "mlm_labels": torch.from_numpy(mlm_labels)}
 
-    def head(self) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder | None = None) -> torch.nn.Module:
         """For guessing tokens, if any are to be guessed."""
         if not self.section.mask:
             return torch.nn.Identity()

@@ -22,6 +22,7 @@ import torch
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, places, spans
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, own
@@ -139,7 +140,7 @@ class ICT(Plain):
             spans(texts.values, texts.offsets[rows], np.minimum(texts.lengths[rows], longest)),
         )
 
-    def head(self) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder | None = None) -> torch.nn.Module:
         """Linear and layer norm, on queries and blocks alike."""
         size = self.section.projection
         if not size:

@@ -16,6 +16,7 @@ import torch
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.layout import Pooling
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded
 from infocse_ray.methods.opened import Opened, Views
@@ -134,16 +135,17 @@ class Method(Protocol):
         Returns:
             Any of `input_ids`; `position_ids` int64 [b, length], from 0; `keep` bool [b, 1 or length, 1 or d], the
             elements of the embedding layer's output that are not set to 0; `mlm_labels` int64 [b, length], the token
-            that a masked place had, -100 elsewhere.
+            that a masked place had, -100 elsewhere; or `input_ids` and `attention_mask` int64 [b, shorter] with
+            `decoded` int64 [b, length], the text that the head is to write from its vector, -100 behind it.
         """
         ...
 
-    def head(self) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder) -> torch.nn.Module:
         """What sits on the encoder in training only, newly made from torch's generator; in fp32."""
         ...
 
-    def contrast(self, encoded: Encoded, head: Any) -> Contrast:
-        """Rows and columns of the contrastive loss, from encoded texts."""
+    def contrast(self, encoded: Encoded, head: Any) -> Contrast | None:
+        """Rows and columns of the contrastive loss, from encoded texts; None: it has no such loss."""
         ...
 
 
@@ -172,13 +174,13 @@ class Plain:
         """Nothing."""
         return {}
 
-    def head(self) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder | None = None) -> torch.nn.Module:
         """None: a module without parameters."""
         return torch.nn.Identity()
 
 
-class TwoViews(Plain):
-    """What methods have in common that contrast a sentence with itself."""
+class EachSentence(Plain):
+    """What methods have in common whose examples are single sentences."""
 
     longest: int
 
@@ -194,6 +196,10 @@ class TwoViews(Plain):
     def open(self, documents: Documents) -> Opened:
         """Their sentences."""
         return Opened.of(documents, np.diff(documents.offsets), self.longest)
+
+
+class TwoViews(EachSentence):
+    """What methods have in common that contrast a sentence with itself."""
 
     def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
         """Sentence `number`, labelled 0 and 1."""

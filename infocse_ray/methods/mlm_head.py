@@ -62,6 +62,13 @@ class MaskedLanguageModel(nn.Module):
         # Encoders often have more rows than there are tokens, a multiple of 64.
         return nn.functional.linear(hidden, embeddings[: len(self.bias)], self.bias)
 
+    def token_loss(
+        self, states: torch.Tensor, inputs: dict[str, torch.Tensor], embeddings: torch.Tensor
+    ) -> torch.Tensor:
+        """`mlm_loss` of the tokens to be guessed: those of `mlm_labels`, int64 [b, length], that are not -100."""
+        tokens = inputs["mlm_labels"]
+        return self.mlm_loss(states, tokens[tokens >= 0], embeddings)
+
     def mlm_loss(self, states: torch.Tensor, tokens: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
         """Sum of the cross entropies of the masked tokens.
 

@@ -18,6 +18,7 @@ from infocse_ray.methods.method import Method, Plain
 from infocse_ray.methods.mirror_bert import MirrorBERT
 from infocse_ray.methods.mlm_head import trained_head
 from infocse_ray.methods.simcse import SimCSE
+from infocse_ray.methods.tsdae import TSDAE
 from infocse_ray.settings import MethodName, Settings
 
 
@@ -62,6 +63,7 @@ METHODS: dict[MethodName, MethodSpec] = {
         CONPONO.pooling,
         lambda s, x, use: CONPONO(s.conpono, s.train, x, use.initializes),
     ),
+    "tsdae": MethodSpec("TSDAE (Wang, Reimers and Gurevych 2021)", TSDAE.pooling, lambda s, x, _: TSDAE(s.tsdae, x)),
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, own, unit
 from infocse_ray.methods.first_weights import linear
@@ -40,7 +41,7 @@ class SimCSE(TwoViews):
         """Name and settings."""
         return ("simcse", self.section)
 
-    def head(self) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder | None = None) -> torch.nn.Module:
         """Linear and tanh, on every vector."""
         return torch.nn.Sequential(linear(self.dimension, self.dimension), torch.nn.Tanh())
 

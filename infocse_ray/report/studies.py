@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-Family = Literal["start", "simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "infocse"]
+Family = Literal["start", "simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "tsdae", "infocse"]
 
 LabelSize = int | Literal["all"]
 
@@ -88,6 +88,7 @@ METHODS: dict[str, TableMethod] = {
         _baseline("cpc", "CPC"),
         _baseline("declutr", "DeCLUTR"),
         _baseline("conpono", "CONPONO"),
+        _baseline("tsdae", "TSDAE"),
         _infocse("", "InfoCSE"),
         _infocse("kmeans", "InfoCSE, K-means", {"annotate.clustering": "kmeans"}),
         _infocse("3_iterations", "InfoCSE, 3 iterations", iterations=ITERATIONS_STUDIED),
@@ -158,7 +159,8 @@ STUDIES: dict[str, Study] = {
         _study(
             "zero_shot",
             "Zero-shot retrieval",
-            _rows(*_BASELINES, infocse="InfoCSE as in the paper (from CONPONO)") + _rows("infocse_none", ADAPT),
+            _rows(*_BASELINES, "tsdae", infocse="InfoCSE as in the paper (from CONPONO)")
+            + _rows("infocse_none", ADAPT),
             versus=(("infocse", ""), (ADAPT, "")),
         ),
         _study("clustering", "Clustering", _rows(infocse_kmeans="IDC (K-means)", infocse="IDC (partition)")),

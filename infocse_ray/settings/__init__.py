@@ -25,6 +25,7 @@ from infocse_ray.settings.methods import (
     MethodSections,
     MirrorBERTSettings,
     SimCSESettings,
+    TSDAESettings,
 )
 from infocse_ray.settings.section import EngineName, Fraction, Metric, OnGpu, Section, Workers, plain_name
 from infocse_ray.settings.tracking import Tracking
@@ -94,6 +95,7 @@ __all__ = [
     "Section",
     "Settings",
     "SimCSESettings",
+    "TSDAESettings",
     "Tracking",
     "Train",
     "Validate",

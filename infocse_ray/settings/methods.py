@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from infocse_ray.settings.section import Fraction, Section
 
-Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "none"]
+Baseline = Literal["simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono", "tsdae", "none"]
 MethodName = Literal["idc", Baseline]
 Temperature = Annotated[float, Field(gt=0.0)]
 
@@ -122,6 +122,12 @@ class CONPONOSettings(Section):
     temperature: Shared = None
 
 
+class TSDAESettings(Section):
+    """tsdae: a sentence written anew from the vector of what is left of it (Wang et al. 2021)."""
+
+    deleted: Fraction = Field(default=0.6, description="Share of a sentence's tokens that are deleted; one stays.")
+
+
 class MethodSections(Section):
     """A section for each method that has settings of its own, of the method's name."""
 
@@ -132,3 +138,4 @@ class MethodSections(Section):
     cpc: CPCSettings = Field(default_factory=CPCSettings)
     declutr: DeCLUTRSettings = Field(default_factory=DeCLUTRSettings)
     conpono: CONPONOSettings = Field(default_factory=CONPONOSettings)
+    tsdae: TSDAESettings = Field(default_factory=TSDAESettings)

@@ -20,6 +20,7 @@ from infocse_ray.encoder.embed import embed, for_inference, length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.methods.chance import mix
+from infocse_ray.methods.denoising_decoder import DenoisingDecoder
 from infocse_ray.methods.method import Method
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
@@ -56,8 +57,13 @@ class _InTraining(torch.nn.Module):
         keep: torch.Tensor | None = None,
         mlm_labels: torch.Tensor | None = None,
         pooled: torch.Tensor | None = None,
+        decoded: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Vectors [b, d], and the token vectors [m, hidden] where tokens were masked; see `Method.inputs`."""
+        """Vectors [b, d], and what tokens are guessed from; see `Method.inputs`.
+
+        These are the token vectors [m, hidden] where tokens were masked, or where texts are to be written anew their
+        vectors before whitening [b, d].
+        """
         self._cut.keep = keep
         try:
             hidden = self.encoder.hidden(input_ids, attention_mask, position_ids)
@@ -65,6 +71,8 @@ class _InTraining(torch.nn.Module):
             self._cut.keep = None
         pooled = attention_mask if pooled is None else pooled
         vectors = self.encoder.pool(hidden, pooled, whitened=self._whitened)
+        if decoded is not None:
+            return vectors, self.encoder.pool(hidden, pooled, whitened=False) if self._whitened else vectors
         return vectors, hidden[mlm_labels >= 0] if mlm_labels is not None else hidden[:0, 0]
 
 
@@ -77,8 +85,8 @@ class Prepared(NamedTuple):
     """int64 [4, texts]: each text's document, example, label and text."""
     tokens: int
     """Of all texts, padding not counted."""
-    masked: int
-    """Tokens whose places are to be guessed."""
+    guessed: int
+    """Tokens that are to be guessed."""
     chunk_tokens: int
     """That a chunk might have when the chunks were made."""
 
@@ -95,7 +103,7 @@ class Agreed(NamedTuple):
     """Padding not counted."""
     padded: int
     texts: int
-    masked: int
+    guessed: int
     all_kept: bool
     """Every worker's chunks fit into its memory at once."""
     stop: bool
@@ -128,7 +136,7 @@ class TrainState:
             set_dropout(encoder, method.dropout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(seed, 4) >> 1)
-            self.head: Any = method.head().to(encoder.device)
+            self.head: Any = method.head(encoder).to(encoder.device)
         self.model: torch.nn.Module = _InTraining(encoder, settings.train.whitened)
         if workers() > 1:
             # Several chunks may go forward before one backward: buffers, which never change, must not be sent between.
@@ -149,12 +157,16 @@ class TrainState:
     def _groups(self) -> list[dict[str, Any]]:
         """Parameters by learning rate (`full_lr`, after warm-up) and weight decay."""
         train = self.settings.train
+        trained, new = [*self.encoder.parameters()], [*self.head.parameters()]
+        if isinstance(self.head, DenoisingDecoder):
+            trained += [p for p in new if self.head.copied(p)]
+            new = [p for p in new if not self.head.copied(p)]
         head_rate = train.head_learning_rate if self.method.head_is_new else train.learning_rate
         groups = []
-        for module, rate in ((self.encoder, train.learning_rate), (self.head, head_rate)):
+        for parameters, rate in ((trained, train.learning_rate), (new, head_rate)):
             # What is no matrix is a bias or a layer norm's weight.
             for matrices, decay in ((True, train.weight_decay), (False, 0.0)):
-                mine = [p for p in module.parameters() if p.requires_grad and (p.ndim > 1) == matrices]
+                mine = [p for p in parameters if p.requires_grad and (p.ndim > 1) == matrices]
                 groups.append({"params": mine, "full_lr": rate, "weight_decay": decay})
         return [group for group in groups if group["params"]]
 
@@ -189,8 +201,8 @@ class TrainState:
             torch.from_numpy(np.stack([batch.keys[batch.owner], batch.owner, batch.labels, batch.text_ids])),
             self.encoder.device,
         )
-        masked = [int((chunk.inputs["mlm_labels"] >= 0).sum()) for chunk in chunks if "mlm_labels" in chunk.inputs]
-        return Prepared(batch, chunks, columns, int(self.tokens(batch).sum()), sum(masked), chunk_tokens)
+        guessed = sum(_guessed(chunk) for chunk in chunks)
+        return Prepared(batch, chunks, columns, int(self.tokens(batch).sum()), guessed, chunk_tokens)
 
     def agree(self, prepared: Prepared, stop: bool = False) -> Agreed:
         """What the workers must know of each other's part of a batch, in one exchange.
@@ -200,9 +212,9 @@ class TrainState:
             stop: it was asked to stop.
         """
         fits = len(prepared.chunks) <= 1 or prepared.padded <= self.memory.kept
-        here = [prepared.tokens, prepared.padded, len(prepared.batch.texts), prepared.masked, not fits, stop]
-        tokens, padded, texts, masked, too_many, stops = map(sum, zip(*exchanged([*map(int, here)]), strict=True))
-        return Agreed(tokens, padded, texts, masked, not too_many, stops > 0)
+        here = [prepared.tokens, prepared.padded, len(prepared.batch.texts), prepared.guessed, not fits, stop]
+        tokens, padded, texts, guessed, too_many, stops = map(sum, zip(*exchanged([*map(int, here)]), strict=True))
+        return Agreed(tokens, padded, texts, guessed, not too_many, stops > 0)
 
     def chunks(self, batch: Batch) -> list[Chunk]:
         """A batch's texts, sorted by length, in chunks of at most `memory.tokens` tokens with padding, on the CPU.
@@ -217,9 +229,9 @@ class TrainState:
                 rows = texts[rows]
                 input_ids, attention_mask = encoder.pad(batch.texts.take(rows), longest, role)
                 inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-                if (pooled := encoder.pooled(attention_mask, role)) is not None:
-                    inputs["pooled"] = pooled
                 inputs |= self.method.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
+                if (pooled := encoder.pooled(inputs["attention_mask"], role)) is not None:
+                    inputs["pooled"] = pooled
                 ready = {name: _pinned(tensor, device) for name, tensor in inputs.items()}
                 chunks.append(Chunk(_pinned(torch.from_numpy(rows), device), ready))
         return chunks
@@ -266,6 +278,13 @@ class TrainState:
         together = all_reduce_sum(torch.cat([g.flatten() for g in gradients])) / workers()
         for parameter, part in zip(there, together.split([p.numel() for p in there]), strict=True):
             parameter.grad = part.view_as(parameter).clone()
+
+
+def _guessed(chunk: Chunk) -> int:
+    """Tokens of a chunk that are to be guessed; of a text that is to be written, all but the first."""
+    if (labels := chunk.inputs.get("mlm_labels")) is None:
+        labels = chunk.inputs["decoded"][:, 1:] if "decoded" in chunk.inputs else None
+    return 0 if labels is None else int((labels >= 0).sum())
 
 
 def set_dropout(encoder: SentenceEncoder, rate: float) -> None:

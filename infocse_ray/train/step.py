@@ -110,13 +110,15 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
     columns = prepared.columns.to(device, non_blocking=True).unbind()
     held = state.reference(batch)
 
-    def contrast_of(vectors: torch.Tensor) -> Contrast:
+    def contrast_of(vectors: torch.Tensor) -> Contrast | None:
         return state.method.contrast(Encoded(vectors, *columns), state.head)
 
     def loss_of(vectors: torch.Tensor) -> torch.Tensor:
         with advised(f"the loss of {len(vectors):,} texts at once", f"lower the batch size, or {MORE}"):
-            reference = None if held is None else Reference(contrast_of(held), state.method.distillation)
-            return contrastive_loss(contrast_of(vectors), reference)
+            if (contrast := contrast_of(vectors)) is None:
+                return 0.0 * vectors.sum()
+            before = None if held is None else contrast_of(held)
+            return contrastive_loss(contrast, None if before is None else Reference(before, state.method.distillation))
 
     def attempt() -> tuple[torch.Tensor, torch.Tensor, Prepared, Agreed]:
         ready, known = prepared, agreed
@@ -134,7 +136,7 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
                 loss_of,
                 autocast_for(settings, device),
                 memory.kept,
-                _mlm_loss(state, known.masked) if known.masked else None,
+                _token_loss(state, known.guessed) if known.guessed else None,
                 memory.apart if memory.careful else None,
                 known.all_kept,
             )
@@ -154,13 +156,12 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
     return StepUnderWay(step, batch, vectors, agreed, torch.cat([sums, norm.double()[None]]))
 
 
-def _mlm_loss(state: TrainState, masked: int) -> Callable[[torch.Tensor, Chunk], torch.Tensor]:
-    """The loss of a chunk's masked tokens; those of all chunks and workers average to the mean over all `masked`."""
+def _token_loss(state: TrainState, guessed: int) -> Callable[[torch.Tensor, Chunk], torch.Tensor]:
+    """The loss of a chunk's guessed tokens; those of all chunks and workers average to the mean over all `guessed`."""
     embeddings = state.encoder.backbone.get_input_embeddings().weight
 
     def loss(states: torch.Tensor, chunk: Chunk) -> torch.Tensor:
-        tokens = chunk.inputs["mlm_labels"]
-        return state.head.mlm_loss(states, tokens[tokens >= 0], embeddings) * (workers() / masked)
+        return state.head.token_loss(states, chunk.inputs, embeddings) * (workers() / guessed)
 
     return loss
 

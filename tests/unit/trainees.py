@@ -50,6 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
     "cpc": {"train": {"method": "cpc"}},
     "declutr": {"train": {"method": "declutr"}, "declutr": {"min_tokens": 4, "max_tokens": 12, "mask": 0.3}},
     "conpono": {"train": {"method": "conpono"}},
+    "tsdae": {"train": {"method": "tsdae"}},
     "conpono margin": {"train": {"method": "conpono"}, "conpono": {"form": "margin"}},
 }
 """Settings of every method and of its variants, small enough for the tiny encoder."""

@@ -164,6 +164,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
         "declutr.max_tokens": 99,
         "declutr.mask": 0.1,
         "declutr.temperature": 0.5,
+        "tsdae.deleted": 0.5,
     }.items()
 }
 

@@ -192,7 +192,7 @@ def test_the_loss_of_guessing_is_added(tiny_encoder, tmp_path):
                     entropies.append(torch.logsumexp(scores, 0) - scores[mlm_labels[row, place]])
         assert len(entropies) > 10
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("infocse_ray.train.step._mlm_loss", lambda *_: None)
+            patch.setattr("infocse_ray.train.step._token_loss", lambda *_: None)
             other = Run(tiny_encoder, source, dropout=False, case="declutr", batch_size=6, chunk_tokens=chunk_tokens)
             contrast = other.take(batch, 1).loss
         losses[chunk_tokens] = run.take(batch, 1).loss
@@ -213,7 +213,7 @@ def test_the_head_goes_on_where_a_batch_has_nothing_to_guess(tiny_encoder, tmp_p
     run = Run(tiny_encoder, annotated(tmp_path, tiny_encoder, 12), case="declutr", batch_size=6)
     run.next()
     before = run.weights()
-    monkeypatch.setattr("infocse_ray.train.step._mlm_loss", lambda *_: None)
+    monkeypatch.setattr("infocse_ray.train.step._token_loss", lambda *_: None)
     run.next()
     assert all(not p.grad.any() for p in run.state.head.parameters())
     assert any(not torch.equal(t, before[name]) for name, t in run.weights().items() if name.startswith("head."))

@@ -80,7 +80,9 @@ def after_steps(folder, case, **train):
     def loss():
         if batch is None:
             return state.head.mlm_loss(states, torch.arange(vocabulary), words) / vocabulary
-        return contrastive_loss(method.contrast(batch, state.head))
+        contrast = method.contrast(batch, state.head)
+        assert contrast is not None
+        return contrastive_loss(contrast)
 
     for step in range(1, STEPS + 1):
         state.optimizer.zero_grad()

@@ -272,6 +272,9 @@ def batch_of(source, case):
     return method, encoded, examples
 
 
+CONTRASTED = [case for case in TRAINED if case != "tsdae"]
+
+
 def head_of(method):
     torch.manual_seed(6)
     head = method.head().double()
@@ -280,7 +283,7 @@ def head_of(method):
     return head
 
 
-@pytest.mark.parametrize("case", TRAINED)
+@pytest.mark.parametrize("case", CONTRASTED)
 def test_loss_and_gradients_are_the_papers(source, case):
     method, encoded, examples = batch_of(source, case)
     head = head_of(method)
@@ -296,7 +299,7 @@ def test_loss_and_gradients_are_the_papers(source, case):
             torch.testing.assert_close(gradient, other, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("case", TRAINED)
+@pytest.mark.parametrize("case", CONTRASTED)
 def test_the_batch_has_what_masks_are_for(source, case):
     """Without the texts' identity the loss is another, and without the documents' where they count."""
     method, encoded, _ = batch_of(source, case)

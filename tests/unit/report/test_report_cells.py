@@ -59,7 +59,7 @@ def test_methods_are_what_they_say(tmp_path: Path):
     assert methods.pop("ict_sentences") == "ict"
     assert all(methods.pop(method) == "idc" for method in list(methods) if method.startswith("infocse"))
     assert methods == {method: method for method in methods}
-    assert len(methods) == 7
+    assert len(methods) == 8
     assert settings(found, "infocse").loop.initialization == "conpono"
     assert settings(found, "infocse_simcse").loop.initialization == "simcse"
     assert settings(found, "infocse_ict").loop.initialization == "ict"
@@ -111,10 +111,10 @@ def test_the_nearest_override_wins(tmp_path: Path):
 
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
-    # 10 + K-means + 9 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
-    assert len(every.cells) == 20
+    # 11 + K-means + 9 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
+    assert len(every.cells) == 21
     three = plan(tmp_path, iterations=3, tables=["zero_shot", "iterations"])
-    assert len(three.cells) == 10
+    assert len(three.cells) == 11
     assert three.at["a", "infocse", 1] is three.at["a", "infocse_3_iterations", 1]
     # Its name doesn't depend on which rows are asked for.
     alone = plan(tmp_path, iterations=3, tables=["iterations"])

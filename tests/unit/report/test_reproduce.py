@@ -100,7 +100,7 @@ def test_tables_show_what_other_commands_ran(tmp_path: Path, runs: Runs):
     reproduce(tables(tmp_path, only_rows=["infocse"]), runs)
     assert runs.calls == ["a-simcse-1", "a-infocse-1"]
     cells = content(tmp_path)["cells"]
-    assert len(cells) == 10
+    assert len(cells) == 11
     assert {name for name, cell in cells.items() if cell["state"] == "finished"} == {"a-simcse-1", "a-infocse-1"}
 
 
@@ -218,7 +218,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {cell.corpus for cell in plan.cells} == set(columns)
     # Without the row that needs first_encoder; nine rows for each of two sizes, all labels, and InfoCSE++.
     assert set(plan.skipped) == {"infocse_first_encoder"}
-    assert len(plan.slots) == 4 * (24 + 2 * 9 + 4)
+    assert len(plan.slots) == 4 * (25 + 2 * 9 + 4)
     run = plan.at["bbc_news", "simcse", 7].cells[0].settings
     assert (run.train.batch_size, run.train.chunk_tokens) == (64, 99)
     assert run.train.similarity == "cosine", "what the file says of the same section holds"

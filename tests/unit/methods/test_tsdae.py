@@ -1,0 +1,108 @@
+"""TSDAE: which tokens are deleted, and the loss of writing the sentence anew."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from infocse_ray.encoder.decoder import can_decode
+from infocse_ray.methods.tsdae import TSDAE
+from infocse_ray.settings import TSDAESettings
+from tests.unit.stores import SPEC
+from tests.unit.trainees import Run, annotated
+
+
+@pytest.fixture(scope="module")
+def source(tiny_encoder, tmp_path_factory):
+    return annotated(tmp_path_factory.mktemp("source"), tiny_encoder)
+
+
+def padded(bodies, around=(1, 1), width=0):
+    """Rows with special tokens around: 2 before (and tokens of a prompt from 90), 3 after."""
+    rows = [[2, *range(90, 89 + around[0]), *body, *[3] * around[1]] for body in bodies]
+    width = max(width, *map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    return ids, torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+
+
+def left_of(bodies, around=(1, 1), width=0, first=0, **section):
+    """What is encoded of each, without padding, and all inputs."""
+    method = TSDAE(TSDAESettings(**section), SPEC._replace(around=around))
+    seeds = np.arange(first, first + len(bodies)).astype(np.uint64)
+    inputs = method.inputs(*padded(bodies, around, width), np.zeros(len(bodies), np.int64), seeds)
+    kept = [row[mask > 0].tolist() for row, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)]
+    return kept, inputs
+
+
+def test_so_many_tokens_are_deleted_and_the_others_keep_their_order():
+    bodies = [list(range(10, 60))] * 400
+    kept, inputs = left_of(bodies)
+    assert all(row[0] == 2 and row[-1] == 3 and row == [*sorted(row[:-1]), 3] for row in kept)
+    assert np.mean([len(row) - 2 for row in kept]) == pytest.approx(0.4 * 50, rel=0.03)
+    # Each token as likely, whatever its place.
+    times = np.bincount(np.concatenate([row[1:-1] for row in kept]), minlength=60)[10:]
+    assert times.min() > 100
+    assert times.max() < 220
+    assert inputs["input_ids"].shape[1] == max(map(len, kept)), "no more columns than the longest row that is left"
+    assert all(row.tolist() == [2, *bodies[0], 3] for row in inputs["decoded"])
+    assert left_of(bodies, deleted=0.0)[0] == [[2, *bodies[0], 3]] * 400
+
+
+def test_one_token_stays_and_so_do_special_tokens_and_the_prompt():
+    kept, inputs = left_of([[7, 8], [9]] * 50, around=(4, 2), deleted=0.999)
+    assert all(row[:4] == [2, 90, 91, 92] and row[-2:] == [3, 3] for row in kept)
+    assert all(len(row) == 7 for row in kept)
+    assert {row[4] for row in kept} == {7, 8, 9}
+    assert inputs["decoded"][1].tolist() == [2, 90, 91, 92, 9, 3, 3, -100]
+
+
+def test_what_is_deleted_does_not_depend_on_the_rows_beside():
+    bodies = [[*range(10, 30)], [*range(30, 35)], [40]]
+    together = left_of(bodies, width=40)[0]
+    assert together == [left_of([body], first=row)[0][0] for row, body in enumerate(bodies)]
+
+
+def test_the_loss_is_that_of_every_token_by_vector_and_those_before(tiny_encoder, source):
+    run = Run(tiny_encoder, source, dropout=False, case="tsdae", similarity="cosine")
+    batch = run.stream.next_batch()
+    state, encoder = run.state, run.encoder.eval()
+    losses = []
+    for chunk in state.prepare(batch).chunks:
+        ids, mask, texts = (chunk.inputs[name] for name in ("input_ids", "attention_mask", "decoded"))
+        for row, text in zip(range(len(ids)), texts, strict=True):
+            here, tokens = mask[row] > 0, text[text >= 0]
+            with torch.inference_mode():
+                vector = encoder(ids[row, here][None], mask[row, here][None])
+                for place in range(1, len(tokens)):
+                    logits = state.head.decoder(
+                        input_ids=tokens[None, :place],
+                        encoder_hidden_states=vector[:, None] * 32**0.5,
+                    ).logits
+                    losses.append(-float(logits[0, -1].log_softmax(-1)[tokens[place]]))
+    assert run.take(batch, 1).loss == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_the_decoder_begins_as_the_encoder_and_its_layers_learn_at_its_rate(tiny_encoder, source):
+    run = Run(tiny_encoder, source, case="tsdae", learning_rate=1e-4, head_learning_rate=1e-2)
+    begun = {name: tensor.clone() for name, tensor in run.encoder.backbone.state_dict().items()}
+    decoder = run.state.head.decoder
+    shared = {name for name in decoder.bert.state_dict() if "crossattention" not in name}
+    assert shared <= set(begun)
+    assert all(torch.equal(decoder.bert.state_dict()[name], begun[name]) for name in shared)
+    run.next()
+    for name, parameter in decoder.named_parameters():
+        group = next(g for g in run.state.optimizer.param_groups if any(p is parameter for p in g["params"]))
+        new = "crossattention" in name or name.startswith("cls.")
+        assert group["lr"] == (1e-2 if new else 1e-4), name
+
+
+def test_an_encoder_without_a_decoder_of_its_kind_is_refused():
+    from transformers import BertConfig, DistilBertConfig, RobertaConfig
+
+    small: Any = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 9}
+    assert can_decode(BertConfig(**small))
+    assert can_decode(RobertaConfig(**small))
+    assert not can_decode(DistilBertConfig())
+    with pytest.raises(ValueError, match=r"tsdae: .* for a distilbert encoder .*; use another method"):
+        TSDAE(TSDAESettings(), SPEC._replace(can_decode=False, kind="distilbert"))
