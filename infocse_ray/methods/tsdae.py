@@ -8,7 +8,8 @@ Published: CLS pooling, batch 8, AdamW at 3e-5 (constant), weights of encoder an
 Deviations: batch, steps, learning rate and length are the run's, for one harness trains all; an encoder that comes with
 a pooling keeps it; tokens are deleted where they deleted words; the decoder starts as a copy of the encoder but isn't
 tied to it, for the workers would exchange gradients of one weight from two modules at two times, and has no dropout.
-Its copied layers learn at `train.learning_rate`, the others at `train.head_learning_rate`.
+Its copied layers learn at `train.learning_rate`, the others at `train.head_learning_rate`. Where tokens are counted
+(`train.max_tokens`), a sentence has all of its own: the encoder reads fewer, the decoder reads them all.
 """
 
 from __future__ import annotations

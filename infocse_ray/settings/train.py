@@ -47,8 +47,8 @@ class Train(Section):
     head_learning_rate: float = Field(
         default=1e-3,
         gt=0.0,
-        description="Learning rate of the layers that simcse, ict, cpc, declutr and conpono add to the encoder for "
-        "training, which start untrained. (declutr's head uses `learning_rate` if the encoder's checkpoint has it "
+        description="Learning rate of the layers that simcse, ict, cpc, declutr, conpono and tsdae add to the encoder "
+        "for training, which start untrained. (declutr's head uses `learning_rate` if the encoder's checkpoint has it "
         "already trained.)",
     )
     warmup_steps: int = Field(
