@@ -29,7 +29,7 @@ class DenoisingDecoder(nn.Module):
         """
         super().__init__()
         backbone = encoder.backbone
-        self.decoder: Any = AutoModelForCausalLM.from_config(decoder_config(backbone.config))
+        self.decoder: Any = AutoModelForCausalLM.from_config(decoder_config(backbone.config), dtype=torch.float32)
         inner = self.decoder.base_model
         own = backbone.state_dict()
         shared = {name for name in inner.state_dict() if name in own}
