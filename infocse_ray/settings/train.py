@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.methods import Baseline, MethodName
 from infocse_ray.settings.section import Metric, OnGpu, Section, Workers
@@ -130,6 +130,15 @@ class Train(Section):
         if not all(0.0 < share < 1.0 for share in shares):
             raise ValueError("a share of the way is more than 0 and less than 1; both ends are looked at anyway")
         return shares
+
+    @model_validator(mode="after")
+    def _of_pairs(self) -> Train:
+        if self.distillation and self.method != "idc":
+            raise ValueError(
+                f"train.distillation = {self.distillation:g}: only train.method idc reads it, and train.method is "
+                f"{self.method}; set it to 0"
+            )
+        return self
 
 
 class Validate(Section):

@@ -185,6 +185,13 @@ def test_what_kmeans_has_no_use_for_is_refused(capsys, argument: str, said: str)
     assert settings("--annotate.clustering=kmeans", "--annotate.k=3").annotate.kmeans_clusters == 10
 
 
+def test_a_method_that_has_no_distillation_is_refused_it(capsys):
+    message = refusal(capsys, "--train.distillation=0.5", "--train.method=simcse")
+    said = "only train.method idc reads it, and train.method is simcse; set it to 0"
+    assert message == f"train.distillation = 0.5: {said}"
+    assert settings("--train.distillation=0.5").train.distillation == 0.5
+
+
 @pytest.mark.parametrize(
     ("key", "said"),
     [
