@@ -34,16 +34,16 @@ class DenoisingDecoder(nn.Module):
         own = backbone.state_dict()
         shared = {name for name in inner.state_dict() if name in own}
         inner.load_state_dict({name: own[name] for name in shared}, strict=False)
-        self._copied = {id(parameter) for name, parameter in inner.named_parameters() if name in shared}
+        self._copied = shared
         hidden = backbone.config.hidden_size
         size = encoder.base_dimension
         self.widen = nn.Identity() if size == hidden else nn.Linear(size, hidden)
         # Layers are used to vectors whose elements are about 1.
         self.scale = math.sqrt(size) if encoder.base_normalize else 1.0
 
-    def copied(self, parameter: nn.Parameter) -> bool:
-        """Whether a parameter of this decoder began as the encoder's, and so learns at its rate."""
-        return id(parameter) in self._copied
+    def copied(self) -> list[nn.Parameter]:
+        """Those that began as the encoder's."""
+        return [one for name, one in self.decoder.base_model.named_parameters() if name in self._copied]
 
     def token_loss(self, vectors: torch.Tensor, inputs: dict[str, torch.Tensor], _: torch.Tensor) -> torch.Tensor:
         """Sum of the cross entropies of every token but the first, by the vector and the tokens before it.

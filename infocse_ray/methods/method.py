@@ -3,11 +3,13 @@
 1. From a document, so many examples a pass; an example is a few texts, its views (`count`, `open`, `views`). All of it
    is done for many documents and many examples at once: one by one, Python would take longer than a GPU's step.
 2. What changes the views: on tokens (`augment`), or as inputs of the encoder (`inputs`); which dropout.
-3. A head that exists in training only, and what is contrasted with what (`head`, `contrast`).
+3. A head that exists in training only, and what is contrasted with what (`head`, `trained_parameters`,
+   `contrast`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -144,6 +146,10 @@ class Method(Protocol):
         """What sits on the encoder in training only, newly made from torch's generator; in fp32."""
         ...
 
+    def trained_parameters(self, head: Any) -> Iterable[torch.nn.Parameter]:
+        """Parameters of the head that come trained, and so learn at the encoder's rate."""
+        ...
+
     def contrast(self, encoded: Encoded, head: Any) -> Contrast | None:
         """Rows and columns of the contrastive loss, from encoded texts; None: it has no such loss."""
         ...
@@ -177,6 +183,10 @@ class Plain:
     def head(self, encoder: SentenceEncoder | None = None) -> torch.nn.Module:
         """None: a module without parameters."""
         return torch.nn.Identity()
+
+    def trained_parameters(self, head: torch.nn.Module) -> Iterable[torch.nn.Parameter]:
+        """All of them, or none."""
+        return [] if self.head_is_new else head.parameters()
 
 
 class EachSentence(Plain):

@@ -9,7 +9,8 @@ Deviations: batch, steps, learning rate and length are the run's, for one harnes
 a pooling keeps it; tokens are deleted where they deleted words; the decoder starts as a copy of the encoder but isn't
 tied to it, for the workers would exchange gradients of one weight from two modules at two times, and has no dropout.
 Its copied layers learn at `train.learning_rate`, the others at `train.head_learning_rate`. Where tokens are counted
-(`train.max_tokens`), a sentence has all of its own: the encoder reads fewer, the decoder reads them all.
+(`train.max_tokens`), a sentence has all of its own: the encoder reads fewer, the decoder reads them all. The decoder
+reads vectors before whitening, `train.whitened` or not.
 """
 
 from __future__ import annotations
@@ -82,9 +83,13 @@ class TSDAE(EachSentence):
             "decoded": torch.from_numpy(np.where(there, ids, -100)),
         }
 
-    def head(self, encoder: SentenceEncoder) -> torch.nn.Module:
+    def head(self, encoder: SentenceEncoder) -> DenoisingDecoder:
         """The decoder."""
         return DenoisingDecoder(encoder)
+
+    def trained_parameters(self, head: DenoisingDecoder) -> list[torch.nn.Parameter]:
+        """What the decoder has of the encoder."""
+        return head.copied()
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> None:
         """Nothing."""

@@ -20,7 +20,6 @@ from infocse_ray.encoder.embed import embed, for_inference, length_buckets
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.methods.chance import mix
-from infocse_ray.methods.denoising_decoder import DenoisingDecoder
 from infocse_ray.methods.method import Method
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
@@ -157,13 +156,11 @@ class TrainState:
     def _groups(self) -> list[dict[str, Any]]:
         """Parameters by learning rate (`full_lr`, after warm-up) and weight decay."""
         train = self.settings.train
-        trained, new = [*self.encoder.parameters()], [*self.head.parameters()]
-        if isinstance(self.head, DenoisingDecoder):
-            trained += [p for p in new if self.head.copied(p)]
-            new = [p for p in new if not self.head.copied(p)]
-        head_rate = train.head_learning_rate if self.method.head_is_new else train.learning_rate
+        trained = list(self.method.trained_parameters(self.head))
+        new = [p for p in self.head.parameters() if not any(p is one for one in trained)]
+        rates = (train.learning_rate, train.learning_rate, train.head_learning_rate)
         groups = []
-        for parameters, rate in ((trained, train.learning_rate), (new, head_rate)):
+        for parameters, rate in zip(([*self.encoder.parameters()], trained, new), rates, strict=True):
             # What is no matrix is a bias or a layer norm's weight.
             for matrices, decay in ((True, train.weight_decay), (False, 0.0)):
                 mine = [p for p in parameters if p.requires_grad and (p.ndim > 1) == matrices]

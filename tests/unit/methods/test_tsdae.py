@@ -1,12 +1,15 @@
 """TSDAE: which tokens are deleted, and the loss of writing the sentence anew."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModel, BertConfig, DistilBertConfig, ElectraConfig, RobertaConfig, XLMRobertaConfig
 
 from infocse_ray.encoder.decoder import can_decode
+from infocse_ray.methods.denoising_decoder import DenoisingDecoder
 from infocse_ray.methods.tsdae import TSDAE
 from infocse_ray.settings import TSDAESettings
 from tests.unit.stores import SPEC
@@ -83,6 +86,26 @@ def test_the_loss_is_that_of_every_token_by_vector_and_those_before(tiny_encoder
     assert run.take(batch, 1).loss == pytest.approx(np.mean(losses), rel=1e-4)
 
 
+@pytest.mark.parametrize("kind", [BertConfig, RobertaConfig, XLMRobertaConfig, ElectraConfig])
+@pytest.mark.parametrize("normalized", [True, False])
+def test_padding_and_the_rows_beside_change_no_loss(kind, normalized):
+    shape: Any = {"num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 50}
+    config = kind(hidden_size=8, **shape)
+    torch.manual_seed(0)
+    # A Dense module has made vectors shorter than the backbone's.
+    encoder: Any = SimpleNamespace(backbone=AutoModel.from_config(config), base_dimension=5, base_normalize=normalized)
+    decoder = DenoisingDecoder(encoder)
+    texts = torch.randint(5, 50, (3, 12))
+    texts[0, 4:], texts[1, 9:] = -100, -100
+    vectors, words = torch.randn(3, 5), torch.zeros(0)
+    together = decoder.token_loss(vectors, {"decoded": texts}, words)
+    alone = [
+        decoder.token_loss(vectors[row, None], {"decoded": text[text >= 0][None]}, words)
+        for row, text in enumerate(texts)
+    ]
+    assert together.item() == pytest.approx(sum(loss.item() for loss in alone), rel=1e-5)
+
+
 def test_the_decoder_begins_as_the_encoder_and_its_layers_learn_at_its_rate(tiny_encoder, source):
     run = Run(tiny_encoder, source, case="tsdae", learning_rate=1e-4, head_learning_rate=1e-2)
     begun = {name: tensor.clone() for name, tensor in run.encoder.backbone.state_dict().items()}
@@ -98,8 +121,6 @@ def test_the_decoder_begins_as_the_encoder_and_its_layers_learn_at_its_rate(tiny
 
 
 def test_an_encoder_without_a_decoder_of_its_kind_is_refused():
-    from transformers import BertConfig, DistilBertConfig, RobertaConfig
-
     small: Any = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 9}
     assert can_decode(BertConfig(**small))
     assert can_decode(RobertaConfig(**small))
