@@ -9,9 +9,12 @@ import torch
 from transformers import AutoModel, BertConfig, DistilBertConfig, ElectraConfig, RobertaConfig, XLMRobertaConfig
 
 from infocse_ray.encoder.decoder import can_decode
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.denoising_decoder import DenoisingDecoder
 from infocse_ray.methods.tsdae import TSDAE
 from infocse_ray.settings import TSDAESettings
+from infocse_ray.train.state import TrainState
+from tests.unit.export.test_export import prompts_not_pooled
 from tests.unit.stores import SPEC
 from tests.unit.trainees import Run, annotated
 
@@ -84,6 +87,19 @@ def test_the_loss_is_that_of_every_token_by_vector_and_those_before(tiny_encoder
                     ).logits
                     losses.append(-float(logits[0, -1].log_softmax(-1)[tokens[place]]))
     assert run.take(batch, 1).loss == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_a_prompt_stays_and_is_not_pooled(tiny_encoder, source, tmp_path):
+    encoder = prompts_not_pooled(tiny_encoder, tmp_path)
+    run = Run(tiny_encoder, source, case="tsdae")
+    batch, method = run.stream.next_batch(), TSDAE(TSDAESettings(), EncoderSpec.of(encoder))
+    before, after = (len(tokens) for tokens in encoder.around())
+    assert before > 1
+    for chunk in TrainState(encoder, method, run.settings, 0).chunks(batch):
+        left = chunk.inputs["attention_mask"].sum(1)
+        assert (left > before + after - 1).all()
+        assert (chunk.inputs["input_ids"][:, :before] == torch.tensor(encoder.around()[0])).all()
+        assert torch.equal(chunk.inputs["pooled"].sum(1), left - before), "the prompt and what stands before it"
 
 
 @pytest.mark.parametrize("kind", [BertConfig, RobertaConfig, XLMRobertaConfig, ElectraConfig])
