@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, DistilBertConfig, ElectraConfig, RobertaConfig, XLMRobertaConfig
+from transformers import (
+    AutoModel,
+    BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+    Qwen2Config,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
 
 from infocse_ray.encoder.decoder import can_decode
 from infocse_ray.encoder.spec import EncoderSpec
@@ -16,7 +24,7 @@ from infocse_ray.settings import TSDAESettings
 from infocse_ray.train.state import TrainState
 from tests.unit.export.test_export import prompts_not_pooled
 from tests.unit.stores import SPEC
-from tests.unit.trainees import Run, annotated
+from tests.unit.trainees import Run, annotated, listen
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +81,7 @@ def test_the_loss_is_that_of_every_token_by_vector_and_those_before(tiny_encoder
     run = Run(tiny_encoder, source, dropout=False, case="tsdae", similarity="cosine")
     batch = run.stream.next_batch()
     state, encoder = run.state, run.encoder.eval()
+    listen(state.head)
     losses = []
     for chunk in state.prepare(batch).chunks:
         ids, mask, texts = (chunk.inputs[name] for name in ("input_ids", "attention_mask", "decoded"))
@@ -111,6 +120,7 @@ def test_padding_and_the_rows_beside_change_no_loss(kind, normalized):
     # A Dense module has made vectors shorter than the backbone's.
     encoder: Any = SimpleNamespace(backbone=AutoModel.from_config(config), base_dimension=5, base_normalize=normalized)
     decoder = DenoisingDecoder(encoder)
+    listen(decoder)
     texts = torch.randint(5, 50, (3, 12))
     texts[0, 4:], texts[1, 9:] = -100, -100
     vectors, words = torch.randn(3, 5), torch.zeros(0)
@@ -141,5 +151,6 @@ def test_an_encoder_without_a_decoder_of_its_kind_is_refused():
     assert can_decode(BertConfig(**small))
     assert can_decode(RobertaConfig(**small))
     assert not can_decode(DistilBertConfig())
+    assert not can_decode(Qwen2Config(**small, intermediate_size=8, num_key_value_heads=1)), "no cross-attention"
     with pytest.raises(ValueError, match=r"tsdae: .* for a distilbert encoder .*; use another method"):
         TSDAE(TSDAESettings(), SPEC._replace(can_decode=False, kind="distilbert"))
