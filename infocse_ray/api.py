@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.embedding.embed import embed_corpus
@@ -126,6 +126,7 @@ def adapt(
     storage: str = "runs",
     seed: int = 42,
     minutes: float | None = None,
+    recipe: Literal["auto"] | None = None,
     **sections: Mapping[str, Any],
 ) -> RunResult:
     """Adapt a sentence encoder to documents, without labels; stages that `storage` already has are reused.
@@ -138,6 +139,7 @@ def adapt(
         storage: a folder or URI that every node reaches.
         seed: everything random follows from it.
         minutes: about how long it may take; None: until `train.max_steps` and the other limits are reached.
+        recipe: "auto" lets short trainings choose how it is trained; None: as `sections` say.
         sections: settings by section, such as `train={"max_steps": 200}, corpus={"text": "body"}`; `infocse pretrain
             --help all` lists them.
 
@@ -155,6 +157,7 @@ def adapt(
             "storage": storage,
             "seed": seed,
             "minutes": minutes,
+            "recipe": recipe,
             "corpus": {"source": "documents", **corpus},  # until they are written; mistakes are said before that
             "encoder": {"model": encoder, **given.pop("encoder", {})},
             **given,

@@ -21,6 +21,10 @@ class UnreadableFile(ValueError):
     """A whole file of the corpus can't be read; the message names it."""
 
 
+class NoExamples(ValueError):
+    """No document of the corpus gives an example to train on; the message says what all have."""
+
+
 class DamagedFile(ValueError):
     """A file's content differs from what was written; the message names it."""
 

@@ -29,7 +29,7 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
     method = " and ".join([title_of(settings.train.method)] * (trained or not whitened) + ["whitening"] * whitened)
     about = f"""A sentence encoder adapted without labels to {_corpus(metrics)} with {method} by
 infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
-{began}."""
+{began}.{_chosen(metrics)}"""
     shown_before = {0} if "start" in metrics and first == "none" else set()
     entries = [entry for entry in metrics["iterations"] if entry["iteration"] not in shown_before]
     rows = [_row(_name(entry["iteration"]), entry) for entry in entries]
@@ -53,6 +53,15 @@ infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
     tuning = f"fine-tuning: batch {section.batch_size}, learning rate {section.learning_rate:g}, at most "
     tuning += f"{section.epochs} epochs, temperature {section.temperature or settings.train.temperature:g}"
     return _card(settings, metrics, about, rows, "; ".join(([_training(settings)] if pretrained else []) + [tuning]))
+
+
+def _chosen(metrics: dict[str, Any]) -> str:
+    """Who chose the training, where the user didn't."""
+    if (recipe := metrics.get("recipe")) is None:
+        return ""
+    tried = ", ".join(name for name, pilot in recipe["pilots"].items() if "validation" in pilot)
+    came = f"{recipe['chosen']} validated best" if recipe["chosen"] else "none validated better than the start"
+    return f" Short trainings chose how it is trained ({tried}): {came}."
 
 
 def _corpus(metrics: dict[str, Any]) -> str:
@@ -173,6 +182,7 @@ def _how(settings: Settings) -> str:
     parts += [f"edges above quantile {annotate.min_edge_quantile:g}"] if annotate.min_edge_quantile else []
     parts += ["another encoder annotated first"] if annotate.first_encoder else []
     parts += [f"positive = {train.positive}"] if train.positive != "sentence" else []
+    parts += [f"distillation = {train.distillation:g}"] if train.distillation else []
     return ", ".join([*parts, f"temperature {train.temperature:g}", ""])
 
 

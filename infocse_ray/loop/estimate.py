@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
+from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, sample_limit
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import duration
@@ -63,22 +64,32 @@ class Work(NamedTuple):
     """Embedded once training is done."""
     cost: float
     """Embedded tokens that a training token costs, by the processors that train beside those that embed."""
+    pilots: int = 0
+    """Short trainings that choose among recipes."""
+    piloted: float = 0.0
+    """Trained on in each."""
 
     def estimate(self, speed: Speed, tokens: float) -> Estimate:
         """Of a run whose every training has so many tokens."""
         second, start = speed.tokens_per_second, speed.start_seconds
-        looks = self.looks + tokens / self.between
+        piloted = min(self.piloted, tokens)
+        looks = self.trainings * (self.looks + tokens / self.between)
+        looks += self.pilots * (2 + piloted / self.between)  # of the start and at the end
         return Estimate(
             self.annotations * (self.annotated / second + start),
-            self.trainings * (tokens * self.cost / second + start),
-            (self.trainings * looks * self.look + self.tested) / second + 2 * start,  # before training and after
+            (self.trainings * tokens + self.pilots * piloted) * self.cost / second
+            + (self.trainings + self.pilots) * start,
+            (looks * self.look + self.tested) / second + 2 * start,  # before training and after
         )
 
     def tokens(self, speed: Speed, seconds: float) -> int:
         """Of each training, so that the run takes so long; at least one step."""
         rest = seconds - self.estimate(speed, 0.0).seconds
-        each = self.trainings * (self.cost + self.look / self.between) / speed.tokens_per_second
-        return max(round(rest / each), round(self.step), 1)
+        there = rest * speed.tokens_per_second / (self.cost + self.look / self.between)
+        each = (there - self.pilots * self.piloted) / self.trainings
+        if each < self.piloted:  # then pilots are as long
+            each = there / (self.trainings + self.pilots)
+        return max(round(each), round(self.step), 1)
 
 
 def work_of(run: Run) -> Work:
@@ -115,6 +126,8 @@ def work_of(run: Run) -> Work:
         looks=2 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
         tested=5 * asked + tests * documents["test"] * document,  # the starts, before and after, and the result
+        pilots=len(RECIPES) if settings.recipe else 0,
+        piloted=settings.loop.pilot_steps * step,
         cost=passes / _beside(where, iteration_stages.where["annotate"]),
     )
 

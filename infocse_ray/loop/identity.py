@@ -8,6 +8,7 @@ from typing import Any
 from infocse_ray.annotate.share import Share
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.methods.method import Method
+from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
@@ -65,6 +66,11 @@ def run_identity(
         del content["encoder"][name]
     content["train"] = _training(settings, HOW_NOT_WHAT)
     used = {settings.train.method, settings.loop.initialization}
+    if settings.recipe is None:  # runs from before there was one keep their names
+        del content["recipe"], content["loop"]["pilot_steps"]
+    else:
+        content["recipe"] = [[name, *recipe] for name, recipe in RECIPES.items()]
+        used |= {recipe.method for recipe in RECIPES.values()}
     for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)

@@ -16,6 +16,7 @@ from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import AfterIteration, iterate
 from infocse_ray.loop.minutes import sized
 from infocse_ray.loop.outcome import look_before, outcome
+from infocse_ray.loop.recipe import choose
 from infocse_ray.loop.run import Look, Run, finished, open_run
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
@@ -42,7 +43,7 @@ def pretrain(
         those without whitening), its `whitening`, `sts` where a file of pairs is
         named, counts and seconds per stage (iteration 0 is the encoder as training
         starts from it, or as it is initialised); `best_iteration`; `start`, `whitened`, `result`, `verdict` and `sts`
-        (see `Outcome`); the settings and versions.
+        (see `Outcome`); `recipe`, where one was chosen (see `choose`); the settings, as settled, and versions.
 
     Raises:
         ValueError: a setting doesn't fit the corpus, the encoder or the cluster; nothing was trained.
@@ -58,9 +59,10 @@ def pretrain(
 
 
 def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool) -> dict[str, Any]:
-    settings = run.settings
     if run.trains:
         look_before(run)
+    run, recipe = choose(run)
+    settings = run.settings
     encoders, iterations, best = iterate(run, run.start, after_iteration=after_iteration)
     looks: dict[str, Look] = {}
     if run.store.summary["labelled"]["test"]:
@@ -79,6 +81,8 @@ def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool
         for entry, spearman in zip(iterations, sts_of(run, named).values(), strict=True):
             entry["sts"] = spearman
     results = {"best_iteration": best, "iterations": iterations, **came.results}
+    if recipe:
+        results["recipe"] = recipe
     if "whitening" in iterations[best]:
         results["whitening"] = iterations[best]["whitening"]
     metrics = run.finish(encoders[best], functools.partial(model_card, settings), results)

@@ -63,6 +63,11 @@ class Inputs(NamedTuple):
         )
 
 
+def spec_of(settings: Settings, encoder: SentenceEncoder) -> EncoderSpec:
+    """The encoder's, as methods train it."""
+    return EncoderSpec.of(encoder)._replace(dimension=trained_dimension(settings, encoder))
+
+
 def check(settings: Settings) -> Inputs:
     """Find the corpus and load the encoder on this machine.
 
@@ -78,7 +83,7 @@ def check(settings: Settings) -> Inputs:
         pooling=pooling_of(settings.train.method),
     )
     whitening_plan(settings, encoder, [])  # what it refuses, before Ray starts
-    spec = EncoderSpec.of(encoder)._replace(dimension=trained_dimension(settings, encoder))
+    spec = spec_of(settings, encoder)
     method = method_of(settings.train.method, settings, spec, Use(folder=folder))
     return Inputs(
         source,

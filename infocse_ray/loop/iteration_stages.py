@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import TORCH, Engine, check_agreement, engine_of, graph_in, make_graph
@@ -12,6 +12,7 @@ from infocse_ray.annotate.stage import annotate
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.errors import NoExamples
 from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, graph_identity, train_identity
 from infocse_ray.methods.chance import mix
@@ -54,7 +55,8 @@ class IterationStages(NamedTuple):
     """How encoders are whitened; None: they aren't."""
     tracking: Tracking | None = None
     """What shows the run; None: nothing does."""
-    phase: Literal["iteration", "fine_tuning"] = "iteration"
+    phase: str = "iteration"
+    """iteration, fine_tuning, or pilot_ and the name of a recipe."""
 
     def fine_tuning(self, settings: Settings) -> IterationStages:
         """Those of fine-tuning, which train on labels of the train split alone, and are validated on labels."""
@@ -174,7 +176,7 @@ class IterationStages(NamedTuple):
         """Count the examples that a method makes of documents.
 
         Raises:
-            ValueError: there are none.
+            NoExamples: there are none.
         """
         identity = examples_identity(source.fingerprint, self.splits, method)
         stage = run_stage(
@@ -186,7 +188,7 @@ class IterationStages(NamedTuple):
         )
         counts = stage.summary or {}
         if not counts["examples"]:
-            raise ValueError(
+            raise NoExamples(
                 f"corpus.source: none of the {counts['none']:,} training documents gives an example to train on: all "
                 f"have {method.none}"
             )

@@ -72,6 +72,11 @@ def few_shot(
             f"minutes = {settings.minutes:g}: is for `infocse pretrain`; set finetune.epochs, plusplus.max_rounds and "
             "train.max_tokens"
         )
+    if settings.recipe is not None:
+        raise ValueError(
+            f"recipe = {settings.recipe}: is for `infocse pretrain`, whose metrics.json says what it chose; name that "
+            "with train.method and train.distillation"
+        )
     inputs = check(settings)
     check_labelled(inputs.source)
     identity = with_plain(few_shot_identity(settings, inputs.identity(settings), most, fall_back), also_plain)

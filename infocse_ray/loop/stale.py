@@ -120,6 +120,8 @@ def _reads(stage: str, what: str) -> bool:
     read = _READ.get(kind, ())
     if phase == "iteration_0" and kind in ("examples", "train"):
         read += ("loop",)
+    if phase.startswith("pilot"):
+        read += ("loop.pilot_steps",)
     if phase.startswith("fine_tuning"):
         read += ("labels", "finetune") if kind == "train" else ("labels",)
     return what not in _NOT_READ.get(kind, ()) and any(what == name or what.startswith(f"{name}.") for name in read)

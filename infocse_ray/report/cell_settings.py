@@ -26,6 +26,7 @@ _OF_THE_TABLES = {
     "storage": "storage",
     "seed": "seeds",
     "minutes": "tokens",
+    "recipe": "methods",
     "train.method": "methods",
     "train.max_tokens": "tokens",
     "train.max_steps": "tokens",

@@ -7,8 +7,9 @@ set-up of the InfoCSE paper (arXiv 2202.13802, appendix "Training Details").
 from __future__ import annotations
 
 import warnings
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.corpus import Corpus, Labels
 from infocse_ray.settings.encoder import Annotate, Encoder
@@ -49,6 +50,12 @@ with warnings.catch_warnings():
             description="About how long `infocse pretrain` may take on this cluster. Its speed is measured once, "
             "and train.max_tokens of each training is set to fit; train.max_steps is then not used. Default: no limit.",
         )
+        recipe: Literal["auto"] | None = Field(
+            default=None,
+            description="`auto`: `infocse pretrain` chooses train.method and train.distillation for the corpus. "
+            "InfoCSE, InfoCSE with train.distillation 0.5 and SimCSE are tried for loop.pilot_steps each; the one that "
+            "validates best trains the run, or nothing does if none beats the start. Default: as section train says.",
+        )
         corpus: Corpus
         encoder: Encoder
         annotate: Annotate = Field(default_factory=Annotate)
@@ -65,6 +72,18 @@ with warnings.catch_warnings():
         @classmethod
         def _plain_name(cls, value: str) -> str:
             return plain_name(value)
+
+        @model_validator(mode="after")
+        def _recipe_chooses(self) -> _Run:
+            if self.recipe is None:
+                return self
+            for section, name in (("train", "method"), ("train", "distillation"), ("loop", "initialization")):
+                of = getattr(self, section)
+                given, default = getattr(of, name), type(of).model_fields[name].default
+                if given != default:
+                    why = "pilots start from the encoder as it is" if section == "loop" else "it chooses that itself"
+                    raise ValueError(f"{section}.{name} = {given}: with recipe = auto {why}; leave one of them out")
+            return self
 
 
 class Settings(MethodSections, _Run):

@@ -189,6 +189,12 @@ class Loop(Section):
     early_stop: bool = Field(
         default=True, description="End the loop when an iteration brings no improvement; false: do all max_iterations."
     )
+    pilot_steps: int = Field(
+        default=100,
+        ge=1,
+        description="Optimiser steps of each short training among which `recipe: auto` chooses; at most "
+        "train.max_steps and train.max_tokens.",
+    )
     initialization: Baseline = Field(
         default="none",
         description="Method that trains the encoder before the first annotation (Alg. 1, line 2), as iteration 0. "

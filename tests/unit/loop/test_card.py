@@ -164,3 +164,14 @@ def test_the_card_says_whose_work_the_base_is_and_what_prompts_there_are() -> No
 def test_no_name_of_a_run_breaks_the_front_matter(name: str) -> None:
     scores = {"result": {"validation": {"mrr": 0.5}}}
     assert ModelCard(card(more=scores, name=name)).data["model_name"] == name
+
+
+def test_the_card_says_how_a_training_was_chosen_and_what_it_holds_on_to():
+    pilots = {"infocse": {"validation": {}}, "simcse": {"left_out": "no dropout"}}
+    text = card(more={"recipe": {"chosen": "infocse", "pilots": pilots}}, train={"distillation": 0.5})
+    assert "Short trainings chose how it is trained (infocse): infocse validated best." in text
+    assert "distillation = 0.5" in text
+    none = card(more={"recipe": {"chosen": None, "pilots": pilots}}, train={"method": "none"})
+    assert "none validated better than the start" in none
+    assert "Short trainings" not in card()
+    assert "distillation" not in card()

@@ -14,6 +14,7 @@ from infocse_ray.loop.estimate import FOUR, THREE, Estimate, Work, work_of
 from infocse_ray.loop.minutes import sized
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed, speed_of
+from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
@@ -41,9 +42,21 @@ def test_an_estimate_adds_up():
     assert Estimate(120, 480, 110).line() == "some 12 min: annotating 2 min, training 8 min, validating 110 s"
 
 
+def test_pilots_take_time_as_trainings_do():
+    work = WORK._replace(pilots=3, piloted=5000.0)
+    more = [b - a for a, b in zip(WORK.estimate(SPEED, 1e6), work.estimate(SPEED, 1e6), strict=True)]
+    second, start = SPEED.tokens_per_second, SPEED.start_seconds
+    assert more[0] == 0, "they train on the first iteration's annotation"
+    assert more[1] == pytest.approx(3 * (5000 * WORK.cost / second + start))
+    assert more[2] == pytest.approx(3 * (2 + 5000 / WORK.between) * WORK.look / second), "start and end at least"
+    short = work.estimate(SPEED, 1000.0).training - WORK.estimate(SPEED, 1000.0).training
+    assert short == pytest.approx(3 * (1000 * WORK.cost / second + start)), "no pilot is longer than the training"
+
+
 def test_tokens_are_those_whose_estimate_is_the_time_there_is():
-    for seconds in (600.0, 3600.0, 36_000.0):
-        assert WORK.estimate(SPEED, WORK.tokens(SPEED, seconds)).seconds == pytest.approx(seconds, rel=1e-3)
+    for work in (WORK, WORK._replace(pilots=3, piloted=90_000.0)):  # at 600 s a training is shorter than that
+        for seconds in (600.0, 3600.0, 36_000.0):
+            assert work.estimate(SPEED, work.tokens(SPEED, seconds)).seconds == pytest.approx(seconds, rel=1e-3)
     assert WORK.tokens(SPEED, 10.0) == WORK.step, "there is a step however short the time"
 
 
@@ -93,6 +106,9 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert work.cost == THREE, "one chunk"
     assert work_of(run_of(train={"chunk_tokens": 64})).cost == FOUR
     assert work_of(run_of(train={"distillation": 0.5})).cost == THREE + 1, "the start's encoder, too"
+    assert work_of(run_of()).pilots == 0
+    chooses = work_of(run_of(recipe="auto", loop={"pilot_steps": 7}))
+    assert (chooses.pilots, chooses.piloted) == (len(RECIPES), 7 * chooses.step)
     once = work_of(run_of(train={"method": "simcse"}))
     assert (once.annotations, once.trainings) == (0, 1)
     part = run_of(annotate={"share": 0.5})
@@ -155,7 +171,7 @@ def test_runs_without_minutes_keep_their_identity():
 
 
 @pytest.mark.parametrize("job", ["finetune", "plusplus"])
-def test_minutes_are_for_training_without_labels(job: str):
+def test_minutes_and_a_choice_of_training_are_for_training_without_labels(job: str):
     from infocse_ray.loop import plusplus
 
     settings = Settings.model_validate(
@@ -163,3 +179,6 @@ def test_minutes_are_for_training_without_labels(job: str):
     )
     with pytest.raises(ValueError, match=r"minutes = 5: is for `infocse pretrain`; set finetune\.epochs"):
         getattr(plusplus, job)(settings)
+    chooses = settings.model_copy(update={"minutes": None, "recipe": "auto"})
+    with pytest.raises(ValueError, match="recipe = auto: is for `infocse pretrain`, whose metrics"):
+        getattr(plusplus, job)(chooses)

@@ -44,6 +44,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "tracking.sinks": (["mlflow"], NONE),
     "tracking.group": ("some", NONE),
     "seed": (1, TRAIN),
+    "recipe": (None, NONE),  # see below: pilots start from an encoder that isn't initialised
     "minutes": (10.0, "run"),  # what it settles is a budget, which names a training
     "corpus.source": ("b", NONE),
     "corpus.kind": ("mind", RUN),
@@ -116,6 +117,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "validate.sts": ("pairs.tsv", NONE),
     "loop.max_iterations": (9, RUN),
     "loop.early_stop": (False, RUN),
+    "loop.pilot_steps": (9, NONE),
     "loop.initialization": ("ict", FIRST),
     "loop.initialization_steps": (9, "run first"),
     "loop.initialization_tokens": (9, "run first"),
@@ -234,6 +236,19 @@ def test_a_setting_names_another_result_if_it_can_change_it(name: str):
 )
 def test_a_method_of_annotating_has_its_own_settings(annotate: dict[str, Any], name: str, value: Any, expected: str):
     assert changed(BASE | {"annotate": annotate}, name, value) == set(expected.split())
+
+
+def test_a_run_that_chooses_its_training_is_named_by_what_it_chooses_among(monkeypatch: pytest.MonkeyPatch):
+    base = BASE | {"loop": {}}
+    assert changed(base, "recipe", "auto") == {"run"}, "stages are named by what was chosen"
+    chooses = base | {"recipe": "auto"}
+    assert changed(chooses, "loop.pilot_steps", 9) == {"run"}
+    assert changed(chooses, "simcse.temperature", 0.5) == {"run"}, "of a method that may be chosen"
+    assert changed(chooses, "ict.temperature", 0.5) == set()
+    settings = Settings.model_validate(chooses)
+    before = run_identity(settings, "source", "encoder", "tokenizer")
+    monkeypatch.delitem(identity.RECIPES, "simcse")
+    assert run_identity(settings, "source", "encoder", "tokenizer") != before
 
 
 def test_a_seed_draws_other_labels_where_not_all_are_taken():

@@ -193,6 +193,23 @@ def test_a_method_that_has_no_distillation_is_refused_it(capsys):
 
 
 @pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("train.method=simcse", "train.method = simcse: with recipe = auto it chooses that itself; leave one of them"),
+        ("train.distillation=0.5", "train.distillation = 0.5: with recipe = auto it chooses that itself; leave one"),
+        (
+            "loop.initialization=cpc",
+            "loop.initialization = cpc: with recipe = auto pilots start from the encoder as it",
+        ),
+    ],
+)
+def test_what_a_recipe_chooses_cant_be_given_as_well(capsys, argument: str, said: str):
+    assert refusal(capsys, "--recipe=auto", f"--{argument}").startswith(said)
+    assert settings("--recipe=auto", "--train.batch_size=64").recipe == "auto"
+    assert settings().recipe is None
+
+
+@pytest.mark.parametrize(
     ("key", "said"),
     [
         ("train.batch_sise", "train.batch_sise is not a setting: did you mean train.batch_size?"),

@@ -1,0 +1,98 @@
+"""`recipe: auto`: which training a run gets, by short ones from its start that validation scores.
+
+1. Each of `RECIPES` trains `loop.pilot_steps`, as the first iteration would; they are stages of the run, named pilot_*.
+   One that the encoder or the corpus doesn't allow is left out, such as pairs where no document has any.
+2. The one with the best validation score trains the run, from the start again. If none beats the start, the run trains
+   nothing and returns its start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infocse_ray.errors import NoExamples
+from infocse_ray.loop.inputs import spec_of
+from infocse_ray.loop.iterate import train_iteration
+from infocse_ray.loop.run import Run
+from infocse_ray.methods.recipes import NOTHING, RECIPES, Recipe
+from infocse_ray.methods.registry import method_of
+from infocse_ray.retrieval.ranks import shown
+from infocse_ray.runtime.progress import say
+from infocse_ray.train.schedule import Budget
+
+
+def choose(run: Run) -> tuple[Run, dict[str, Any]]:
+    """Choose how the run is trained, where that is asked for.
+
+    Args:
+        run: about to train.
+
+    Returns:
+        The run with the settings and the method that were chosen, and what `metrics.json` says of that; the run as it
+        is and {} where nothing is to be chosen. `chosen` is the name of a recipe, or None if none beats the start;
+        `start` has the start's validation metrics; `pilots` have by name their best `validation` metrics, their `steps`
+        and `seconds` per stage, or why they were `left_out`.
+
+    Raises:
+        ValueError: no recipe suits the encoder and the corpus.
+    """
+    if run.settings.recipe is None:
+        return run, {}
+    metric = run.settings.validate.metric
+    start: dict[str, Any] = {}
+    pilots: dict[str, dict[str, Any]] = {}
+    for name, recipe in RECIPES.items():
+        say(f"pilot: {name} (train.method {recipe.method}, train.distillation {recipe.distillation:g})")
+        try:
+            history, pilots[name] = _pilot(run, name, recipe)
+        except _LeftOut as error:
+            pilots[name] = {"left_out": str(error)}
+            say(f"  left out: {error}")
+            continue
+        start = history[0]
+    scored = {name: pilot["validation"] for name, pilot in pilots.items() if "validation" in pilot}
+    if not scored:
+        raise ValueError(f"recipe = auto: nothing can be trained: {next(iter(pilots.values()))['left_out']}")
+    best = max(scored, key=lambda name: scored[name][metric])
+    chosen = best if scored[best][metric] > start[metric] else None
+    each = ", ".join(f"{name} {shown(one, metric)}" for name, one in scored.items())
+    say(f"recipe: {chosen or 'no training'}, for validation {metric}: start {shown(start, metric)}, {each}")
+    if chosen is None:
+        say("  no pilot beats the start, which is the result; to train all the same, leave recipe out")
+    recipe = NOTHING if chosen is None else RECIPES[chosen]
+    return _with(run, recipe), {"chosen": chosen, "start": start, "pilots": pilots}
+
+
+class _LeftOut(Exception):
+    """A recipe doesn't suit the encoder or the corpus."""
+
+
+def _with(run: Run, recipe: Recipe) -> Run:
+    """The run trained so."""
+    settings = recipe.of(run.settings)
+    method = method_of(recipe.method, settings, spec_of(settings, run.inputs.encoder))
+    stages = run.iteration_stages._replace(settings=settings)
+    return run._replace(settings=settings, inputs=run.inputs._replace(method=method), iteration_stages=stages)
+
+
+def _pilot(run: Run, name: str, recipe: Recipe) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Every validation of a pilot, the start's first, and what `metrics.json` says of it."""
+    try:
+        piloted = _with(run, recipe)
+    except ValueError as error:  # the encoder has not what the method asks for
+        raise _LeftOut(str(error)) from error
+    settings = piloted.settings
+    only_scored = settings.model_copy(update={"train": settings.train.model_copy(update={"interpolation": []})})
+    stages = piloted.iteration_stages._replace(settings=only_scored, phase=f"pilot_{name}")
+    steps = min(settings.loop.pilot_steps, settings.train.max_steps)
+    budget = Budget(steps, settings.train.max_tokens, steps)
+    assert piloted.inputs.method is not None
+    try:
+        done, _ = train_iteration(piloted, stages, piloted.inputs.method, run.start, budget, 1)
+    except NoExamples as error:
+        raise _LeftOut(str(error)) from error
+    summary = done["train"].summary or {}
+    history = summary["history"]
+    best = max(history[1:], key=lambda entry: entry[settings.validate.metric])
+    seconds = {kind: stage.seconds for kind, stage in done.items()}
+    return history, {"validation": best, "steps": summary["steps"], "seconds": seconds}
