@@ -10,6 +10,7 @@ from huggingface_hub import EvalResult
 from infocse_ray import __version__
 from infocse_ray.encoder.origin import Origin
 from infocse_ray.loop.card_metadata import front_matter, retrieval_results, sts_result
+from infocse_ray.methods.recipes import how_chosen
 from infocse_ray.methods.registry import title_of
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.settings import Settings
@@ -27,9 +28,10 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
     began = "started from" if first == "none" else f"was initialised to with {title_of(first)}"
     trained, whitened = settings.train.method != "none", metrics.get("whitening") is not None
     method = " and ".join([title_of(settings.train.method)] * (trained or not whitened) + ["whitening"] * whitened)
+    chosen = f" {how_chosen(metrics['recipe'])}" if "recipe" in metrics else ""
     about = f"""A sentence encoder adapted without labels to {_corpus(metrics)} with {method} by
 infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
-{began}.{_chosen(metrics)}"""
+{began}.{chosen}"""
     shown_before = {0} if "start" in metrics and first == "none" else set()
     entries = [entry for entry in metrics["iterations"] if entry["iteration"] not in shown_before]
     rows = [_row(_name(entry["iteration"]), entry) for entry in entries]
@@ -53,15 +55,6 @@ infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
     tuning = f"fine-tuning: batch {section.batch_size}, learning rate {section.learning_rate:g}, at most "
     tuning += f"{section.epochs} epochs, temperature {section.temperature or settings.train.temperature:g}"
     return _card(settings, metrics, about, rows, "; ".join(([_training(settings)] if pretrained else []) + [tuning]))
-
-
-def _chosen(metrics: dict[str, Any]) -> str:
-    """Who chose the training, where the user didn't."""
-    if (recipe := metrics.get("recipe")) is None:
-        return ""
-    tried = ", ".join(name for name, pilot in recipe["pilots"].items() if "validation" in pilot)
-    came = f"{recipe['chosen']} validated best" if recipe["chosen"] else "none validated better than the start"
-    return f" Short trainings chose how it is trained ({tried}): {came}."
 
 
 def _corpus(metrics: dict[str, Any]) -> str:

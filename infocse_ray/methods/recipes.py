@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from infocse_ray.settings import MethodName, Settings
 
@@ -28,3 +28,14 @@ RECIPES: dict[str, Recipe] = {
 
 NOTHING = Recipe("none", 0.0)
 """What is trained where none of them beats the start."""
+
+
+def how_chosen(recipe: dict[str, Any]) -> str:
+    """A sentence for people.
+
+    Args:
+        recipe: as `metrics.json` has it.
+    """
+    tried = ", ".join(name for name, pilot in recipe["pilots"].items() if "validation" in pilot)
+    came = f"{recipe['chosen']} validated best" if recipe["chosen"] else "none validated better than the start"
+    return f"Short trainings chose how it is trained ({tried}): {came}."

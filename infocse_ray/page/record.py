@@ -99,9 +99,9 @@ class Record(NamedTuple):
         return self.having("train")
 
     def having(self, part: str) -> list[str]:
-        """As `trainings`, of those whose stage of this name, such as `annotations`, is finished."""
+        """As `trainings`, of those (but pilots) whose stage of this name, such as `annotations`, is finished."""
         found = [name.partition("/")[0] for name in self.stages if name.endswith(f"/{part}")]
-        numbered = [name for name in found if name.rpartition("_")[2].isdigit()]
+        numbered = [name for name in found if name.rpartition("_")[2].isdigit() and not name.startswith("pilot_")]
         return sorted(numbered, key=lambda name: (int(name.rpartition("_")[2]), name.startswith("fine")))
 
 

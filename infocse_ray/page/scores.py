@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from infocse_ray.methods.recipes import how_chosen
 from infocse_ray.page.blocks import Block, Figure, Note, Section, Table, listed
 from infocse_ray.page.figure import MARKERS, MUTED, SERIES, drawing, literal
 from infocse_ray.page.record import Record
@@ -56,7 +57,23 @@ def verdict_section(record: Record) -> Section:
     over = {"whitened": "the encoder as it came, whitened", "start": "the encoder as it came"}.get(verdict["over"], "")
     judged = f"Before is {over}. The {verdict['judged_on']} questions decide; a difference whose interval has 0 in it "
     judged += "may be chance."
-    return Section("verdict", "Verdict", [listed("Before and after", head, rows), Note(judged)])
+    return Section("verdict", "Verdict", [listed("Before and after", head, rows), Note(judged), *_pilots(record)])
+
+
+def _pilots(record: Record) -> list[Block]:
+    """The short trainings that chose how the run was trained; none where its settings said."""
+    recipe = (record.metrics or {}).get("recipe")
+    if recipe is None:
+        return []
+    metric = (record.metrics or {})["settings"]["validate"]["metric"]
+    rows: list[list[Any]] = [["the start", f"{recipe['start'][metric]:.4f}", 0, ""]]
+    for name, pilot in recipe["pilots"].items():
+        if (why := pilot.get("left_out")) is not None:
+            rows.append([name, None, None, why])
+        else:
+            rows.append([name, f"{pilot['validation'][metric]:.4f}", pilot["steps"], ""])
+    head = ("training", f"validation {metric}", "steps", "left out")
+    return [Note(how_chosen(recipe)), listed("Short trainings", head, rows)]
 
 
 def scored(record: Record) -> list[Scored]:

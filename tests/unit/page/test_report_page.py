@@ -14,9 +14,9 @@ import pytest
 
 from infocse_ray.page import write
 from infocse_ray.page.write import end_with_page, write_comparison, write_page
-from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
-from tests.unit.page.runs import EVIL, settings, write_run
+from tests.unit.page.runs import EVIL, scores, settings, write_run
 
 
 class Page(HTMLParser):
@@ -180,6 +180,26 @@ def test_a_run_that_just_began_has_its_settings(root):
         "time": "No stage is finished yet",
     }.items():
         assert line in text[section]
+
+
+def test_a_run_that_chose_its_training_says_so(root):
+    folder = write_run(root)
+    without = page(root).sections
+    manifest = verified((folder / "manifest.json").read_bytes())
+    assert manifest is not None
+    for part in ("annotations", "train"):
+        manifest["stages"][f"pilot_infocse_1/{part}"] = manifest["stages"][f"iteration_1/{part}"]
+    (folder / "manifest.json").write_json(checked(manifest))
+    pilots = {"infocse": {"validation": scores(0.61), "steps": 7}, "simcse": {"left_out": "no dropout"}}
+    metrics = (folder / "metrics.json").read_json()
+    metrics["recipe"] = {"chosen": "infocse", "start": scores(0.5), "pilots": pilots}
+    (folder / "metrics.json").write_json(metrics)
+    found = page(root).sections
+    assert "(infocse): infocse validated best" in found["verdict"]
+    assert all(said in found["verdict"] for said in ("0.6100", "0.5000", "no dropout"))
+    assert "Short trainings" not in without["verdict"]
+    for section in ("scores", "training", "pairs"):
+        assert found[section] == without[section], "pilots are no iterations"
 
 
 def test_of_an_earlier_versions_run_what_it_kept(root):
