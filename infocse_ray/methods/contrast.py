@@ -33,8 +33,8 @@ class Contrast(NamedTuple):
     columns: Side
     positive: torch.Tensor
     """int64 [rows], which of this worker's columns."""
-    temperature: float | torch.Tensor
-    """Inner products are divided by it, or those of each row by its own: float [rows]."""
+    temperature: float
+    """Inner products are divided by it."""
     same_document: bool = False
     """Whether columns of the row's document stay as negatives."""
     form: Literal["softmax", "margin"] = "softmax"

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,11 @@ from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.augmentations import augmented, check_augmentations
 from infocse_ray.methods.chance import subsets, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, Side, own
 from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.opened import Opened, Views
-from infocse_ray.settings import ConSERTSettings, Train
+from infocse_ray.settings import Train
 
 _REST = 16
 """Sentences of the rest of a cluster that its mean is made of at most, drawn anew each time: a cluster may have
@@ -37,48 +35,33 @@ class Idc(Plain):
 
     Past the paper: with `positive = cluster` an example is a sentence and the mean of the vectors of the rest of its
     cluster; with `self_and_partner`, a pair whose positive is the mean of the partner's vector and the anchor's own
-    under other dropout. Where similarity is the cosine, these means are scaled to length 1. With `views`, a pair
-    and ConSERT's two views of its anchor: of either two, one is to find the other among all four of other documents.
-    With any of them, `distillation` is the share of a second loss; see `train.loss`.
+    under other dropout. Where similarity is the cosine, these means are scaled to length 1. With any of them,
+    `distillation` is the share of a second loss; see `train.loss`.
     """
 
     annotated = True
     none = "no two different sentences in one cluster"
 
-    def __init__(self, train: Train, spec: EncoderSpec, changes: ConSERTSettings | None = None) -> None:
+    def __init__(self, train: Train, spec: EncoderSpec) -> None:
         """Check that an anchor has another view where it is to have one.
 
-        Args:
-            train: settings.
-            spec: of the encoder.
-            changes: how views are made, with `positive = views`; None: as published.
-
         Raises:
-            ValueError: the encoder has no dropout, or can't be changed so; vectors of views aren't compared by cosine.
+            ValueError: the encoder has no dropout.
         """
         if train.positive == "self_and_partner" and not spec.drops:
             raise ValueError(
                 f"train.positive = self_and_partner: this {spec.kind} encoder has no dropout, so that an anchor's "
                 "second view is the anchor; use sentence or cluster"
             )
-        self.changes = changes or ConSERTSettings()
-        if train.positive == "views":
-            check_augmentations(self.changes, spec)
-            if train.similarity != "cosine":
-                raise ValueError(
-                    "train.positive = views: views are compared by cosine; train.similarity is "
-                    f"{train.similarity}, set it to cosine"
-                )
-        self.positive, self.temperature, self.embedding = train.positive, train.temperature, spec.embedding
+        self.positive, self.temperature = train.positive, train.temperature
         self.cosine, self.distillation = train.similarity == "cosine", train.distillation
         self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         named = ("idc", self.positive, self.temperature, self.cosine)
-        views = (self.changes,) if self.positive == "views" else ()
         # Trainings from before there was such a setting keep their names.
-        return (*named, *views, *([f"distillation {self.distillation}"] if self.distillation else []))
+        return (*named, *([f"distillation {self.distillation}"] if self.distillation else []))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
@@ -124,7 +107,7 @@ class Idc(Plain):
         return Opened(texts, offsets, np.diff(before[offsets]), np.stack([own_before, place], axis=1))
 
     def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
-        """Anchor, partner, and the anchor again, once with `self_and_partner` and twice with `views`.
+        """Anchor and partner, and with `self_and_partner` the anchor again.
 
         Which of the two sentences is the anchor is chance.
 
@@ -135,7 +118,7 @@ class Idc(Plain):
         first, second = pairs(opened, documents, numbers)
         turned = uniforms(seeds, 1)[:, 0] < 0.5
         anchors, partners = np.where(turned, second, first), np.where(turned, first, second)
-        again = {"self_and_partner": 1, "views": 2}.get(self.positive, 0)
+        again = int(self.positive == "self_and_partner")
         texts = np.stack([anchors, partners, *[anchors] * again], 1).ravel()
         return Views.alike(list(range(2 + again)), opened.texts.take(texts))
 
@@ -150,30 +133,8 @@ class Idc(Plain):
         there = np.concatenate([np.ones((len(anchors), 1), bool), there], axis=1)
         return Views.some(opened, rows, np.minimum(np.arange(1 + _REST), 1), there)
 
-    def inputs(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: np.ndarray, seeds: np.ndarray
-    ) -> dict[str, torch.Tensor]:
-        """With `views`, what changes the anchor's two; the pair stays as it is."""
-        if self.positive != "views":
-            return {}
-        changes = np.array(["none", "none", self.changes.first, self.changes.second])[labels]
-        return augmented(changes, self.changes.cutoff, self.embedding, input_ids, attention_mask, seeds)
-
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
-        """Eq. 1: rows are the anchors, columns the positives and the anchors.
-
-        With `views` both are the pairs and the views: each of a pair is to find the other, and each of the two views,
-        these by ConSERT's temperature.
-        """
-        if self.positive == "views":
-            sides = [encoded.side(encoded.where(label)) for label in range(4)]
-            both = reduce(Side.and_, sides)
-            count = len(sides[0].texts)
-            place = own(count, both.texts.device)
-            others = torch.cat([place + count * other for other in (1, 0, 3, 2)])
-            temperatures = both.vectors.new_full((4 * count,), self.temperature)
-            temperatures[2 * count :] = self.changes.temperature
-            return Contrast(both, both, others, temperatures)
+        """Eq. 1: rows are the anchors, columns the positives and the anchors."""
         rows = encoded.where(0)
         anchors = encoded.side(rows)
         columns = self._positives(encoded, len(rows)).and_(anchors)

@@ -43,9 +43,7 @@ class MethodSpec(NamedTuple):
 
 
 METHODS: dict[MethodName, MethodSpec] = {
-    "idc": MethodSpec(
-        "InfoCSE (Yang et al., arXiv 2202.13802)", Idc.pooling, lambda s, x, _: Idc(s.train, x, s.consert)
-    ),
+    "idc": MethodSpec("InfoCSE (Yang et al., arXiv 2202.13802)", Idc.pooling, lambda s, x, _: Idc(s.train, x)),
     "simcse": MethodSpec("SimCSE (Gao et al. 2021)", SimCSE.pooling, lambda s, x, _: SimCSE(s.simcse, x)),
     "consert": MethodSpec("ConSERT (Yan et al. 2021)", ConSERT.pooling, lambda s, x, _: ConSERT(s.consert, x)),
     "mirror_bert": MethodSpec(

@@ -106,13 +106,6 @@ METHODS: dict[str, TableMethod] = {
         ),
         _infocse("quantile_partner_simcse", "InfoCSE, both, from SimCSE", _SURE_PAIRS, initialization="simcse"),
         _infocse(
-            "views_none",
-            "InfoCSE, positive = views, from the encoder as it is",
-            {"train.positive": "views"},
-            initialization="none",
-            rate_of="infocse_none",
-        ),
-        _infocse(
             "distillation_none",
             "InfoCSE, distillation = 0.5, from the encoder as it is",
             {"train.distillation": 0.5},
@@ -194,7 +187,7 @@ STUDIES: dict[str, Study] = {
             + _rows(infocse="InfoCSE (as in the paper)")
             + _rows("infocse_cluster", "infocse_mutual", "infocse_quantile", "infocse_quantile_partner")
             + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse")
-            + _rows("infocse_views_none", "infocse_distillation_none"),
+            + _rows("infocse_distillation_none"),
         ),
     )
 }

@@ -51,8 +51,7 @@ def contrastive_loss(contrast: Contrast, reference: Reference | None = None) -> 
     known = None if reference is None else gather_rows(reference.contrast.columns.vectors, counts)
 
     def scores_of(rows: torch.Tensor, columns: torch.Tensor, first: int, last: int) -> torch.Tensor:
-        divisor = contrast.temperature
-        return rows[first:last] @ columns.mT / (divisor[first:last, None] if torch.is_tensor(divisor) else divisor)
+        return rows[first:last] @ columns.mT / contrast.temperature
 
     def block(first: int, last: int) -> torch.Tensor:
         scores = scores_of(rows.vectors, columns, first, last)

@@ -37,7 +37,6 @@ CASES: dict[str, dict[str, Any]] = {
     "idc": {"train": {"method": "idc"}},
     "idc cluster": {"train": {"method": "idc", "positive": "cluster"}},
     "idc self and partner": {"train": {"method": "idc", "positive": "self_and_partner"}},
-    "idc views": {"train": {"method": "idc", "positive": "views", "similarity": "cosine"}},
     "simcse": {"train": {"method": "simcse"}},
     "consert": {"train": {"method": "consert"}},
     "consert others": {

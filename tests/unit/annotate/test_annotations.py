@@ -49,7 +49,7 @@ def read_again(source: Shards, method: Method, monkeypatch: pytest.MonkeyPatch) 
         return count_examples(source, method, "counting")
 
 
-@pytest.mark.parametrize("positive", ["sentence", "self_and_partner", "views", "cluster"])
+@pytest.mark.parametrize("positive", ["sentence", "self_and_partner", "cluster"])
 @pytest.mark.parametrize("section", SECTIONS, ids=str)
 def test_counts_are_those_of_reading(passes, tmp_path, monkeypatch, store, section, positive):
     passes.annotate(store, tmp_path / "out", Annotate.model_validate(section))

@@ -168,7 +168,7 @@ def by_hand(document: Written) -> tuple[list[frozenset], list[tuple]]:
     return pairs, sorted({text for pair in pairs for text in pair})
 
 
-@pytest.mark.parametrize("positive", ["sentence", "self_and_partner", "views", "cluster"])
+@pytest.mark.parametrize("positive", ["sentence", "self_and_partner", "cluster"])
 def test_pairs_are_of_different_texts_each_once(tmp_path, positive):
     source, documents = documents_of_pairs(tmp_path)
     method = idc(positive, cosine=True)

@@ -15,7 +15,7 @@ from infocse_ray.methods.consert import ConSERT
 from infocse_ray.settings import ConSERTSettings
 from infocse_ray.train.state import TrainState
 from tests.unit.stores import SPEC
-from tests.unit.trainees import method_for, ragged, settings_for
+from tests.unit.trainees import ragged, settings_for
 
 ROWS = [[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], [30, 31, 32], [40], [50, 51, 52, 53, 54, 55, 56]]
 LENGTHS = [13, 5, 3, 9]
@@ -210,18 +210,3 @@ def test_a_copy_for_validation_is_freed_at_once(tiny_encoder):
         assert copy() is None
     finally:
         gc.enable()
-
-
-def test_a_pair_changes_its_anchors_views_alone():
-    """`positive = views`: a pair stays as it is, its anchor's first view is cut and the second shuffled."""
-    method = method_for("idc views")
-    ids, mask, labels = torch.randint(5, 90, (8, 9)), torch.ones(8, 9, dtype=torch.int64), np.tile(np.arange(4), 2)
-    inputs = method.inputs(ids, mask, labels, np.arange(8, dtype=np.uint64))
-    whole = inputs["keep"].flatten(1).all(1).tolist()
-    still = (inputs["position_ids"] == torch.arange(9)).all(1).tolist()
-    assert whole == [True, True, False, True] * 2
-    assert still == [True, True, True, False] * 2
-    settings = settings_for("idc views").model_copy(update={"consert": ConSERTSettings(first="none")})
-    other = method_for("idc views", settings=settings)
-    assert "keep" not in other.inputs(ids, mask, labels, np.arange(8, dtype=np.uint64))
-    assert other.identity() != method.identity()

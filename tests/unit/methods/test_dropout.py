@@ -75,14 +75,6 @@ def test_an_anchor_without_another_view_is_refused(undropped):
         method_for("idc self and partner", spec, settings)
 
 
-def test_views_that_the_encoder_cannot_make_are_refused():
-    with pytest.raises(ValueError, match=r"consert\.first = feature_cutoff, .* no embedding layer that can be cut off"):
-        method_for("idc views", SPEC._replace(can_cut=False))
-    method_for("idc", SPEC._replace(can_cut=False))
-    with pytest.raises(ValueError, match=r"train\.positive = views: .* train\.similarity is dot, set it to cosine"):
-        method_for("idc views", settings=settings_for("idc views", similarity="dot"))
-
-
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("simcse", "mirror_bert")])
 def test_others_need_no_dropout_layers(case):
     assert not method_for(case, SPEC._replace(can_drop=False)).dropout

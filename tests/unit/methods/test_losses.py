@@ -104,13 +104,6 @@ def idc_self_and_partner(examples, head):
     return softmax(anchors, means + anchors, range(len(anchors)), 1.0)
 
 
-def idc_views(examples, head):
-    anchor, partner, first, second = ([example[k] for example in examples] for k in range(4))
-    n, columns = len(examples), [*anchor, *partner, *first, *second]
-    directions = [(anchor, n, 1.0), (partner, 0, 1.0), (first, 3 * n, 0.1), (second, 2 * n, 0.1)]
-    return sum(softmax(rows, columns, range(begin, begin + n), t) for rows, begin, t in directions) / 4
-
-
 def simcse(examples, head):
     def project(text):
         vector = torch.tanh(head[0].weight @ text.vector + head[0].bias)
@@ -210,7 +203,6 @@ REFERENCES = {
     "idc": idc,
     "idc cluster": idc_cluster,
     "idc self and partner": idc_self_and_partner,
-    "idc views": idc_views,
     "simcse": simcse,
     "consert": consert,
     "consert others": consert,

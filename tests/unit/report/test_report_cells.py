@@ -111,8 +111,8 @@ def test_the_nearest_override_wins(tmp_path: Path):
 
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
-    # 11 + K-means + 9 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
-    assert len(every.cells) == 21
+    # 11 + K-means + 8 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
+    assert len(every.cells) == 20
     three = plan(tmp_path, iterations=3, tables=["zero_shot", "iterations"])
     assert len(three.cells) == 11
     assert three.at["a", "infocse", 1] is three.at["a", "infocse_3_iterations", 1]
