@@ -177,7 +177,7 @@ def training(
             "name": "benchmark",
             "corpus": {"source": "unused"},
             "encoder": {"model": str(folder.folder), "max_length": MAX_LENGTH, "precision": precision},
-            "train": {"batch_size": pairs},
+            "train": {"batch_size": pairs, "distillation": 0.0},  # as what it is compared with
         }
     )
     encoder = folder.load().to(device)

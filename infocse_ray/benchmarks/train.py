@@ -61,7 +61,8 @@ def ours(case: Case) -> Side:
         name="benchmark",
         corpus=Corpus(source="unused"),
         encoder=Encoder(model=case.model, max_length=MAX_LENGTH, precision=case.precision),
-        train=Train(batch_size=len(case.pairs), chunk_tokens=case.chunk_tokens),
+        # Eq. 1 alone, which is what it is compared with.
+        train=Train(batch_size=len(case.pairs), chunk_tokens=case.chunk_tokens, distillation=0.0),
     )
     encoder = encoder_in(case.model).load().to(default_device())
     method = method_of("idc", settings, EncoderSpec.of(encoder))

@@ -80,7 +80,7 @@ def run_identity(
     # Runs from before there were such settings keep their names.
     if settings.minutes is None:
         del content["minutes"]
-    if not settings.train.distillation:
+    if settings.train.method != "idc" or not settings.train.distillation:
         del content["train"]["distillation"]
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
 

@@ -41,6 +41,7 @@ _OF_THE_TABLES = {
     "annotate.first_encoder": "first_encoder",
     # What rows are named after.
     "train.positive": "tables",
+    "train.distillation": "tables",
     "train.whitened": "tables",
     "train.never_worse": "tables",
     "train.interpolation": "tables",

@@ -74,7 +74,9 @@ def _baseline(key: Family, label: str) -> TableMethod:
 def _infocse(suffix: str, label: str, settings: Mapping[str, Any] | None = None, **more: Any) -> TableMethod:
     key = "infocse" + (f"_{suffix}" if suffix else "")
     more = {"rate_of": "infocse" if suffix else None} | more
-    return TableMethod(key, label, "infocse", {"train.method": "idc", **(settings or {})}, **more)
+    return TableMethod(
+        key, label, "infocse", {"train.method": "idc", "train.distillation": 0.0, **(settings or {})}, **more
+    )
 
 
 METHODS: dict[str, TableMethod] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from infocse_ray.settings.methods import Baseline, MethodName
 from infocse_ray.settings.section import Metric, OnGpu, Section, Workers
@@ -29,7 +29,7 @@ class Train(Section):
         "anchor's own vector under other dropout.",
     )
     distillation: float = Field(
-        default=0.0,
+        default=0.5,
         ge=0.0,
         lt=1.0,
         description="For method idc: share in the loss of a second one, which holds on to what the encoder knew. By a "
@@ -129,15 +129,6 @@ class Train(Section):
         if not all(0.0 < share < 1.0 for share in shares):
             raise ValueError("a share of the way is more than 0 and less than 1; both ends are looked at anyway")
         return shares
-
-    @model_validator(mode="after")
-    def _of_pairs(self) -> Train:
-        if self.distillation and self.method != "idc":
-            raise ValueError(
-                f"train.distillation = {self.distillation:g}: only train.method idc reads it, and train.method is "
-                f"{self.method}; set it to 0"
-            )
-        return self
 
 
 class Validate(Section):

@@ -25,7 +25,7 @@ def test_infocse_starts_from_what_it_is_initialised_with(
     folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = {"max_iterations": 1, "initialization": "conpono", "initialization_tokens": 1000}
-    train = {"never_worse": False, "distillation": 0.5}  # what is trained is looked at, however little that is worth
+    train = {"never_worse": False}  # what is trained is looked at, however little that is worth
     metrics = pretrain(settings_for(folder, tiny_encoder, "infocse", loop=loop, train=train))
     first, second = metrics["iterations"]
     assert first["train"]["tokens"] >= 1000

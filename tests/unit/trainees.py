@@ -64,7 +64,8 @@ TRAINED = [*CASES, LABELLED]
 def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
     """Settings of a case."""
     content = CASES.get(case, {})
-    base = {"batch_size": 14, "learning_rate": 1e-3, "chunk_tokens": 64, "similarity": "dot", "temperature": 1.0}
+    base = {"batch_size": 14, "learning_rate": 1e-3, "chunk_tokens": 64, "similarity": "dot"}
+    base |= {"temperature": 1.0, "distillation": 0.0}
     return Settings.model_validate(
         {
             "name": "run",

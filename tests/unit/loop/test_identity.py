@@ -27,7 +27,7 @@ BASE = {
     "name": "run",
     "corpus": {"source": "a"},
     "encoder": {"model": "m"},
-    "train": {"similarity": "dot"},
+    "train": {"similarity": "dot", "distillation": 0.0},
     "loop": {"initialization": "conpono"},
 }
 
@@ -238,8 +238,13 @@ def test_a_method_of_annotating_has_its_own_settings(annotate: dict[str, Any], n
     assert changed(BASE | {"annotate": annotate}, name, value) == set(expected.split())
 
 
+def test_distillation_names_no_run_that_doesnt_read_it():
+    base = BASE | {"train": {"method": "simcse", "distillation": 0.0}}
+    assert changed(base, "train.distillation", 0.5) == set()
+
+
 def test_a_run_that_chooses_its_training_is_named_by_what_it_chooses_among(monkeypatch: pytest.MonkeyPatch):
-    base = BASE | {"loop": {}}
+    base = BASE | {"train": {}, "loop": {}}
     assert changed(base, "recipe", "auto") == {"run"}, "stages are named by what was chosen"
     chooses = base | {"recipe": "auto"}
     assert changed(chooses, "loop.pilot_steps", 9) == {"run"}

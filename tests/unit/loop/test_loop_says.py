@@ -31,7 +31,7 @@ def card(**sections: Any) -> str:
 
 
 def test_the_card_says_how_the_encoder_came_about():
-    assert "K = 1, temperature 0.05, batch 128" in card()
+    assert "K = 1, distillation = 0.5, temperature 0.05, batch 128" in card()
     assert "initialised to with CONPONO" in card(loop={"initialization": "conpono"})
     changed = card(annotate={"mutual": True, "min_edge_quantile": 0.5}, train={"positive": "cluster"})
     assert "mutual edges, edges above quantile 0.5, positive = cluster" in changed

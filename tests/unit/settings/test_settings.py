@@ -185,18 +185,11 @@ def test_what_kmeans_has_no_use_for_is_refused(capsys, argument: str, said: str)
     assert settings("--annotate.clustering=kmeans", "--annotate.k=3").annotate.kmeans_clusters == 10
 
 
-def test_a_method_that_has_no_distillation_is_refused_it(capsys):
-    message = refusal(capsys, "--train.distillation=0.5", "--train.method=simcse")
-    said = "only train.method idc reads it, and train.method is simcse; set it to 0"
-    assert message == f"train.distillation = 0.5: {said}"
-    assert settings("--train.distillation=0.5").train.distillation == 0.5
-
-
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
         ("train.method=simcse", "train.method = simcse: with recipe = auto it chooses that itself; leave one of them"),
-        ("train.distillation=0.5", "train.distillation = 0.5: with recipe = auto it chooses that itself; leave one"),
+        ("train.distillation=0.0", "train.distillation = 0.0: with recipe = auto it chooses that itself; leave one"),
         (
             "loop.initialization=cpc",
             "loop.initialization = cpc: with recipe = auto pilots start from the encoder as it",

@@ -28,6 +28,9 @@ DOCUMENTS = [
 
 
 class Unusable:
+    def __deepcopy__(self, _: object) -> Unusable:
+        return self  # a copy of an encoder has one, and uses it no more
+
     def __getattr__(self, name: str) -> Any:
         pytest.fail(f"the tokenizer's {name} was asked for")
 
