@@ -16,6 +16,7 @@ from infocse_ray.loop.identity import (
     run_identity,
     train_identity,
 )
+from infocse_ray.methods.recipes import Recipe
 from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.settings import MethodName, Settings
@@ -252,7 +253,7 @@ def test_a_run_that_chooses_its_training_is_named_by_what_it_chooses_among(monke
     assert changed(chooses, "ict.temperature", 0.5) == set()
     settings = Settings.model_validate(chooses)
     before = run_identity(settings, "source", "encoder", "tokenizer")
-    monkeypatch.delitem(identity.RECIPES, "simcse")
+    monkeypatch.setitem(identity.RECIPES, "infocse_distillation", Recipe("idc", 0.25))
     assert run_identity(settings, "source", "encoder", "tokenizer") != before
 
 

@@ -195,6 +195,8 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ({"adapt": "none.yaml"}, "adapt = 'none.yaml': no such file"),
         ({"settings": {"train": {"max_tokens": 3}}}, "settings: train.max_tokens follows from `tokens`"),
         ({"settings": {"seed": 3}}, "settings: seed follows from `seeds`"),
+        ({"settings": {"recipe": "auto"}}, "settings: recipe follows from `methods`"),
+        ({"methods": {"infocse": {"train.distillation": 0.5}}}, "methods: infocse: train.distillation follows from"),
         ({"methods": {"ict": {"corpus.text": "x"}}}, "methods: ict: corpus.text would make rows of different corpora"),
         ({"settings": {"ict": {"block": "text"}}}, "settings: ict.block follows from `tables`"),
         ({"methods": {"infocse": {"train.positive": "cluster"}}}, "methods: infocse: train.positive follows from"),
