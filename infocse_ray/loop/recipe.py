@@ -72,7 +72,8 @@ def _with(run: Run, recipe: Recipe) -> Run:
     settings = recipe.of(run.settings)
     method = method_of(recipe.method, settings, spec_of(settings, run.inputs.encoder))
     stages = run.iteration_stages._replace(settings=settings)
-    return run._replace(settings=settings, inputs=run.inputs._replace(method=method), iteration_stages=stages)
+    inputs = run.inputs._replace(method=method)
+    return run._replace(settings=settings, inputs=inputs, iteration_stages=stages, piloted=True)
 
 
 def _pilot(run: Run, name: str, recipe: Recipe) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -66,11 +66,15 @@ class Run(NamedTuple):
     """Of embedding, as whitening found it; None: it isn't known."""
     warnings: Sequence[str] = ()
     """What was warned of so far."""
+    piloted: bool = False
+    """Whether short trainings chose how it is trained, or that it isn't."""
 
     @property
     def trains(self) -> bool:
-        """Whether anything is trained."""
-        return self.fine_tunes or self.inputs.method is not None or self.inputs.initialization is not None
+        """Whether anything is trained, or was to be: then its result is held against its whitened start."""
+        return (
+            self.fine_tunes or self.piloted or self.inputs.method is not None or self.inputs.initialization is not None
+        )
 
     @property
     def judged_on(self) -> On:

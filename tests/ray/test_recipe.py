@@ -58,13 +58,25 @@ def test_the_best_pilot_trains_the_run_as_if_it_were_named(
     assert f"recipe: {recipe['chosen']}, for validation {metric}" in capsys.readouterr().out
 
 
-def test_documents_without_pairs_are_trained_on_otherwise(tmp_path: Path, tiny_encoder: Path) -> None:
+def test_documents_without_pairs_are_tried_otherwise_and_the_start_is_returned_if_that_gives_nothing(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
     rows = make_documents(120, sentences=(1, 1))
     write_jsonl(tmp_path / "corpus.jsonl", [row | {"sentences": 2 * row["sentences"]} for row in rows])
     corpus = {"counterpart": "counterpart"}
-    settings = settings_for(tmp_path, tiny_encoder, "copies", loop=LOOP, corpus=corpus, encoder=PLAIN)
-    recipe = pretrain(choosing(settings))["recipe"]
+    train = {"learning_rate": 1e-12}  # nothing comes of it
+    settings = settings_for(
+        tmp_path, tiny_encoder, "copies", loop=LOOP, corpus=corpus, encoder={"pooling": "mean"}, train=train
+    )
+    metrics = pretrain(choosing(settings))
+    recipe = metrics["recipe"]
     for name, pilot in recipe["pilots"].items():
         assert ("left_out" in pilot) == (RECIPES[name].method == "idc")
     assert "none of the" in recipe["pilots"]["infocse"]["left_out"]
-    assert recipe["chosen"] in ("simcse", None)
+
+    # So the run returns its start, and says so.
+    assert recipe["chosen"] is None
+    assert metrics["settings"]["train"]["method"] == "none"
+    assert [entry["iteration"] for entry in metrics["iterations"]] == [0]
+    assert (metrics["verdict"]["label"], metrics["verdict"]["over"]) == ("START RETURNED", "whitened")
+    assert "none validated better than the start" in (tmp_path / "runs" / "copies" / "model" / "README.md").read_text()
