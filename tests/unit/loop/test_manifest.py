@@ -112,6 +112,15 @@ def test_a_first_run_and_one_with_the_same_inputs_are_told_nothing(run):
     assert told(run, settings(loop={"max_iterations": 9})) == [], "more of the same"
 
 
+def test_other_pilots_make_no_iteration_stale(run):
+    manifest = Manifest(run)
+    manifest.begin("pretrain", settings(recipe="auto").model_dump(mode="json"), dict(INPUTS))
+    for name in ("pilot_simcse_1/train", "iteration_1/train"):
+        manifest.add(name, Stage(name, "f", run / name, {"seconds": 1.0}))
+    [said] = told(run, settings(recipe="auto", loop={"pilot_steps": 7}))
+    assert "Stale: pilot_simcse_1/train and what is made of these" in said
+
+
 def test_a_corpus_that_changed_makes_all_stale_that_reads_it(run):
     finished(run)
     [line] = told(run, settings(), corpus="c2")
