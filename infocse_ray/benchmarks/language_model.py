@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer, DataCollatorForLanguageModeling
+from transformers import AutoModel, AutoTokenizer, DataCollatorForLanguageModeling
 
 from infocse_ray.benchmarks.corpora import read_documents
 from infocse_ray.benchmarks.labelled import Truth, load_at, prepare_labelled
@@ -26,6 +26,7 @@ from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.benchmarks.rival import check_free, take_step
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.embed import for_inference
+from infocse_ray.methods.mlm_head import MaskedLanguageModel
 from infocse_ray.retrieval.sts import read_sts, sts_spearman
 from infocse_ray.runtime.progress import say
 
@@ -57,7 +58,9 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
     torch.manual_seed(arguments.seed)
     rng, device = np.random.default_rng(arguments.seed), default_device()
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    model: Any = AutoModelForMaskedLM.from_pretrained(arguments.model, dtype=torch.float32).to(device).train()
+    model: Any = AutoModel.from_pretrained(arguments.model, dtype=torch.float32).to(device).train()
+    words = model.get_input_embeddings().weight
+    head = MaskedLanguageModel(model.config.hidden_size, words.shape[1], len(tokenizer)).to(device)
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
     source = argparse.Namespace(corpus=arguments.train, text=arguments.train_text, documents=arguments.documents)
     longest = min(MAX_LENGTH, model.config.max_position_embeddings)
@@ -65,12 +68,18 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
     if not documents:
         raise ValueError(f"--train {arguments.train}: has no document to train on; name another, or its --train_text")
     stretches = packed(tokenizer, documents, longest, rng)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.learning_rate, weight_decay=0.01)
+    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=arguments.learning_rate, weight_decay=0.01)
+
+    def loss_of(batch: Any) -> torch.Tensor:
+        """The mean cross entropy of the masked tokens, whose logits alone are computed."""
+        labels = batch.pop("labels")
+        states = model(**batch).last_hidden_state[labels >= 0]
+        return head.mlm_loss(states, labels[labels >= 0], words) / len(states)
 
     def scored(tokens: int, losses: list[float]) -> tuple:
         """A row of the table: what there is after so many tokens, whose losses since the last row these are."""
         if tokens:
-            model.base_model.save_pretrained(arguments.to)
+            model.save_pretrained(arguments.to)
             tokenizer.save_pretrained(arguments.to)
         scores = scores_of(arguments.to if tokens else arguments.model, store, arguments.sts)
         loss = f"{np.mean(losses):.3f}" if losses else ""
@@ -86,7 +95,7 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
         share = tokens / arguments.tokens
         for group in optimizer.param_groups:
             group["lr"] = arguments.learning_rate * min(max(share, 1e-3) / WARMUP, (1 - share) / (1 - WARMUP))
-        losses.append(take_step(lambda batch=batch: model(**batch).loss, optimizer, device))
+        losses.append(take_step(lambda batch=batch: loss_of(batch), optimizer, device))
         tokens += int(batch["attention_mask"].sum())
         if tokens >= due or tokens >= arguments.tokens:
             say(f"{tokens / (time.perf_counter() - begun):,.0f} tokens/s, scoring included")
