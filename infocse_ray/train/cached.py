@@ -29,8 +29,8 @@ class Chunk(NamedTuple):
 
     @property
     def padded(self) -> int:
-        """Tokens, padding included."""
-        return self.inputs["input_ids"].numel()
+        """Tokens, padding included: those that are read, or those that are to be written where these are more."""
+        return max(self.inputs[name].numel() for name in ("input_ids", "decoded") if name in self.inputs)
 
     def to(self, device: torch.device) -> Chunk:
         """On a device; not waited for where it comes from pinned memory."""

@@ -52,6 +52,12 @@ def test_steps_on_one_batch_lower_its_loss(tiny_encoder, source, case, part):
 
 
 @pytest.mark.parametrize("case", TRAINED)
+def test_padding_adds_tokens_and_takes_none(tiny_encoder, source, case):
+    report = Run(tiny_encoder, source, case=case, chunk_tokens=64).next()
+    assert 0 < report.tokens <= report.padded
+
+
+@pytest.mark.parametrize("case", TRAINED)
 def test_resumed_equals_uninterrupted(tiny_encoder, source, case, tmp_path):
     uninterrupted = Run(tiny_encoder, source, case=case)
     uninterrupted.losses(1)
