@@ -68,7 +68,9 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
     if not documents:
         raise ValueError(f"--train {arguments.train}: has no document to train on; name another, or its --train_text")
     stretches = packed(tokenizer, documents, longest, rng)
-    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], lr=arguments.learning_rate, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        [*model.parameters(), *head.parameters()], lr=arguments.learning_rate, weight_decay=0.01
+    )
 
     def loss_of(batch: Any) -> torch.Tensor:
         """The mean cross entropy of the masked tokens, whose logits alone are computed."""
