@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from infocse_ray.corpus.source import Source, find_source
+from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.origin import Origin, origin_of
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -15,6 +16,7 @@ from infocse_ray.loop.whitening import trained_dimension, whitening_plan
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.registry import Use, method_of, pooling_of
 from infocse_ray.retrieval.sts import StsPairs, read_sts
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings, fingerprint
 
 
@@ -82,6 +84,11 @@ def check(settings: Settings) -> Inputs:
         cosine=settings.train.similarity == "cosine",
         pooling=pooling_of(settings.train.method),
     )
+    if settings.encoder.pooling == "auto" and read_layout(folder).pooling is None:
+        say(
+            "encoder.model: its folder names no pooling, so it may be a language model and no sentence encoder; "
+            "`--config paper-plus` has the settings for these"
+        )
     whitening_plan(settings, encoder, [])  # what it refuses, before Ray starts
     spec = spec_of(settings, encoder)
     method = method_of(settings.train.method, settings, spec, Use(folder=folder))

@@ -354,6 +354,11 @@ def test_the_config_adapt_says_the_defaults():
     assert parse(Settings, ["--config=adapt", *NEEDED], "job", "") == settings()
 
 
+def test_the_config_paper_plus_is_adapt_for_a_language_model():
+    for_sentences = settings("--encoder.pooling=mean", "--train.learning_rate=5e-5")
+    assert parse(Settings, ["--config=paper-plus", *NEEDED], "job", "") == for_sentences
+
+
 def test_fingerprint_depends_on_values_and_not_on_the_order_of_keys():
     assert fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
     assert fingerprint({"a": 1}) != fingerprint({"a": 2})
