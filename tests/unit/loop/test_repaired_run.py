@@ -87,7 +87,8 @@ def test_a_changed_corpus_file_is_told_before_work_starts(settings, tmp_path, ca
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(20, seed=1))
     capsys.readouterr()
     pretrain(settings)
-    first, *rest = capsys.readouterr().out.splitlines()
+    of_the_encoder, first, *rest = capsys.readouterr().out.splitlines()
+    assert of_the_encoder.startswith("encoder.model: its folder names no pooling")
     assert first.startswith("changed since this name was last run: the corpus' files. Stale: corpus and what is made")
     assert not [line for line in rest if line.startswith("changed since")]
 
