@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,22 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
 # No node is ever reclaimed here, and the actor that looks out for it costs each training its start.
 os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+
+ON_RAY = ("tests/ray/", "tests/faults/")
+"""Tests that start Ray: on a small machine one at a time is enough, and starting it once costs least."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `pytest -n`: each file's tests run in one process, those on Ray all in the same."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneRay(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "ray" if nodeid.startswith(ON_RAY) else super()._split_scope(nodeid)
+
+    return OneRay(config, log)
+
 
 TOPICS = {
     "sea": ["wave", "tide", "ship", "sail", "harbour", "anchor", "coast", "storm", "island", "fish"],
