@@ -84,10 +84,10 @@ def check(settings: Settings) -> Inputs:
         cosine=settings.train.similarity == "cosine",
         pooling=pooling_of(settings.train.method),
     )
-    if settings.encoder.pooling == "auto" and read_layout(folder).pooling is None:
+    if settings.train.method == "idc" and settings.encoder.pooling == "auto" and read_layout(folder).pooling is None:
         say(
-            "encoder.model: its folder names no pooling, so it may be a language model and no sentence encoder; "
-            "`--config paper-plus` has the settings for these"
+            f"encoder.model = {settings.encoder.model!r}: names no pooling, so it may be a language model and no "
+            "sentence encoder; `--config paper-plus` has the settings for these"
         )
     whitening_plan(settings, encoder, [])  # what it refuses, before Ray starts
     spec = spec_of(settings, encoder)

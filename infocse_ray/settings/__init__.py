@@ -1,7 +1,8 @@
 """Every knob of a run, as one typed, validated, frozen tree; YAML in, YAML out.
 
-Defaults adapt an encoder that was already tuned for sentences (`--config adapt` says the same); `--config paper` is the
-set-up of the InfoCSE paper (arXiv 2202.13802, appendix "Training Details").
+Defaults adapt an encoder that was already tuned for sentences (`--config adapt` says the same); `--config
+paper-plus` is for a language model, `--config paper` the set-up of the InfoCSE paper (arXiv 2202.13802, appendix
+"Training Details").
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ from infocse_ray.settings import Settings
 from tests.conftest import make_documents, write_jsonl
 
 
-def said(capsys: pytest.CaptureFixture[str], corpus: Path, model: Path, **encoder: Any) -> str:
+def said(capsys: pytest.CaptureFixture[str], corpus: Path, model: Path, method: str = "idc", **encoder: Any) -> str:
     content = {
         "name": "r",
         "corpus": {"source": str(corpus)},
+        "train": {"method": method},
         "encoder": {"model": str(model), "max_length": 16, **encoder},
     }
     check(Settings.model_validate(content))
@@ -29,6 +30,8 @@ def test_an_encoder_without_pooling_may_be_a_language_model(tmp_path: Path, tiny
     assert "`--config paper-plus` has the settings for these" in said(capsys, corpus, tiny_encoder)
     # Whoever names it knows.
     assert "paper-plus" not in said(capsys, corpus, tiny_encoder, pooling="mean")
+    # Other methods have a pooling that they publish, and settings of their own.
+    assert "paper-plus" not in said(capsys, corpus, tiny_encoder, method="simcse")
     pooled = shutil.copytree(tiny_encoder, tmp_path / "pooled")
     modules = [{"type": "sentence_transformers.models.Transformer", "path": ""}]
     modules.append({"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"})

@@ -88,7 +88,7 @@ def test_a_changed_corpus_file_is_told_before_work_starts(settings, tmp_path, ca
     capsys.readouterr()
     pretrain(settings)
     of_the_encoder, first, *rest = capsys.readouterr().out.splitlines()
-    assert of_the_encoder.startswith("encoder.model: its folder names no pooling")
+    assert "names no pooling" in of_the_encoder
     assert first.startswith("changed since this name was last run: the corpus' files. Stale: corpus and what is made")
     assert not [line for line in rest if line.startswith("changed since")]
 
