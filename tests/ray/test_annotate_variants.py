@@ -73,6 +73,7 @@ def expected_clusters(encoder: SentenceEncoder, sentences: list[str]) -> list[in
     return cluster(embed(encoder, tokens).vectors, np.array([0, len(ids)]), 1).tolist()
 
 
+@pytest.mark.usefixtures("workers_here")
 def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
     tmp_path: Path, tiny_encoder: Path, spelling_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ def rows(count: int) -> list[dict[str, str]]:
     return [{"body": " ".join(d["sentences"]), "headline": d["counterpart"]} for d in make_documents(count)]
 
 
-@pytest.mark.usefixtures("ray_cluster", "training_here")
+@pytest.mark.usefixtures("ray_cluster", "workers_here")
 def test_the_examples_of_the_page_run_one_after_the_other(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -18,6 +18,7 @@ from tests.conftest import make_documents, write_jsonl
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
+@pytest.mark.usefixtures("workers_here")
 def test_embeds_goes_on_and_finds(tiny_encoder: Path, tmp_path: Path, capsys):
     pytest.importorskip("lance")
     documents = [*make_documents(60), {"id": "short", "sentences": ["One comet."], "counterpart": "Alone"}]

@@ -15,7 +15,7 @@ from infocse_ray.settings import Settings
 from tests.conftest import make_documents, write_jsonl
 from tests.ray.tiny_job import settings_for
 
-pytestmark = pytest.mark.usefixtures("ray_cluster", "training_here")
+pytestmark = pytest.mark.usefixtures("ray_cluster", "workers_here")
 
 
 def few_shot(folder: Path, model: Path, name: str, /, **sections: Any) -> Settings:

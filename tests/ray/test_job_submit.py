@@ -38,7 +38,7 @@ def test_a_submitted_run_ends_with_its_result_in_storage(
     environment: dict[str, str], tmp_path: Path, tiny_encoder: Path
 ) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(60))
-    few = {"train__max_steps": "4", "validate__every": "4", "annotate__num_workers": "1"}
+    few = {"train__max_steps": "4", "validate__every": "4", "annotate__num_workers": "1", "encoder__whiten": "off"}
     options = options_for(tmp_path, "submitted", tiny_encoder, corpus__test_fraction="0", **few)
 
     done = submit(environment, "python", "jobs/pretrain.py", *options)

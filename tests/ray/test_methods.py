@@ -11,7 +11,7 @@ from infocse_ray.loop.infocse import pretrain
 from tests.conftest import make_documents, write_jsonl
 from tests.ray.tiny_job import settings_for
 
-pytestmark = pytest.mark.usefixtures("ray_cluster", "training_here")
+pytestmark = pytest.mark.usefixtures("ray_cluster", "workers_here")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 
-pytestmark = pytest.mark.usefixtures("ray_cluster", "training_here")
+pytestmark = pytest.mark.usefixtures("ray_cluster", "workers_here")
 
 
 def settings_for(folder: Path, model: Path, name: str) -> Settings:

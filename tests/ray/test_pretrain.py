@@ -365,7 +365,7 @@ def test_actors_use_the_cores_they_were_given(ray_cluster: None) -> None:
     assert ray.get(threads.remote()) == (2, 2)
 
 
-@pytest.mark.usefixtures("training_here")
+@pytest.mark.usefixtures("workers_here")
 def test_evaluate_scores_any_encoder_on_all_documents(
     finished: tuple[Path, dict], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -404,7 +404,7 @@ def write_pairs(file: Path) -> None:
     file.write_text("\n".join(pairs))
 
 
-@pytest.mark.usefixtures("training_here")
+@pytest.mark.usefixtures("workers_here")
 def test_general_ability_is_told_of_every_iteration(
     finished: tuple[Path, dict], still_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,7 +421,7 @@ def test_general_ability_is_told_of_every_iteration(
     assert not any("sts" in entry for entry in before["iterations"])
 
 
-@pytest.mark.usefixtures("training_here")
+@pytest.mark.usefixtures("workers_here")
 def test_evaluate_puts_two_encoders_side_by_side(
     finished: tuple[Path, dict], tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 from tests.ray.tiny_job import settings_for
 
-pytestmark = pytest.mark.usefixtures("ray_cluster", "training_here")
+pytestmark = pytest.mark.usefixtures("ray_cluster", "workers_here")
 
 LOOP = {"pilot_steps": 4, "max_iterations": 1}
 PLAIN = {"whiten": "off", "pooling": "mean"}

@@ -64,6 +64,7 @@ def test_a_run_is_seen(tmp_path: Path, tiny_encoder: Path, ray_cluster: None, mo
     write_jsonl(tmp_path / "corpus.jsonl", [*make_documents(60), {"id": "lonely", "sentences": ["One."]}])
     sections = {
         "corpus": {"test_fraction": 0.0},
+        "encoder": {"whiten": "off"},
         "train": {"max_steps": 6, "max_tokens": None},
         "validate": {"every": 3, "every_tokens": None},
         "loop": {"max_iterations": 1, "initialization": "none"},

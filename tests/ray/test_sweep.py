@@ -52,6 +52,7 @@ def config_for(folder: Path, encoder: Path, **changes: Any) -> dict[str, Any]:
             "encoder.model": str(encoder),
             "encoder.max_length": 16,
             "encoder.precision": "fp32",
+            "encoder.whiten": "off",
             "annotate.num_workers": 1,
             "train": {"batch_size": 8, "max_steps": 2, "learning_rate": 1e-3, "similarity": "cosine", "num_workers": 1},
             "validate.every": 2,

@@ -80,7 +80,7 @@ def integer_vectors(kind, n, d, seed):
     return torch.from_numpy(np.asarray(rows, np.float32))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(0, 14), max_size=7),
     k=st.integers(1, 15),
@@ -124,7 +124,7 @@ def test_duplicates_are_found_within_a_document_and_with_either_sign_of_zero():
     assert [a.tolist() for a in found] == [[0, 1], [1, 1], [0, 0]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(0, 9), max_size=6),
     k=st.integers(1, 10),
@@ -215,7 +215,7 @@ def test_few_products_little_padding_and_bounded_gathers(monkeypatch, bound, gat
     assert products.sum() < 1.25 * (sizes**2).sum()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_a_document_does_not_depend_on_its_batch(sizes, k, seed):
     offsets = batch(sizes)
@@ -233,7 +233,7 @@ def test_accepts_views_and_parameters():
     assert idc.cluster(vectors[:0], np.array([0]), 1).tolist() == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 8), max_size=6), st.integers(0, 2**32 - 1))
 def test_components_and_their_counts(sizes, seed):
     rng, offsets = np.random.default_rng(seed), batch(sizes)

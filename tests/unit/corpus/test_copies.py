@@ -33,7 +33,7 @@ def first_of(sentences: list[list[int]], longest: int) -> list[int]:
     return [texts.index(text) for text in texts]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(DOCUMENTS, st.integers(1, 5))
 def test_copies_are_equal_as_far_as_they_are_read_and_of_one_document(documents, longest):
     offsets = offsets_of(np.array([len(sentences) for sentences in documents], dtype=np.int64))
@@ -188,7 +188,7 @@ def test_pairs_are_of_different_texts_each_once(tmp_path, positive):
     assert int(counted(source, method).by_lane.sum()) == total > 5
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 8), max_size=6), st.integers(0, 2**32 - 1))
 def test_counts_of_some_sentences_are_those_by_hand(sizes, seed):
     draw, offsets = np.random.default_rng(seed), offsets_of(np.array(sizes, dtype=np.int64))

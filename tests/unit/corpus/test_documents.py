@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -14,9 +14,6 @@ from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash,
 from infocse_ray.corpus.store import counterparts_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, flat, offsets_of, tokens_of
 from infocse_ray.settings import Corpus
-
-# How long an example takes depends on what else the machine does.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 CORPUS = Corpus(source="a", max_document_sentences=4, max_sentence_chars=20)
 
@@ -158,7 +155,6 @@ def test_a_larger_validation_split_keeps_the_smaller_one():
     assert small < large
 
 
-@unhurried
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=1), st.integers(1, 10_000))
 def test_shards_are_ranges_of_the_hash(keys: list[int], shards: int):
     placed = [shard_of(key, shards) for key in sorted(keys)]
@@ -169,7 +165,6 @@ def test_shards_are_ranges_of_the_hash(keys: list[int], shards: int):
     assert shard_of(2**63 - 1, shards) == shards - 1
 
 
-@unhurried
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_hash_has_63_bits_and_a_salt(text: str):
     assert 0 <= stable_hash(text) < 2**63
@@ -265,7 +260,6 @@ def test_only_rows_set_aside(tokenizer):
     assert table["sentences"].to_pylist() == [None]
 
 
-@unhurried
 @given(st.lists(st.lists(st.text(max_size=30) | st.none(), max_size=5), max_size=40), st.integers(1, 60))
 def test_batches_hold_every_row_once_and_end_when_full(bodies: list[list[str | None]], most: int):
     rows = [
@@ -301,7 +295,6 @@ def unpack(tokens: Tokens) -> list[list[int]]:
     return [tokens.values[a:b].tolist() for a, b in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)]
 
 
-@unhurried
 @given(ragged, st.data())
 def test_take_is_that_of_a_list(rows: list[list[int]], data: st.DataObject):
     index = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=20))
@@ -310,7 +303,6 @@ def test_take_is_that_of_a_list(rows: list[list[int]], data: st.DataObject):
     assert taken.values.dtype == np.uint16
 
 
-@unhurried
 @given(ragged, st.integers(0, 7))
 def test_cut_is_that_of_a_list(rows: list[list[int]], length: int):
     cut = pack(rows).cut(length)
@@ -318,7 +310,6 @@ def test_cut_is_that_of_a_list(rows: list[list[int]], length: int):
     assert cut.lengths.tolist() == [min(len(row), length) for row in rows]
 
 
-@unhurried
 @given(st.lists(ragged, min_size=1, max_size=4))
 def test_concatenate_is_that_of_lists(parts: list[list[list[int]]]):
     joined = concatenate([pack(rows) for rows in parts])
@@ -326,7 +317,6 @@ def test_concatenate_is_that_of_lists(parts: list[list[list[int]]]):
     assert len(joined) == sum(map(len, parts))
 
 
-@unhurried
 @given(ragged, st.data())
 def test_hashes_are_equal_where_rows_are(rows: list[list[int]], data: st.DataObject):
     # Near misses: the order, the length, a zero more, the same sum.
@@ -348,7 +338,6 @@ def test_hashes_of_many_rows_do_not_collide():
     assert len(set(pack(rows).hashes().tolist())) == len(rows)
 
 
-@unhurried
 @given(ragged, st.data())
 def test_arrays_of_a_slice_are_those_of_its_rows(rows: list[list[int]], data: st.DataObject):
     first = data.draw(st.integers(0, len(rows)))
@@ -357,7 +346,6 @@ def test_arrays_of_a_slice_are_those_of_its_rows(rows: list[list[int]], data: st
     assert unpack(tokens_of(pa.chunked_array([column, column]))) == rows[first:] * 2
 
 
-@unhurried
 @given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 12))
 def test_bounded_ranges_cover_every_document_within_the_bound(lengths: list[int], most: int):
     offsets = offsets_of(np.array(lengths, np.int64))

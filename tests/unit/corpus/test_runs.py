@@ -25,7 +25,7 @@ def table_of(shards: list[int], first: int = 0) -> pa.Table:
     return pa.table([pa.array(shards, pa.int32()), [f"row {i}" for i in numbers], ids], schema=SCHEMA)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     tables=st.lists(st.lists(st.integers(0, 6), max_size=8), min_size=1, max_size=5),
     most=st.sampled_from([1, 300, 10**6]),

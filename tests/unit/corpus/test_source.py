@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infocse_ray.corpus import source as source_module
@@ -357,7 +357,7 @@ def test_only_plain_json_lines_larger_than_a_piece_are_cut(tmp_path, monkeypatch
     assert len(pieces) == 4
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=30),
     piece=st.integers(1, 60),

@@ -118,7 +118,7 @@ def test_pad_equals_the_tokenizers_own(tiny_encoder, max_length):
 
 
 @given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
     buckets = list(length_buckets(lengths, budget))

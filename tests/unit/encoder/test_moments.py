@@ -21,7 +21,7 @@ def same(a: Moments, b: Moments) -> bool:
     return a.count == b.count and bool((a.first == b.first).all() and (a.second == b.second).all())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 200), max_size=5), st.randoms())
 def test_moments_of_any_partition_in_any_order_are_those_of_the_whole(cuts: list[int], draw: object) -> None:
     vectors = drawn(200)

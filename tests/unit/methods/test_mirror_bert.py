@@ -45,7 +45,7 @@ def maskings(row, span):
 
 
 @given(st.lists(st.integers(5, 199), min_size=1, max_size=14), st.integers(0, 2**40), st.sampled_from([1, 5, 9]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_one_mask_for_the_tokens_of_five_characters(row, seed, span):
     method = mirror(span=span)
     characters = int(LENGTHS.characters[row].sum())

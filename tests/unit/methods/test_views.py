@@ -143,7 +143,7 @@ sentences = st.lists(st.lists(st.integers(5, 199), min_size=1, max_size=20), min
 
 @pytest.mark.parametrize("case", CASES)
 @given(st.lists(sentences, min_size=1, max_size=4), st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_every_example_that_is_counted_can_be_dealt(case, bodies, seed):
     draw = np.random.default_rng(seed)
     clusters = [numbered(draw.integers(0, 4, len(body))) for body in bodies]

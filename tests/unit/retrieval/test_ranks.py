@@ -30,7 +30,7 @@ def blocks_of(candidates, keys, cuts):
     return [(candidates[a:b], keys[a:b]) for a, b in pairwise(edges)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_ranks_equal_sorting(data):
     n = data.draw(st.integers(1, 25))
@@ -53,7 +53,7 @@ def test_ranks_equal_sorting(data):
     assert (queries * candidates[top]).sum(1).tolist() == best.tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_query_is_not_ranked_among_what_is_left_out(data):
     n = data.draw(st.integers(1, 20))
@@ -140,7 +140,7 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
 
 @given(SIZES, st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_mean_vectors_equal_a_loop(sizes, normalize):
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     vectors = torch.from_numpy(np.random.default_rng(len(sizes)).normal(size=(offsets[-1], 5))).float()
@@ -151,7 +151,7 @@ def test_mean_vectors_equal_a_loop(sizes, normalize):
 
 
 @given(st.lists(st.integers(2, 9), min_size=1, max_size=12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_halves_alternate(sizes):
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     spans = list(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))

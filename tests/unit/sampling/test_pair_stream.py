@@ -214,7 +214,7 @@ class Paired:
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_numbers_and_the_deal_are_permutations_of_the_pairs(sizes, seed):
     one = Paired(sizes, seed)
     clusters = one.clusters
@@ -230,7 +230,7 @@ def test_documents_of_one_shape_are_dealt_in_different_orders():
 
 
 @given(st.integers(2, 10_000), st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_pair_numbers_of_large_clusters(size, data):
     found = Paired([3, size])
     number = data.draw(st.integers(0, found.examples - 1))
@@ -269,7 +269,7 @@ def test_the_order_of_a_documents_examples_is_that_by_hand(count):
 
 
 @given(st.lists(st.integers(0, 2**60), min_size=1, max_size=64).filter(any), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_apportion(left, data):
     left = [n // len(left) for n in left]
     total = sum(left)
