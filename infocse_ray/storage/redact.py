@@ -54,11 +54,20 @@ def learn(uri: str) -> None:
 
 def redacted(text: str) -> str:
     """The text without credentials."""
+    return _without(_secrets(), text)
+
+
+def _secrets() -> list[str]:
+    """Those known by themselves, the longest first: one may be part of another."""
+    here = {value for name in _ENVIRONMENT if len(value := os.environ.get(name, "")) >= _SHORTEST}
+    return sorted(_learnt | here, key=len, reverse=True)
+
+
+def _without(secrets: list[str], text: str) -> str:
     text = _PASSWORD.sub(f"{HIDDEN}@", text)
     text = _WEB_USER.sub(f"{HIDDEN}@", text)
     text = _PARAMETER.sub(rf"\1{HIDDEN}", text)
-    here = {value for name in _ENVIRONMENT if len(value := os.environ.get(name, "")) >= _SHORTEST}
-    for secret in sorted(_learnt | here, key=len, reverse=True):  # one may be part of another
+    for secret in secrets:
         text = text.replace(secret, HIDDEN)
     return text
 
@@ -70,13 +79,18 @@ def without_credentials(uri: str) -> str:
 
 def redacted_json(value: Any) -> Any:
     """A JSON-able value with every text in it redacted, keys included."""
-    if isinstance(value, str):
-        return redacted(value)
-    if isinstance(value, dict):
-        return {redacted_json(key): redacted_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [redacted_json(item) for item in value]
-    return value
+    secrets = _secrets()
+
+    def hidden(part: Any) -> Any:
+        if isinstance(part, str):
+            return _without(secrets, part)
+        if isinstance(part, dict):
+            return {hidden(key): hidden(item) for key, item in part.items()}
+        if isinstance(part, (list, tuple)):
+            return [hidden(item) for item in part]
+        return part
+
+    return hidden(value)
 
 
 def redact_tracebacks() -> None:

@@ -18,7 +18,7 @@ from infocse_ray.report.runner import reproduce
 from infocse_ray.report.studies import START, STUDIES, Study, TableRow
 from tests.unit.table_runs import Ranks, Runs, tables
 
-pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 OFF = {"encoder.whiten": "off"}
 

@@ -24,14 +24,11 @@ from infocse_ray.settings.command_line import parse
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 JOBS = Path(__file__).parents[3] / "jobs"
 NO_ADAPT = "skipped: adapt isn't set; name a configuration of `infocse pretrain`, such as `adapt`"
 THREE = {"only_rows": ["start", "simcse", "infocse"]}
-
-
-@pytest.fixture(autouse=True)
-def _drawing() -> None:
-    pytest.importorskip("matplotlib")
 
 
 @pytest.fixture
