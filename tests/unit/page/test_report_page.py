@@ -122,6 +122,7 @@ def test_every_plot_says_what_it_shows_and_has_its_figures_behind_it(root):
     assert "#0a0b" not in content
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_steps_that_no_sink_kept_are_said_to_be_so(root):
     write_run(root)
     write_run(root, "quiet", tracking={"sinks": []})
@@ -145,6 +146,7 @@ def test_plots_are_the_same_whatever_a_notebook_made_of_its_own(root):
         assert mpl.rcParams["text.usetex"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_unfinished_run_shows_what_there_is(root):
     write_run(root, finished=False, trainings=1)
     text = page(root).sections
@@ -156,6 +158,7 @@ def test_an_unfinished_run_shows_what_there_is(root):
     assert "Warnings are kept when a run is finished" in text["warnings"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_training_under_way_has_its_steps_and_annotations(root):
     write_run(root, finished=False, trainings=1, begun=1)
     content = write_page(root, "news").read_bytes()
@@ -167,6 +170,7 @@ def test_a_training_under_way_has_its_steps_and_annotations(root):
     assert "iteration 2" not in text["scores"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_just_began_has_its_settings(root):
     content = {"format": 2, "job": "finetune", "settings": settings("news"), "inputs": {}, "stages": {}}
     (root / "news" / "manifest.json").write_json(checked(content))
@@ -182,6 +186,7 @@ def test_a_run_that_just_began_has_its_settings(root):
         assert line in text[section]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_chose_its_training_says_so(root):
     folder = write_run(root)
     without = page(root).sections
@@ -202,6 +207,7 @@ def test_a_run_that_chose_its_training_says_so(root):
         assert found[section] == without[section], "pilots are no iterations"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_of_an_earlier_versions_run_what_it_kept(root):
     folder = write_run(root)
     for name in ("moved.json", "explorer.json", "iteration_0/whitening/whitening.json"):
@@ -216,6 +222,7 @@ def test_of_an_earlier_versions_run_what_it_kept(root):
     assert "By power" in text["whitening"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_explorer_of_other_annotations_is_not_this_runs(root):
     folder = write_run(root)
     explorer = (folder / "explorer.json").read_json()
@@ -226,6 +233,7 @@ def test_an_explorer_of_other_annotations_is_not_this_runs(root):
     assert "No similarities of pairs" in found.sections["pairs"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_is_damaged_leaves_its_section_out_and_no_other(root):
     folder = write_run(root)
     (folder / "moved.json").write_json({"questions": "none"})
@@ -256,6 +264,7 @@ def few_shot(folder: Storage) -> None:
     (folder / "metrics.json").write_json(metrics | {"rounds": rounds, "best_round": 2})
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rounds_of_plusplus(root):
     few_shot(write_run(root))
     text = page(root).sections["scores"]
@@ -276,6 +285,7 @@ def test_a_run_that_returned_its_start_says_so(root):
     assert "news: iteration" not in compared
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_side_by_side(root):
     write_run(root, "news")
     write_run(root, "small", train={"batch_size": 7})
@@ -295,6 +305,7 @@ def test_runs_side_by_side(root):
     assert "small/report.html" not in found.links
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_that_fails_is_a_warning_and_no_failure(root, monkeypatch, capsys):
     write_run(root)
     assert end_with_page(root.root, "news") == f"{root.root}/news/report.html"

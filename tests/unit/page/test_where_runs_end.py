@@ -15,6 +15,8 @@ from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 from tests.unit.page.runs import scores, write_run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:

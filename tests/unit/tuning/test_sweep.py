@@ -12,6 +12,7 @@ import pytest
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
 from infocse_ray.tuning.run import sweep
+from infocse_ray.tuning.table import Table
 from infocse_ray.tuning.trials import plan_trials
 from tests.unit.sweep_runs import Finder, OneByOne, Runs, sweep_of
 
@@ -19,8 +20,11 @@ ASHA = {"grace_iterations": 1, "reduction_factor": 2}
 
 
 @pytest.fixture(autouse=True)
-def _drawing() -> None:
+def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn after every result, plots would take most of the time: only tests that look at them have any."""
     pytest.importorskip("matplotlib")
+    if "figures" not in request.fixturenames:
+        monkeypatch.setattr(Table, "plot", lambda _: b"")
 
 
 @pytest.fixture
