@@ -46,28 +46,29 @@ def token_budget(device: torch.device) -> int:
     return _budgets.get(device, GPU_TOKENS if device.type == "cuda" else 4_096)
 
 
-def length_buckets(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+def length_buckets(lengths: np.ndarray, budget: int, enough: int | None = None) -> Iterator[np.ndarray]:
     """Cut rows, sorted by length, into batches that take at most `budget` tokens once padded.
 
-    A batch ends before the budget is used up where its rows get a tenth shorter than its first, if it is an
-    eighth of the budget by then: padding stays a few per cent, and batches large enough to be efficient.
+    A batch ends before the budget is used up where its rows get a tenth shorter than its first, if it has
+    `enough` tokens by then: padding stays a few per cent, and batches large enough to be efficient.
 
     Args:
         lengths: int [n], at least 1.
         budget: tokens, padding included; a row longer than that makes a batch of its own.
+        enough: tokens, padding included. Default: an eighth of the budget.
 
     Yields:
         int64 row numbers. Every row is in one batch. Long rows come first, so that what doesn't fit in memory
         shows at once.
     """
+    enough = budget // 8 if enough is None else enough
     order = np.argsort(-lengths, kind="stable")
     descending = -lengths[order]
     start = 0
     while start < len(order):
         longest = -int(descending[start])
         similar = int(np.searchsorted(descending, -(0.9 * longest), side="right"))
-        enough = start + max(1, budget // (8 * longest))
-        stop = min(len(order), start + max(1, budget // longest), max(similar, enough))
+        stop = min(len(order), start + max(1, budget // longest), max(similar, start + max(1, enough // longest)))
         yield order[start:stop]
         start = stop
 

@@ -26,6 +26,9 @@ FIRST_ON_GPU = 65_536
 FIRST_ON_CPU = 8_192
 """Tokens of a chunk that `auto` begins with; more than FIRST_ON_GPU at once make no GPU faster."""
 
+_ENOUGH_ON_CPU = 512
+"""Tokens of a chunk that keep a CPU busy: with fewer, each chunk's gradient of the word embeddings takes its time."""
+
 SMALLEST = 64
 """Tokens of a chunk at least."""
 
@@ -80,6 +83,11 @@ class ChunkMemory:
                 self._fitted = self._meter.steps  # they stay careful
             else:
                 self.careful = kept is None
+
+    @property
+    def enough(self) -> int | None:
+        """Tokens, padding included, with which a chunk may end where texts get shorter; None: as embedding does."""
+        return min(_ENOUGH_ON_CPU, self.tokens // 8) if self._device.type == "cpu" else None
 
     def state(self) -> dict[str, int | None]:
         """What `resume` takes, as `chunk_tokens` and `kept_tokens`."""

@@ -222,7 +222,8 @@ class TrainState:
         chunks = []
         for role, texts in self._by_role(batch).items():
             longest = self.longest(role)
-            for rows in length_buckets(encoder.lengths(batch.texts.take(texts), longest, role), self.memory.tokens):
+            lengths = encoder.lengths(batch.texts.take(texts), longest, role)
+            for rows in length_buckets(lengths, self.memory.tokens, self.memory.enough):
                 rows = texts[rows]
                 input_ids, attention_mask = encoder.pad(batch.texts.take(rows), longest, role)
                 inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
