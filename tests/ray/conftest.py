@@ -19,7 +19,7 @@ class _Dealt:
         self._groups, self._work = groups, lambda batch: batch
 
     def map_batches(self, work: Any, fn_constructor_kwargs: dict[str, Any] | None = None, **_: Any) -> "_Dealt":
-        self._work: Callable[[Any], Any] = work(**fn_constructor_kwargs) if isinstance(work, type) else work
+        self._work: Callable[[Any], Any] = work(**(fn_constructor_kwargs or {})) if isinstance(work, type) else work
         return self
 
     def iter_rows(self) -> Iterator[dict[str, Any]]:
