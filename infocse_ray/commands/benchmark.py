@@ -1,22 +1,5 @@
 """Measure this library on this machine, next to sentence-transformers where both do the same work.
 
-  prepare   documents per second: reading, splitting and tokenising on one core; size of the result in bytes
-  annotate  sentences per second of the annotate stage by each engine, against SentenceTransformer.encode and exported
-            graphs; where its time goes
-  idc       sentences per second of the clustering alone, given the vectors
-  train     pairs per second and peak memory of a step, against CachedMultipleNegativesRankingLoss in its best setting
-  iteration where the seconds of a whole run go, stage by stage, and how many of them pass while workers start
-  overhead  what Ray costs: annotating and training by one worker against the same code in a plain process, and by two
-  whitening recall by power, dimensions and number of sentences it is fitted on; cost of the moments and of a fit
-  validators  Spearman's rank correlation of each validator without labels with the recall of the test
-  bm25      the test of finished runs by words alone, beside their encoders
-  language_model  a start that is no sentence encoder, made of one by masked-language modelling; its scores on the way
-  tsdae     an encoder trained by sentence-transformers' denoising auto-encoder, to compare with
-  search    recall of an index in fewer bits and dimensions; the approximate search against the exact one
-  backends  exported encoders on one core: size, recall lost, sentences per second against SentenceTransformer.encode
-  gpu       one GPU, without Ray and without files: annotating, clustering and training with random encoders
-  memory    peak memory of the driver and of the actors on a corpus and on one ten times its size
-
 Each prints Markdown: a table, how the figures were taken, and the machine. What is compared is measured in turn,
 in fresh processes, while nothing else of the benchmark runs. Progress goes to standard error. Nothing is
 downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
@@ -45,22 +28,28 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    prepare = _command(commands, "prepare", "what a task of the prepare stage does, on one core")
+    prepare = _command(
+        commands, "prepare", "documents per second of a task of the prepare stage, and the size of what it writes"
+    )
     _add_corpus(prepare, whole=True)
     prepare.add_argument("--repeats", type=_count, default=3, help="measurements")
 
-    annotate = _command(commands, "annotate", "the annotate stage against SentenceTransformer.encode")
+    annotate = _command(
+        commands, "annotate", "annotating with each engine against SentenceTransformer.encode and exported graphs"
+    )
     _add_corpus(annotate)
     annotate.add_argument("--sentences", type=_count, default=12_000, help="at least so many, in whole documents")
     annotate.add_argument("--repeats", type=_count, default=3, help="measurements of each, in turns")
 
-    idc = _command(commands, "idc", "the clustering alone, on one core")
+    idc = _command(commands, "idc", "the clustering alone, given the vectors")
     idc.add_argument("--documents", type=_count, default=4_000, help="random ones")
     idc.add_argument("--dimension", type=_count, default=384, help="of the vectors")
     idc.add_argument("--k", type=_count, default=1, help="edges a sentence keeps")
     idc.add_argument("--repeats", type=_count, default=5, help="measurements")
 
-    train = _command(commands, "train", "a step against CachedMultipleNegativesRankingLoss in its best setting")
+    train = _command(
+        commands, "train", "a step, and its memory, against CachedMultipleNegativesRankingLoss in its best setting"
+    )
     _add_corpus(train)
     train.add_argument("--batch_size", type=_count, default=3_200, help="pairs")
     train.add_argument("--chunk_tokens", type=_chunk, default="auto", help="train.chunk_tokens, of this side")
@@ -73,17 +62,25 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     iteration.add_argument("--steps", type=_count, default=48, help="most training steps of an iteration")
     iteration.add_argument("--iterations", type=_count, default=2, help="of annotating and training")
 
-    overhead = _command(commands, "overhead", "annotating and training on Ray against the same code without it")
+    overhead = _command(
+        commands, "overhead", "what Ray costs: annotating and training on it against the same code in a plain process"
+    )
     _add_corpus(overhead)
     overhead.add_argument("--sentences", type=_count, default=20_000, help="at least so many, in whole documents")
     overhead.add_argument("--batch_size", type=_count, default=512, help="pairs")
     overhead.add_argument("--steps", type=_count, default=12, help="training steps measured, after three others")
     overhead.add_argument("--repeats", type=_count, default=3, help="measurements of each, in turns")
 
-    whitening = _command(commands, "whitening", "what whitening gives on a labelled corpus, and what it costs")
+    whitening = _command(
+        commands,
+        "whitening",
+        "recall by power, dimensions and number of sentences whitening is fitted on, and its cost",
+    )
     _add_labelled(whitening)
 
-    validators = _command(commands, "validators", "how well validators without labels track the truth")
+    validators = _command(
+        commands, "validators", "Spearman's rank correlation of validators without labels with the recall of the test"
+    )
     _add_labelled(validators)
     validators.add_argument(
         "--models", nargs="*", default=[], metavar="FOLDER", help="more encoders, as runs keep them"
@@ -128,7 +125,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     search.add_argument("--queries", type=_count, default=1_000, help="titles to search for, drawn by a fixed seed")
     search.add_argument("--dimensions", type=_count, nargs="*", default=[256, 128, 64], help="to cut vectors to")
 
-    backends = _command(commands, "backends", "exported encoders against SentenceTransformer.encode, on the CPU")
+    backends = _command(
+        commands, "backends", "size, recall and speed of exported encoders against SentenceTransformer.encode, on a CPU"
+    )
     _add_labelled(backends)
     backends.add_argument("--documents", type=_count, default=500, help="about how many documents ask")
     backends.add_argument("--texts", type=_count, default=512, help="sentences of a measurement of speed")
