@@ -12,6 +12,7 @@ from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.identity import labels_identity
 from infocse_ray.loop.iterate import train_iteration
 from infocse_ray.loop.iteration_stages import iteration_report
+from infocse_ray.loop.mix import check_all_annotated
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
@@ -68,6 +69,7 @@ def check_labels(settings: Settings, store: TokenStore) -> None:
             + (f", labels.train_size = {asked}" if asked != "all" else "")
             + f"); set it to {size} or less"
         )
+    check_all_annotated(settings, store)
 
 
 def draw_labels(run: Run) -> Stage:
@@ -98,6 +100,11 @@ def draw_labels(run: Run) -> Stage:
     return stage
 
 
+def drawn(settings: Settings, labels: Stage) -> LabelSample:
+    """What `draw_labels` drew."""
+    return LabelSample(settings.seed, (labels.summary or {})["last"])
+
+
 def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> tuple[dict[str, Any], EncoderFolder]:
     """Train an encoder on the drawn examples, at most `finetune.epochs` times each.
 
@@ -123,7 +130,7 @@ def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> t
         }
     )
     method = Labelled(
-        LabelSample(settings.seed, (labels.summary or {})["last"]),
+        drawn(settings, labels),
         section.temperature or settings.train.temperature,
         settings.train.similarity == "cosine",
         EncoderSpec.of(run.inputs.encoder),

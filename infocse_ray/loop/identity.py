@@ -94,7 +94,8 @@ def few_shot_identity(settings: Settings, without_labels: str, rounds: int, fall
         rounds: at most.
         fall_back: whether the first may fine-tune what training without labels made worse, as it was before.
     """
-    return fingerprint("few-shot", without_labels, settings.labels, settings.finetune, rounds, fall_back)
+    mixed = [f"label share {share}"] if (share := settings.plusplus.label_share) else []
+    return fingerprint("few-shot", without_labels, settings.labels, settings.finetune, rounds, fall_back, *mixed)
 
 
 def with_plain(run: str, also_plain: bool) -> str:

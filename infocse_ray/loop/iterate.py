@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.iteration_stages import IterationStages, iteration_report
+from infocse_ray.loop.mix import Mix
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.ranks import shown
@@ -41,6 +42,7 @@ def iterate(
     before: int = 0,
     may_stay: bool = True,
     after_iteration: AfterIteration | None = None,
+    labels: Mix | None = None,
 ) -> Iterated:
     """Train without labels until validation stops growing.
 
@@ -50,6 +52,7 @@ def iterate(
         before: how many iterations went before; 0: none, and the encoder is initialised first, if that is asked for.
         may_stay: whether what the first iteration starts from may be the best.
         after_iteration: called with `iterations` so far, after each that another may follow.
+        labels: to train on beside what the method makes of annotations; None: none.
     """
     settings = run.settings
     iteration_stages = run.iteration_stages if may_stay else run.iteration_stages.from_anything()
@@ -71,7 +74,7 @@ def iterate(
         assert run.inputs.method is not None
         say(f"iteration {t}")
         budget = Budget(train.max_steps, train.max_tokens, patience)
-        stages, trained = train_iteration(run, iteration_stages, run.inputs.method, encoders[-1], budget, t)
+        stages, trained = train_iteration(run, iteration_stages, run.inputs.method, encoders[-1], budget, t, labels)
         encoders.append(trained)
         iterations.append(iteration_report(t, stages))
         iterations[0].setdefault("validation", iterations[number]["history"][0])
@@ -99,7 +102,13 @@ def _most(run: Run) -> int:
 
 
 def train_iteration(
-    run: Run, iteration_stages: IterationStages, method: Method, encoder: EncoderFolder, budget: Budget, t: int
+    run: Run,
+    iteration_stages: IterationStages,
+    method: Method,
+    encoder: EncoderFolder,
+    budget: Budget,
+    t: int,
+    labels: Mix | None = None,
 ) -> tuple[dict[str, Stage], EncoderFolder]:
     """One round's finished stages and the encoder that comes out of it."""
     stages: dict[str, Stage] = {}
@@ -115,6 +124,8 @@ def train_iteration(
             done("graph", graph)
         annotated = done("annotations", iteration_stages.annotate(encoder, t, graph))
         source = iteration_stages.annotated(annotated, t)
+        if labels is not None:
+            method, source = labels.among(method, annotated.summary or {}), source._replace(labels=["train"])
     counted, examples = iteration_stages.count(source, method, t)
     done("examples", counted)
     trained = done("train", iteration_stages.train(examples, method, encoder, budget, t))

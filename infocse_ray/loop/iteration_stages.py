@@ -9,6 +9,7 @@ from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import TORCH, Engine, check_agreement, engine_of, graph_in, make_graph
 from infocse_ray.annotate.share import Share, pairs_read, share_of_iteration
 from infocse_ray.annotate.stage import annotate
+from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -70,13 +71,13 @@ class IterationStages(NamedTuple):
     @property
     def documents(self) -> Shards:
         """The documents as they are, for methods that need no clusters."""
-        store, labels = self.store, self.phase == "fine_tuning"
+        store, labels = self.store, self.splits if self.phase == "fine_tuning" else ()
         folder = store.folder / "documents"
         return Shards(folder, store.fingerprint, store.shards, store.summary["lanes"], self.splits, labels)
 
     def labelled(self) -> Shards:
-        """The documents as they are, with their labels."""
-        return self.documents._replace(labels=True)
+        """The documents as they are, with their labels, those of all splits."""
+        return self.documents._replace(labels=SPLITS)
 
     def annotated(self, stage: Stage, t: int) -> Shards:
         """The documents with the clusters that the annotate stage of iteration t gave them."""

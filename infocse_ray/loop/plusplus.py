@@ -3,6 +3,7 @@
 1. A round trains without labels until that converges (Alg. 1), then fine-tunes what came of it.
 2. The next round's training without labels is initialised with the fine-tuned encoder (Alg. 1, line 2).
 3. Rounds end when the fine-tuned validation score doesn't grow; the best fine-tuned encoder comes back.
+With `plusplus.label_share` the training without labels has the same labels among its pairs.
 Plain fine-tuning is one round that trains nothing without labels. The test split is looked at after the last round.
 """
 
@@ -12,17 +13,20 @@ import functools
 from typing import Any
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.card import few_shot_card
-from infocse_ray.loop.fine_tuning import check_labelled, check_labels, draw_labels, fine_tune
+from infocse_ray.loop.fine_tuning import check_labelled, check_labels, draw_labels, drawn, fine_tune, train_size
 from infocse_ray.loop.identity import few_shot_identity, with_plain
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import iterate
+from infocse_ray.loop.mix import Mix, check_mix
 from infocse_ray.loop.outcome import look_before, outcome
 from infocse_ray.loop.run import Look, Run, finished, open_run
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 from infocse_ray.stages.repair import repairing
+from infocse_ray.stages.stage import Stage
 
 
 def finetune(settings: Settings, also_plain: bool = False) -> dict[str, Any]:
@@ -32,7 +36,8 @@ def finetune(settings: Settings, also_plain: bool = False) -> dict[str, Any]:
     """
     train = settings.train.model_copy(update={"method": "none"})
     loop = settings.loop.model_copy(update={"initialization": "none"})
-    return few_shot("finetune", settings.model_copy(update={"train": train, "loop": loop}), 1, also_plain=also_plain)
+    alone = {"train": train, "loop": loop, "plusplus": settings.plusplus.model_copy(update={"label_share": 0.0})}
+    return few_shot("finetune", settings.model_copy(update=alone), 1, also_plain=also_plain)
 
 
 def plusplus(settings: Settings, fall_back: bool = True, also_plain: bool = False) -> dict[str, Any]:
@@ -79,6 +84,7 @@ def few_shot(
         )
     inputs = check(settings)
     check_labelled(inputs.source)
+    check_mix(settings)
     identity = with_plain(few_shot_identity(settings, inputs.identity(settings), most, fall_back), also_plain)
     if (metrics := finished(job, settings, identity)) is not None:
         return metrics
@@ -90,13 +96,14 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     settings = run.settings
     look_before(run)
     labels = draw_labels(run)
+    mix = _mix(run, labels)
     rounds: list[dict[str, Any]] = []
     encoders: list[EncoderFolder] = []  # zero-shot and fine-tuned, by turns
     encoder, iterations, best = run.start, 0, 0
     for number in range(1, most + 1):
         if most > 1:
             say(f"round {number} of at most {most}")
-        result = iterate(run, encoder, iterations, may_stay=fall_back and number == 1)
+        result = iterate(run, encoder, iterations, may_stay=fall_back and number == 1, labels=mix)
         encoders.append(result.encoders[result.best])
         fine_tuned, encoder = fine_tune(run, labels, encoders[-1], number)
         encoders.append(encoder)
@@ -134,6 +141,15 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
         f"{run.folder / 'metrics.json'}"
     )
     return metrics
+
+
+def _mix(run: Run, labels: Stage) -> Mix | None:
+    """The drawn labels, if training without labels is to have them too."""
+    settings = run.settings
+    if not settings.plusplus.label_share:
+        return None
+    size = train_size(settings, run.store)
+    return Mix(drawn(settings, labels), size, settings.plusplus.label_share, EncoderSpec.of(run.inputs.encoder))
 
 
 def _grows(run: Run, rounds: list[dict[str, Any]], best: int) -> bool:

@@ -43,6 +43,8 @@ class Contrast(NamedTuple):
     margin: float = 0.0
     besides: tuple[torch.Tensor, torch.Tensor] | None = None
     """int64 [m] rows and int64 [m] texts: columns of these texts are no negatives of these rows either."""
+    held: torch.Tensor | None = None
+    """Bool [rows]: whose loss holds on to a reference, where there is one; None: every row's."""
 
 
 class Encoded(NamedTuple):
@@ -65,6 +67,17 @@ class Encoded(NamedTuple):
         for label in labels:
             mask |= self.labels == label
         return mask.nonzero()[:, 0]
+
+    def only(self, kept: torch.Tensor, first: int = 0) -> Encoded:
+        """Some examples, numbered anew in order.
+
+        Args:
+            kept: bool [texts], all or none of an example's.
+            first: taken from the labels of their views.
+        """
+        owner = torch.unique(self.owner[kept], return_inverse=True)[1]
+        of = self.documents[kept], owner, self.labels[kept] - first, self.texts[kept]
+        return Encoded(self.vectors[kept], *of)
 
     def side(self, rows: torch.Tensor) -> Side:
         """These texts as rows or columns."""

@@ -223,3 +223,10 @@ class PlusPlus(Section):
         ge=1,
         description="Most rounds; they end with the first whose fine-tuned validation score is no better than before.",
     )
+    label_share: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=0.9,
+        description="About which share of the examples of InfoCSE's training are labelled ones, among its pairs in "
+        "every batch. 0, as in the paper: only fine-tuning has labels.",
+    )

@@ -68,13 +68,16 @@ def contrastive_loss(contrast: Contrast, reference: Reference | None = None) -> 
             return (behind.masked_fill(masked, 0.0).sum(1) / (~masked).sum(1).clamp_min(1)).sum()
         masked[place, own[first:last]] = False
         scores = scores.masked_fill(masked, -torch.inf)
-        loss = torch.nn.functional.cross_entropy(scores, own[first:last], reduction="sum")
+        loss = torch.nn.functional.cross_entropy(scores, own[first:last], reduction="none")
         if reference is None or known is None:
-            return loss
+            return loss.sum()
         target = scores_of(reference.contrast.rows.vectors, known, first, last).masked_fill(masked, -torch.inf)
         # Where a column is no negative the logarithm is -inf, and its share 0.
         logs = scores.log_softmax(1).masked_fill(masked, 0.0)
-        return (1.0 - reference.share) * loss - reference.share * (target.softmax(1) * logs).sum()
+        share = loss.new_full((last - first,), reference.share)
+        if contrast.held is not None:
+            share = share * contrast.held[first:last]
+        return ((1.0 - share) * loss - share * (target.softmax(1) * logs).sum(1)).sum()
 
     count = len(rows.texts)
     step = max(1, _BLOCK_ELEMENTS // max(1, len(columns)))

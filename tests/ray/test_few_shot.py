@@ -83,6 +83,19 @@ def test_plusplus_alternates_and_shares_its_stages(
     assert one["iterations"][1]["history"] == first["iterations"][1]["history"]
 
 
+def test_labels_are_trained_on_among_the_pairs(
+    folder: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"labels": str(folder / "labels.jsonl")}
+    settings = few_shot(folder, tiny_encoder, "mixed", corpus=labels, plusplus={"max_rounds": 1, "label_share": 0.5})
+    [one] = plusplus(settings)["rounds"]
+    trained = one["iterations"][1]
+    pairs, mixed = trained["annotations"]["pairs"], trained["examples"]["examples"]
+    repeats = round(pairs / 40)
+    assert f"among its {pairs:,} pairs each of 40 labelled examples stands {repeats:,} times" in capsys.readouterr().out
+    assert mixed == pairs + 40 * repeats, "of the train split alone: labels of others are as likely drawn by their hash"
+
+
 def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iteration_stages, "annotate", lambda *a, **k: pytest.fail("annotate was called"))
     corpus = {"labels": str(folder / "labels.jsonl")}

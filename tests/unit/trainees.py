@@ -16,8 +16,10 @@ from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
+from infocse_ray.methods.mixed import Mixed
 from infocse_ray.methods.opened import Opened
 from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.shards import Shards
@@ -58,7 +60,10 @@ CASES: dict[str, dict[str, Any]] = {
 LABELLED = "labelled"
 """Fine-tuning, which is no method that settings name."""
 
-TRAINED = [*CASES, LABELLED]
+MIXED = "mixed"
+"""InfoCSE's pairs with labels among them, neither."""
+
+TRAINED = [*CASES, LABELLED, MIXED]
 
 
 def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
@@ -80,8 +85,10 @@ def settings_for(case: str, model: object = "unused", **train: Any) -> Settings:
 def method_for(case: str, spec: EncoderSpec = SPEC, settings: Settings | None = None) -> Any:
     """The method of a case."""
     settings = settings or settings_for(case)
-    if case == LABELLED:
-        return Labelled(LabelSample(0, None), settings.train.temperature, settings.train.similarity == "cosine", spec)
+    if case in (LABELLED, MIXED):
+        train = settings.train
+        labels = Labelled(LabelSample(0, None), train.temperature, train.similarity == "cosine", spec)
+        return labels if case == LABELLED else Mixed(Idc(train, spec), labels, 2)
     return method_of(settings.train.method, settings, spec)
 
 

@@ -130,6 +130,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "finetune.learning_rate": (1e-3, "few"),
     "finetune.temperature": (0.5, "few"),
     "plusplus.max_rounds": (9, "few"),
+    "plusplus.label_share": (0.5, "few"),  # stages are named by the method
     "explorer.documents": (9, NONE),
     "explorer.ids": (["a"], NONE),
     "conpono.context": (2, FIRST),

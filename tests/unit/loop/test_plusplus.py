@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from infocse_ray.loop import iterate, plusplus
+from infocse_ray.loop.mix import Mix
+from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from tests.unit.stores import SPEC
 
 HERE = Storage("here")
 
@@ -25,18 +28,20 @@ class Script:
         self.exported: Any = None
         self.from_anything: dict[str, bool] = {}
         """Whether a training was let off being better than its start, by what it trained."""
+        self.labels: dict[str, Any] = {}
+        """What a training without labels had of them all the same, by what it trained."""
         run = SimpleNamespace(
-            inputs=SimpleNamespace(method=None, initialization=None),
+            inputs=SimpleNamespace(method=None, initialization=None, encoder=None),
             iteration_stages=SimpleNamespace(from_anything=lambda: "from anything"),
             manifest=SimpleNamespace(add=lambda *_: None),
-            store=SimpleNamespace(summary={"labelled": {"test": 9}}),
+            store=SimpleNamespace(summary={"labelled": {"train": 20, "test": 9}}),
             folder=HERE,
             start="start",
             tests=lambda name, encoder, also_plain: {name: encoder},
             finish=self.finish,
         )
         inputs = SimpleNamespace(identity=lambda _: "identity", source=None)
-        labels = Stage("labels", "f", HERE, {"labelled": {}, "leaks": {}})
+        labels = Stage("labels", "f", HERE, {"labelled": {}, "leaks": {}, "last": 7})
 
         @contextlib.contextmanager
         def open_run(job: str, settings: Settings, *_: Any, **__: Any) -> Any:
@@ -54,13 +59,17 @@ class Script:
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
         monkeypatch.setattr(plusplus, "look_before", lambda _: None)
         monkeypatch.setattr(plusplus, "outcome", self.outcome)
+        monkeypatch.setattr(plusplus.EncoderSpec, "of", lambda _: SPEC)
         monkeypatch.setattr(iterate, "train_iteration", self.train_iteration)
 
     def entry(self, encoder: str) -> dict[str, float]:
         return {"step": 0, "recall@5": self.scores[encoder], "queries": 100}
 
-    def train_iteration(self, run: Any, rounds: Any, method: Any, encoder: str, budget: Any, t: int) -> Any:
+    def train_iteration(
+        self, run: Any, rounds: Any, method: Any, encoder: str, budget: Any, t: int, labels: Any = None
+    ) -> Any:
         trained = f"i{t}"
+        self.labels[trained] = labels
         self.done.append(f"{encoder} > {trained}")
         self.from_anything[trained] = rounds == "from anything"
         history = [self.entry(encoder), self.entry(trained) | {"step": 1}]
@@ -138,6 +147,20 @@ def test_fine_tuning_alone_trains_nothing_without_labels(monkeypatch: pytest.Mon
     assert (metrics["best_round"], script.exported) == (1, "f1")
     [one] = metrics["rounds"]
     assert one["zero_shot"]["validation"]["recall@5"] == 0.4
+
+
+def test_labels_are_mixed_into_every_round_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = {"start": 0.1, "i1": 0.2, "i2": 0.3, "f1": 0.4, "f2": 0.5}
+    script = Script(scores, monkeypatch)
+    asked: dict[str, Any] = {"loop": {"max_iterations": 1}, "labels": {"train_size": 9}}
+    plusplus.plusplus(settings(plusplus={"max_rounds": 2}, **asked))
+    assert script.labels == {"i1": None, "i2": None}
+    script = Script(scores, monkeypatch)
+    plusplus.plusplus(settings(plusplus={"max_rounds": 2, "label_share": 0.25}, **asked))
+    assert script.labels["i1"] == script.labels["i2"] == Mix(LabelSample(42, 7), 9, 0.25, SPEC)
+    monkeypatch.setattr(plusplus, "Mix", lambda *_: pytest.fail("fine-tuning alone mixes nothing"))
+    Script(scores, monkeypatch)
+    plusplus.finetune(settings(plusplus={"label_share": 0.25}, labels={"train_size": 9}))
 
 
 def test_plusplus_without_a_strategy_is_refused() -> None:

@@ -12,7 +12,7 @@ from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loss import contrastive_loss
 from tests.unit.stores import Written, counted, write_annotations
-from tests.unit.trainees import LABELLED, TRAINED, method_for
+from tests.unit.trainees import LABELLED, MIXED, TRAINED, method_for
 
 
 class Text(NamedTuple):
@@ -30,14 +30,17 @@ def same_or(a, b, positive, keep_document):
     return b.text in (a.text, positive.text) or (not keep_document and a.document == b.document)
 
 
-def softmax(rows, columns, positives, temperature, keep_document=False):
-    """Mean over rows of -log of the positive's share of what is left; positives are places in the columns."""
+def softmax(rows, columns, positives, temperature, keep_document=False, known=None):
+    """Mean over rows of -log of the positive's share of what is left; positives are places in the columns.
+
+    `known` has texts, of each row, that are no negatives of it.
+    """
     losses = []
-    for row, p in zip(rows, positives, strict=True):
+    for row, p, others in zip(rows, positives, known or [()] * len(rows), strict=True):
         scores = [
             row.vector @ column.vector / temperature
             for n, column in enumerate(columns)
-            if n == p or not same_or(row, column, columns[p], keep_document)
+            if n == p or not (same_or(row, column, columns[p], keep_document) or column.text in others)
         ]
         own = row.vector @ columns[p].vector / temperature
         losses.append(torch.log(torch.stack([torch.exp(score) for score in scores]).sum()) - own)
@@ -184,22 +187,30 @@ def conpono_margin(examples, head):
 
 def fine_tuning(examples, head):
     """Each document's mean against the counterparts of others: none that any of its own counterparts equals."""
-    losses = []
+    rows = [mean_of(labelled(example, 0)) for example in examples]
     columns = [labelled(example, 1)[0] for example in examples]
-    for example, own in zip(examples, columns, strict=True):
-        document = mean_of(labelled(example, 0))
-        known = {text.text for text in labelled(example, 2)}
-        scores = [
-            document.vector @ column.vector
-            for column in columns
-            if column is own or not (same_or(document, column, own, False) or column.text in known)
-        ]
-        losses.append(torch.logsumexp(torch.stack(scores), 0) - document.vector @ own.vector)
-    return torch.stack(losses).mean()
+    return softmax(rows, columns, range(len(rows)), 1.0, known=texts_of(examples, 2))
+
+
+def texts_of(examples, label):
+    return [{text.text for text in labelled(example, label)} for example in examples]
+
+
+def mixed(examples, head):
+    """Anchors and documents, each against all partners, anchors and counterparts."""
+    pairs, tuned = ([e for e in examples if labelled(e, label)] for label in (0, 4))
+    assert len(pairs) > 2
+    assert len(tuned) > 2
+    anchors = [example[0] for example in pairs]
+    columns = [labelled(e, 1)[0] for e in pairs] + anchors + [labelled(e, 4)[0] for e in tuned]
+    rows = anchors + [mean_of(labelled(e, 3)) for e in tuned]
+    positives = [*range(len(pairs)), *range(2 * len(pairs), len(columns))]
+    return softmax(rows, columns, positives, 1.0, known=[()] * len(pairs) + texts_of(tuned, 5))
 
 
 REFERENCES = {
     LABELLED: fine_tuning,
+    MIXED: mixed,
     "idc": idc,
     "idc cluster": idc_cluster,
     "idc self and partner": idc_self_and_partner,
@@ -253,12 +264,13 @@ def batch_of(source, case):
     examples = [[] for _ in batch.doc_ids]
     ids = batch.text_ids.tolist()
     rows = zip(ids, labels, batch.texts.offsets[:-1], batch.texts.offsets[1:], strict=True)
-    counterparts = {i: tuple(batch.texts.values[a:b].tolist()) for i, label, a, b in rows if label == 1}
+    counterpart, shortened = {LABELLED: (1, 2), MIXED: (4, 5)}.get(case, (None, None))
+    counterparts = {i: tuple(batch.texts.values[a:b].tolist()) for i, label, a, b in rows if label == counterpart}
     for row, (start, end) in enumerate(zip(batch.texts.offsets[:-1], batch.texts.offsets[1:], strict=True)):
         body = tuple(batch.texts.values[start:end].tolist())
         if method.identity()[0] == "mirror_bert" and labels[row] == 1:
             body = examples[owner[row]][0].text  # view 1 is what view 2 was before it was masked
-        if labels[row] == 2 and case == LABELLED:  # shortened to what is left to be known by
+        if labels[row] == shortened:  # to what is left to be known by
             body = counterparts.get(ids[row])
         examples[owner[row]].append(Text(vectors[row], batch.doc_ids[owner[row]], body, labels[row]))
     return method, encoded, examples
