@@ -5,7 +5,7 @@ in fresh processes, while nothing else of the benchmark runs. Progress goes to s
 downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
 --model and --corpus name others.
 
-Needs two extras, `backends` two more, which `annotate` uses where they are installed, `bm25` the last:
+Needs two extras, `backends` two more, which `annotate` uses where they are installed, `alternatives` the last:
 pip install 'infocse-ray[demo,benchmark,onnx,openvino,suites]'
 
 Example:
@@ -87,12 +87,19 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     )
     validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
 
-    bm25 = _command(commands, "bm25", "how well words alone do in the test of runs, beside their encoders")
-    bm25.add_argument(
+    alternatives = _command(
+        commands, "alternatives", "words alone, BM25, on the test of runs beside their encoders, and whole documents"
+    )
+    alternatives.add_argument(
         "--runs", nargs="+", required=True, metavar="NAME", help="finished ones of one corpus, such as three seeds"
     )
-    bm25.add_argument("--storage", default="runs", metavar="FOLDER", help="that they are in")
-    bm25.add_argument("--language", default="en", help="of the corpus, ISO 639-1: stop words and stemmer")
+    alternatives.add_argument("--storage", default="runs", metavar="FOLDER", help="that they are in")
+    alternatives.add_argument("--language", default="en", help="of the corpus, ISO 639-1: stop words and stemmer")
+    alternatives.add_argument(
+        "--whole",
+        action="store_true",
+        help="also encode documents whole, by the first run's encoder as it came and by each run's result",
+    )
 
     language = _command(
         commands, "language_model", "what is left of a sentence encoder that is trained on as a language model"

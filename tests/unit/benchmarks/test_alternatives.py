@@ -1,15 +1,21 @@
-"""BM25 on a run's test: ranks by words, both ways, beside those that the run's encoders left."""
+"""What a user could take instead of a run: words alone, both ways, and whole documents, beside what the run left."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
-from infocse_ray.benchmarks.bm25 import ranks_by_words, run
+from infocse_ray.benchmarks.alternatives import run
+from infocse_ray.benchmarks.asked_texts import ranks_of, sentences_of
+from infocse_ray.benchmarks.by_whole_documents import scores_of_whole
+from infocse_ray.benchmarks.by_words import scores_by_words
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.retrieval.validation import questions_for
@@ -45,9 +51,8 @@ def test_ties_count_against_and_other_counterparts_do_not(tmp_path: Path, tiny_e
     tokenizer = Tokenizer.from_file(str(tiny_encoder / "tokenizer.json"))
     store = words_in(Storage.open(str(tmp_path)), tokenizer)
     questions = questions_for(store, "test", "counterpart")
-    both = ranks_by_words(questions, store, tokenizer, "en")
-    for name, ranks in both.items():
-        found = sorted(zip(questions.doc_ids, ranks.tolist(), strict=True))
+    for name, scores in scores_by_words(questions, store, tokenizer, "en").items():
+        found = sorted(zip(questions.doc_ids, ranks_of(questions, scores).tolist(), strict=True))
         # Both of court's are first: neither is ranked against the other. "moon orbit" shares nothing with its document,
         # as two others, and the sea's and "star wave" do: a tie with nothing counts against.
         assert found == [("court", 1), ("court", 1), ("other", 5), ("sea", 1)], name
@@ -61,16 +66,21 @@ def test_runs_beside_it(tmp_path: Path, tiny_encoder: Path, capsys: pytest.Captu
     (root / "corpora" / "c" / "stage.json").write_json(checked(stage | {"kind": "prepare", "summary": store.summary}))
     asked = [("sea", "wave tide"), ("court", "judge"), ("court", "law trial"), ("other", "moon orbit")]
     for number, name in enumerate(("one", "two")):
-        places = {"corpus": "corpora/c", "start/test": f"{name}/s", "iteration_1/test": f"{name}/t"}
+        places = {
+            "corpus": "corpora/c",
+            "iteration_0/encoder": f"{name}/came",
+            "start/test": f"{name}/s",
+            "iteration_1/test": f"{name}/t",
+        }
         stages = {key: {"folder": place} for key, place in places.items()}
         (root / name / "manifest.json").write_json(checked({"format": 2, "stages": stages}))
-        (root / name / "model" / "tokenizer.json").write_bytes((tiny_encoder / "tokenizer.json").read_bytes())
+        for place in ("model", "came/model"):
+            shutil.copytree(tiny_encoder, tmp_path / name / place)
         for place, ranks in (("s", [1, 1, 1, 5]), ("t", [1 + 5 * number] * 4)):
             keys = [stable_hash(repr(tokenizer.encode(c, add_special_tokens=False).ids)) for _, c in asked]
             table = pa.table({"doc_id": [d for d, _ in asked], "key": keys, "rank": ranks})
             write_parquet(root / name / place / "ranks" / "part-00000.parquet", table, [len(table)])
-    arguments = argparse.Namespace(storage=str(tmp_path), runs=["one", "two"], language="en")
-    run(arguments)
+    run(asking(tmp_path, whole=True))
     lines = capsys.readouterr().out.splitlines()
     cells = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in lines if "|" in line
@@ -83,6 +93,9 @@ def test_runs_beside_it(tmp_path: Path, tiny_encoder: Path, capsys: pytest.Captu
     assert cells["iteration_1"][0] == "0.5000"
     assert cells["iteration_1"][2] == f"{(1 + 1 / 6) / 2:.4f}"
     assert cells["iteration_1"][3].startswith(f"{(1 + 1 / 6) / 2 - 0.8:+.4f}")
+    # The results are the encoder as it came.
+    assert cells["result, whole"] == cells["as it came, whole"]
+    assert cells["result, whole and sentences"] == cells["as it came, whole and sentences"]
 
 
 def test_runs_of_two_corpora_are_refused(tmp_path: Path):
@@ -90,4 +103,28 @@ def test_runs_of_two_corpora_are_refused(tmp_path: Path):
         stages = {"corpus": {"folder": f"corpora/{name}"}}
         (Storage.open(str(tmp_path)) / name / "manifest.json").write_json(checked({"format": 2, "stages": stages}))
     with pytest.raises(ValueError, match=r"--runs: they are of 2 corpora; give runs of one at a time"):
-        run(argparse.Namespace(storage=str(tmp_path), runs=["one", "two"], language="en"))
+        run(asking(tmp_path))
+
+
+def test_whole_documents_and_their_sentences(tmp_path: Path, tiny_encoder: Path):
+    tokenizer = Tokenizer.from_file(str(tiny_encoder / "tokenizer.json"))
+    questions = questions_for(words_in(Storage.open(str(tmp_path)), tokenizer), "test", "counterpart")
+    assert questions.candidates is not None
+    model = SentenceTransformer(str(tiny_encoder))
+
+    def unit(texts: list[str]) -> np.ndarray:
+        return model.encode(texts, normalize_embeddings=True)
+
+    found = scores_of_whole(str(tiny_encoder), questions, tokenizer)
+    asked = unit(sentences_of(questions.candidates.sentences, tokenizer))
+    for row, name in dict(zip(questions.asker.tolist(), questions.doc_ids, strict=True)).items():
+        sentences = TEXTS[name][0]
+        [whole] = unit([" ".join(sentences)])
+        mean = unit(sentences).mean(0)
+        both = whole + mean / np.linalg.norm(mean)
+        np.testing.assert_allclose(found["whole"][row], asked @ whole, atol=1e-5)
+        np.testing.assert_allclose(found["whole and sentences"][row], asked @ both, atol=1e-5)
+
+
+def asking(folder: Path, whole: bool = False) -> argparse.Namespace:
+    return argparse.Namespace(storage=str(folder), runs=["one", "two"], language="en", whole=whole)

@@ -1,0 +1,119 @@
+"""The test of finished runs by what a user could take instead: words alone, and documents encoded whole.
+
+Each row is a way to rank the counterparts that a test document must find; the runs' own scores, of documents as means
+of their sentences, stand among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from infocse_ray.benchmarks.asked_texts import ranks_of
+from infocse_ray.benchmarks.by_whole_documents import scores_of_whole
+from infocse_ray.benchmarks.by_words import scores_by_words
+from infocse_ray.benchmarks.report import notes, table
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.loop.manifest import folder_in, read_manifest
+from infocse_ray.retrieval.bootstrap import paired_bootstrap
+from infocse_ray.retrieval.questions import documents_of as documents_asking
+from infocse_ray.retrieval.questions import recall_by_question, reciprocal_rank_by_question
+from infocse_ray.retrieval.validation import Questions, questions_for
+from infocse_ray.storage.folder import Storage
+from infocse_ray.suites.bm25 import words_of
+
+_METRICS: list[tuple[str, Callable[[list[Storage]], tuple[pa.Table, np.ndarray]]]] = [
+    ("recall@5", lambda stages: recall_by_question(stages, 5)),
+    ("mrr", reciprocal_rank_by_question),
+]
+
+_Scores = dict[str, np.ndarray]
+"""float [questions], sorted by document and counterpart, by metric."""
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure and print."""
+    root = Storage.open(arguments.storage)
+    manifests = [read_manifest(root / name) for name in arguments.runs]
+    corpora = {manifest["stages"]["corpus"]["folder"] for manifest in manifests}
+    if len(corpora) > 1:
+        raise ValueError(f"--runs: they are of {len(corpora)} corpora; give runs of one at a time")
+    store = TokenStore.open(folder_in(root, corpora.pop()))
+    if not store.summary["labelled"]["test"]:
+        raise ValueError(f"--runs = {arguments.runs[0]}: no test document has a counterpart")
+    questions = questions_for(store, "test", "counterpart")
+    tokenizer = Tokenizer.from_str((root / arguments.runs[0] / "model" / "tokenizer.json").read_bytes().decode())
+    asked = pa.table({"doc_id": questions.doc_ids, "key": questions.true_keys, "row": np.arange(len(questions.asker))})
+    asked = asked.sort_by([("doc_id", "ascending"), ("key", "ascending")])
+    scored = functools.partial(_scored, questions, asked["row"].to_numpy())
+
+    words = scores_by_words(questions, store, tokenizer, arguments.language)
+    by_words = {name: scored(of) for name, of in words.items()}
+    best = max(by_words, key=lambda name: by_words[name]["mrr"].mean())
+    rows = {f"BM25: {name}": scores for name, scores in by_words.items()}
+    for name in _tested(manifests):
+        stages = [folder_in(root, manifest["stages"][name]["folder"]) for manifest in manifests]
+        rows[name.removesuffix("/test")] = _left(stages, asked, store)
+    if arguments.whole:
+        came = folder_in(root, manifests[0]["stages"]["iteration_0/encoder"]["folder"]) / "model"
+        encoders = {"as it came": [came], "result": [root / name / "model" for name in arguments.runs]}
+        for encoder, folders in encoders.items():
+            of_each = [scores_of_whole(str(folder), questions, tokenizer) for folder in folders]
+            for name in of_each[0]:
+                rows[f"{encoder}, {name}"] = _mean([scored(one[name]) for one in of_each])
+    documents = documents_asking(asked)
+    header = ["ranked by"]
+    for metric in ("R@5", "MRR"):
+        header += [metric, f"less BM25's ({best})"]
+    table(tuple(header), [_row(name, scores, by_words[best], documents) for name, scores in rows.items()])
+    many = f"{len(manifests)} run{'' if len(manifests) == 1 else 's'}"
+    notes(
+        f"{len(questions.asker):,} questions of the test, {len(questions.candidate_keys):,} counterparts; ties count "
+        f"against. Encoders: means over {many}; differences with 95 % intervals of a paired bootstrap over documents. "
+        f"BM25: Lucene's, k1 = 1.5, b = 0.75, {words_of(arguments.language).said}. Texts as the encoder's tokenizer "
+        "reads them."
+    )
+
+
+def _scored(questions: Questions, order: np.ndarray, scores: np.ndarray) -> _Scores:
+    ranks = ranks_of(questions, scores)[order]
+    return {"recall@5": (ranks <= 5).astype(float), "mrr": 1.0 / ranks}
+
+
+def _left(stages: list[Storage], asked: pa.Table, store: TokenStore) -> _Scores:
+    """What runs left of a test, averaged over them."""
+    out = {}
+    for metric, by_question in _METRICS:
+        found, out[metric] = by_question(stages)
+        if not found.select(["doc_id", "key"]).equals(asked.select(["doc_id", "key"])):
+            raise ValueError(f"{stages[0]} is not of the test's questions as they are in {store.folder}")
+    return out
+
+
+def _mean(scores: list[_Scores]) -> _Scores:
+    return {metric: np.mean([one[metric] for one in scores], axis=0) for metric in scores[0]}
+
+
+def _row(name: str, scores: _Scores, words: _Scores, documents: np.ndarray) -> tuple[str, ...]:
+    cells = [name]
+    for metric, _ in _METRICS:
+        lead = paired_bootstrap(scores[metric], words[metric], documents)
+        apart = "" if scores is words else f"{lead.difference:+.4f} ({lead.low:+.4f} to {lead.high:+.4f})"
+        cells += [f"{scores[metric].mean():.4f}", apart]
+    return tuple(cells)
+
+
+def _tested(manifests: list[dict[str, Any]]) -> list[str]:
+    """The test stages that all runs have: as the encoder came, whitened, and what was trained."""
+    there = [name for name in manifests[0]["stages"] if name.endswith("/test")]
+    there = [name for name in there if all(name in manifest["stages"] for manifest in manifests)]
+    if not there:
+        raise ValueError("--runs: they have no scores on the test; name finished runs")
+    first = [name for name in ("start/test", "whitened/test") if name in there]
+    return first + sorted(set(there) - set(first))
