@@ -40,13 +40,17 @@ _Scores = dict[str, np.ndarray]
 def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
     root = Storage.open(arguments.storage)
-    manifests = [read_manifest(root / name) for name in arguments.runs]
+    manifests = [_finished(root / name) for name in arguments.runs]
     corpora = {manifest["stages"]["corpus"]["folder"] for manifest in manifests}
     if len(corpora) > 1:
         raise ValueError(f"--runs: they are of {len(corpora)} corpora; give runs of one at a time")
     store = TokenStore.open(folder_in(root, corpora.pop()))
     if not store.summary["labelled"]["test"]:
-        raise ValueError(f"--runs = {arguments.runs[0]}: no test document has a counterpart")
+        raise ValueError(
+            f"--runs = {arguments.runs[0]}: no test document has a counterpart; give runs with corpus.counterpart and "
+            "corpus.test_fraction"
+        )
+    tested = _tested(manifests)
     questions = questions_for(store, "test", "counterpart")
     tokenizer = Tokenizer.from_str((root / arguments.runs[0] / "model" / "tokenizer.json").read_bytes().decode())
     asked = pa.table({"doc_id": questions.doc_ids, "key": questions.true_keys, "row": np.arange(len(questions.asker))})
@@ -57,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     by_words = {name: scored(of) for name, of in words.items()}
     best = max(by_words, key=lambda name: by_words[name]["mrr"].mean())
     rows = {f"BM25: {name}": scores for name, scores in by_words.items()}
-    for name in _tested(manifests):
+    for name in tested:
         stages = [folder_in(root, manifest["stages"][name]["folder"]) for manifest in manifests]
         rows[name.removesuffix("/test")] = _left(stages, asked, store)
     if arguments.whole:
@@ -81,6 +85,13 @@ def run(arguments: argparse.Namespace) -> None:
     )
 
 
+def _finished(run: Storage) -> dict[str, Any]:
+    manifest = read_manifest(run)
+    if "corpus" not in manifest["stages"] or not (run / "model" / "tokenizer.json").exists():
+        raise ValueError(f"--runs: {run} is not finished; give finished runs, as `infocse runs` lists them")
+    return manifest
+
+
 def _scored(questions: Questions, order: np.ndarray, scores: np.ndarray) -> _Scores:
     ranks = ranks_of(questions, scores)[order]
     return {"recall@5": (ranks <= 5).astype(float), "mrr": 1.0 / ranks}
@@ -92,7 +103,10 @@ def _left(stages: list[Storage], asked: pa.Table, store: TokenStore) -> _Scores:
     for metric, by_question in _METRICS:
         found, out[metric] = by_question(stages)
         if not found.select(["doc_id", "key"]).equals(asked.select(["doc_id", "key"])):
-            raise ValueError(f"{stages[0]} is not of the test's questions as they are in {store.folder}")
+            raise ValueError(
+                f"--runs: {stages[0]} is not of the test's questions as they are in {store.folder}; give runs of one "
+                "corpus"
+            )
     return out
 
 

@@ -3,7 +3,8 @@
 Each round trains without labels, as pretrain does, and then fine-tunes the result, as finetune does; the next round
 starts from the fine-tuned encoder. The rounds end when the fine-tuned validation score no longer improves. The result
 is the best fine-tuned encoder, <storage>/<name>/model, a folder for SentenceTransformer(...); every round's zero-shot
-and fine-tuned scores are in metrics.json beside it.
+and fine-tuned scores are in metrics.json beside it. With --plusplus.label_share 0.5 half of the examples of InfoCSE's
+training are labelled ones, too; one round of it may be enough.
 
 Each phase of each round is a stage: after a crash the same command resumes. It reuses what pretrain did with the same
 settings in the same storage, and does nothing once the run is finished.

@@ -53,11 +53,6 @@ class Documents(NamedTuple):
     counterparts: Counterparts | None = None
     """Their labels, where these were read."""
 
-    def without_counterparts(self) -> Documents:
-        """The same, of which none has a label."""
-        assert self.counterparts is not None
-        return self._replace(counterparts=self.counterparts.take(np.arange(0)))
-
 
 def documents_of(table: pa.Table) -> Documents:
     """A table of the token store as arrays."""

@@ -44,7 +44,9 @@ def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
     drawn = labels["train_size"]
     count = labels["labelled"]["train"] if drawn == "all" else drawn
     pretrained = settings.train.method != "none"
-    how = f" and with {title_of(settings.train.method)}, in turns," if pretrained else ""
+    share = settings.plusplus.label_share
+    among = f" (labelled examples are {share:g} of its batches, too)" if share else ""
+    how = f" and with {title_of(settings.train.method)}{among}, in turns," if pretrained else ""
     about = f"""A sentence encoder adapted to {_corpus(metrics)}, fine-tuned on {count:,} labelled examples{how} by
 infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
     rows = []

@@ -12,7 +12,6 @@ from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.identity import labels_identity
 from infocse_ray.loop.iterate import train_iteration
 from infocse_ray.loop.iteration_stages import iteration_report
-from infocse_ray.loop.mix import check_all_annotated
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
@@ -69,7 +68,6 @@ def check_labels(settings: Settings, store: TokenStore) -> None:
             + (f", labels.train_size = {asked}" if asked != "all" else "")
             + f"); set it to {size} or less"
         )
-    check_all_annotated(settings, store)
 
 
 def draw_labels(run: Run) -> Stage:

@@ -7,6 +7,7 @@ from typing import Any
 
 from infocse_ray.annotate.share import Share
 from infocse_ray.encoder.embed import Precision
+from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.methods.registry import METHODS
@@ -107,6 +108,11 @@ def labels_identity(settings: Settings, store: str) -> str:
     """Of the draw of labelled examples of the token store of this fingerprint."""
     asked = settings.labels.train_size
     return fingerprint("labels", _LABELS_FORMAT, store, asked, settings.seed if asked != "all" else None)
+
+
+def labelled_documents_identity(store: str, drawn: LabelSample) -> str:
+    """Of the documents of drawn labels, copied out of the token store of this fingerprint."""
+    return fingerprint("labelled documents", _LABELS_FORMAT, store, drawn)
 
 
 def annotate_identity(

@@ -124,11 +124,12 @@ def train_iteration(
             done("graph", graph)
         annotated = done("annotations", iteration_stages.annotate(encoder, t, graph))
         source = iteration_stages.annotated(annotated, t)
-        if labels is not None:
-            method, source = labels.among(method, annotated.summary or {}), source._replace(labels=["train"])
     counted, examples = iteration_stages.count(source, method, t)
     done("examples", counted)
-    trained = done("train", iteration_stages.train(examples, method, encoder, budget, t))
+    if labels is not None:
+        method = labels.among(method, iteration_stages.settings)
+    mixed_in = None if labels is None else labels.examples
+    trained = done("train", iteration_stages.train(examples, method, encoder, budget, t, mixed_in))
     summary = trained.summary or {}
     chosen = summary["chosen"]
     share = f"; {chosen.get('share', 0):g} of the way there is better"

@@ -9,7 +9,6 @@ from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import TORCH, Engine, check_agreement, engine_of, graph_in, make_graph
 from infocse_ray.annotate.share import Share, pairs_read, share_of_iteration
 from infocse_ray.annotate.stage import annotate
-from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -71,13 +70,13 @@ class IterationStages(NamedTuple):
     @property
     def documents(self) -> Shards:
         """The documents as they are, for methods that need no clusters."""
-        store, labels = self.store, self.splits if self.phase == "fine_tuning" else ()
+        store, labels = self.store, self.phase == "fine_tuning"
         folder = store.folder / "documents"
         return Shards(folder, store.fingerprint, store.shards, store.summary["lanes"], self.splits, labels)
 
     def labelled(self) -> Shards:
-        """The documents as they are, with their labels, those of all splits."""
-        return self.documents._replace(labels=SPLITS)
+        """The documents as they are, with their labels."""
+        return self.documents._replace(labels=True)
 
     def annotated(self, stage: Stage, t: int) -> Shards:
         """The documents with the clusters that the annotate stage of iteration t gave them."""
@@ -209,8 +208,16 @@ class IterationStages(NamedTuple):
             )
         return stage, Examples.of(stage, source)
 
-    def train(self, examples: Examples, method: Method, encoder: EncoderFolder, budget: Budget, t: int) -> Stage:
-        """Train the encoder on the examples (Eq. 5, or the method's own loss)."""
+    def train(
+        self,
+        examples: Examples,
+        method: Method,
+        encoder: EncoderFolder,
+        budget: Budget,
+        t: int,
+        labels: Examples | None = None,
+    ) -> Stage:
+        """Train the encoder on the examples (Eq. 5, or the method's own loss), and on those of `labels` for `Mixed`."""
         settings, on = self.settings, self.on
         bound = candidate_bound(self.store, on, settings.validate.max_candidates)
         identity = train_identity(
@@ -221,7 +228,7 @@ class IterationStages(NamedTuple):
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, method, budget, encoder, seed, stage.folder, on)
-            training = training._replace(whitening=self.whitening, max_candidates=bound)
+            training = training._replace(whitening=self.whitening, max_candidates=bound, labels=labels)
             points = None if self.tracking is None else self.tracking.training(self.name(t), stage)
             return train(training, self.where["train"], f"{self.title(t)}: training", points)
 

@@ -1,46 +1,47 @@
-"""Labelled examples among InfoCSE's pairs, so many of them that they are a given share: `plusplus.label_share`."""
+"""Labelled examples among InfoCSE's pairs: `plusplus.label_share` of every batch."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from infocse_ray.annotate.share import share_of_iteration
-from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.loop.checks import training_splits, validation_of
+from infocse_ray.loop.identity import labelled_documents_identity
+from infocse_ray.loop.run import Run
 from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.mixed import Mixed
 from infocse_ray.runtime.progress import say
+from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.labelled_documents import copy_labelled, labelled_documents
 from infocse_ray.settings import Settings
+from infocse_ray.stages.stage import run_stage
 
 
 class Mix(NamedTuple):
     """Labels to mix in."""
 
     drawn: LabelSample
-    size: int
-    """How many were drawn."""
-    share: float
-    """About which they are of all examples, over 0 and under 1."""
+    examples: Examples
+    """The labelled ones that were drawn."""
     spec: EncoderSpec
 
-    def among(self, pairs: Method, annotated: dict[str, Any]) -> Mixed:
-        """A method's examples with the labels among them.
+    def among(self, pairs: Method, settings: Settings) -> Mixed:
+        """A method's pairs with the labels among them.
 
         Args:
             pairs: the method, `Idc`.
-            annotated: summary of the stage that clustered its documents.
+            settings: of its training.
         """
         assert isinstance(pairs, Idc)
-        counted, _ = pairs.annotated_count
-        there = annotated[counted]
-        repeats = max(1, round(self.share / (1.0 - self.share) * there / self.size))
-        say(f"  among its {there:,} pairs each of {self.size:,} labelled examples stands {repeats:,} times")
+        size, documents = settings.train.batch_size, self.examples.summary["documents"]
+        wanted = max(1, min(round(settings.plusplus.label_share * size), size - 2))
+        quota = min(wanted, documents)
+        fewer = "" if quota == wanted else f", as many as there are labelled documents: {wanted:,} were to be"
+        say(f"  {quota:,} of a batch's {size:,} examples are labelled ones{fewer}")
         # One softmax has both, so that both have one temperature.
-        return Mixed(pairs, Labelled(self.drawn, pairs.temperature, pairs.cosine, self.spec), repeats)
+        return Mixed(pairs, Labelled(self.drawn, pairs.temperature, pairs.cosine, self.spec), quota)
 
 
 def check_mix(settings: Settings) -> None:
@@ -49,25 +50,36 @@ def check_mix(settings: Settings) -> None:
     Raises:
         ValueError: one line that names the setting and the fix.
     """
-    share, method = settings.plusplus.label_share, settings.train.method
+    share, method, size = settings.plusplus.label_share, settings.train.method, settings.train.batch_size
     if share and method != "idc":
         raise ValueError(
             f"plusplus.label_share = {share:g}: labels are mixed with InfoCSE's pairs, and train.method is {method}; "
             "set it to 0, or train.method to idc"
         )
-
-
-def check_all_annotated(settings: Settings, store: TokenStore) -> None:
-    """Refuse to mix in labels of documents of which an iteration annotates but a share.
-
-    Raises:
-        ValueError: one line that names the setting and the fix.
-    """
-    splits = training_splits(settings, validation_of(settings, store))
-    share = share_of_iteration(settings, store, splits, 1) if settings.plusplus.label_share else None
-    if share is not None:
+    if share and size < 4:
         raise ValueError(
-            f"plusplus.label_share = {settings.plusplus.label_share:g}: an iteration annotates "
-            f"{share.of_all(store):.1%} of this corpus (annotate.share = {settings.annotate.share}), and would find "
-            "only that share of the labels there; set annotate.share to 1, or plusplus.label_share to 0"
+            f"train.batch_size = {size}: plusplus.label_share = {share:g} mixes labels with pairs of several "
+            "documents; set it to 4 or more, best to dozens"
         )
+
+
+def mix_of(run: Run, sample: LabelSample) -> Mix | None:
+    """The drawn labels, with their documents, if training on pairs is to have them too.
+
+    Args:
+        run: under way.
+        sample: which labels were drawn.
+    """
+    settings, store, root = run.settings, run.store, run.iteration_stages.root
+    if not settings.plusplus.label_share:
+        return None
+    stage = run_stage(
+        root,
+        run.folder / "labelled_documents",
+        "labelled documents",
+        labelled_documents_identity(store.fingerprint, sample),
+        lambda stage: copy_labelled(store, sample, stage.folder, "copying labelled documents"),
+    )
+    run.manifest.add("labelled_documents", stage)
+    examples = Examples.of(stage, labelled_documents(store, stage.folder, stage.fingerprint))
+    return Mix(sample, examples, EncoderSpec.of(run.inputs.encoder))

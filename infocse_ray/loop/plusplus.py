@@ -13,20 +13,18 @@ import functools
 from typing import Any
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.card import few_shot_card
-from infocse_ray.loop.fine_tuning import check_labelled, check_labels, draw_labels, drawn, fine_tune, train_size
+from infocse_ray.loop.fine_tuning import check_labelled, check_labels, draw_labels, drawn, fine_tune
 from infocse_ray.loop.identity import few_shot_identity, with_plain
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import iterate
-from infocse_ray.loop.mix import Mix, check_mix
+from infocse_ray.loop.mix import check_mix, mix_of
 from infocse_ray.loop.outcome import look_before, outcome
 from infocse_ray.loop.run import Look, Run, finished, open_run
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 from infocse_ray.stages.repair import repairing
-from infocse_ray.stages.stage import Stage
 
 
 def finetune(settings: Settings, also_plain: bool = False) -> dict[str, Any]:
@@ -96,7 +94,7 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     settings = run.settings
     look_before(run)
     labels = draw_labels(run)
-    mix = _mix(run, labels)
+    mix = mix_of(run, drawn(settings, labels))
     rounds: list[dict[str, Any]] = []
     encoders: list[EncoderFolder] = []  # zero-shot and fine-tuned, by turns
     encoder, iterations, best = run.start, 0, 0
@@ -141,15 +139,6 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
         f"{run.folder / 'metrics.json'}"
     )
     return metrics
-
-
-def _mix(run: Run, labels: Stage) -> Mix | None:
-    """The drawn labels, if training without labels is to have them too."""
-    settings = run.settings
-    if not settings.plusplus.label_share:
-        return None
-    size = train_size(settings, run.store)
-    return Mix(drawn(settings, labels), size, settings.plusplus.label_share, EncoderSpec.of(run.inputs.encoder))
 
 
 def _grows(run: Run, rounds: list[dict[str, Any]], best: int) -> bool:

@@ -23,7 +23,7 @@ _INPUTS = {
 _SILENT = {
     "name",
     "storage",
-    "plusplus",
+    "plusplus.max_rounds",
     "explorer",
     "tracking",
     "corpus.source",
@@ -47,7 +47,8 @@ _READ: dict[str, tuple[str, ...]] = {
     "whitening": ("encoder", "corpus.unlabelled", "seed"),
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
     "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
-    "train": ("minutes", "train", "validate", "seed", *_ENCODER, *METHODS),
+    "labelled_documents": ("labels", "seed"),
+    "train": ("minutes", "train", "validate", "seed", "plusplus", *_ENCODER, *METHODS),
     "valid": ("encoder.precision", "validate.on", "validate.max_documents", "validate.max_candidates", "seed"),
     "test": ("encoder.precision",),
     "test_plain": ("encoder.precision",),

@@ -28,6 +28,8 @@ class Labelled(Plain):
 
     none = "no counterpart among the drawn"
     query_labels = frozenset({_COUNTERPART, _OTHER})
+    not_columns = frozenset({_SENTENCE, _OTHER})
+    """Views whose vectors are in no column."""
 
     def __init__(self, drawn: LabelSample, temperature: float, cosine: bool, spec: EncoderSpec) -> None:
         """What to train on, and how.

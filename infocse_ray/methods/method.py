@@ -60,6 +60,11 @@ class Method(Protocol):
         ...
 
     @property
+    def unreferred(self) -> frozenset[int]:
+        """Labels of the views whose vectors by the encoder of the beginning nothing holds on to."""
+        ...
+
+    @property
     def has_mlm_labels(self) -> bool:
         """Whether `inputs` gives `mlm_labels`."""
         ...
@@ -167,6 +172,7 @@ class Plain:
     none = "no sentence"
     annotated_count: tuple[str, int] | None = None
     distillation = 0.0
+    unreferred: frozenset[int] = frozenset()
     has_mlm_labels = False
     head_is_new = False
 

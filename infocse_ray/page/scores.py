@@ -83,7 +83,7 @@ def scored(record: Record) -> list[Scored]:
         return list(_scored_so_far(record))
     made = [_entry(_BEGAN[name], metrics[name]) for name in _BEGAN if name in metrics]
     for one in metrics.get("rounds", ()):
-        for name, said in (("zero_shot", "before labels"), ("fine_tuned", "fine-tuned")):
+        for name, said in (("zero_shot", "before fine-tuning"), ("fine_tuned", "fine-tuned")):
             best = name == "fine_tuned" and one["round"] == metrics["best_round"]
             made.append(_entry(f"round {one['round']}, {said}", one[name], best))
     initialised = record.settings.get("loop", {}).get("initialization", "none") != "none"

@@ -51,6 +51,7 @@ _OF_THE_TABLES = {
     "ict.block": "tables",
     "labels.train_size": "label_sizes",
     "plusplus.max_rounds": "rounds",
+    "plusplus.label_share": "tables",
 }
 """Settings that make the rows comparable, and what of the tables' configuration they follow from."""
 

@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from infocse_ray.sampling.stream import Batch, ExampleStream
+from infocse_ray.sampling.mixed_stream import Stream
+from infocse_ray.sampling.stream import Batch
 
 Ready = TypeVar("Ready")
 
@@ -16,7 +17,7 @@ Ready = TypeVar("Ready")
 class Prefetcher(Generic[Ready]):
     """An example stream that deals one batch ahead, and makes it ready, in a thread of its own."""
 
-    def __init__(self, stream: ExampleStream, prepare: Callable[[Batch], Ready]) -> None:
+    def __init__(self, stream: Stream, prepare: Callable[[Batch], Ready]) -> None:
         """Begin with the first batch.
 
         Args:

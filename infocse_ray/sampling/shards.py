@@ -29,8 +29,8 @@ class Shards(NamedTuple):
     lanes: int
     splits: list[str]
     """Whose documents are used; of annotated ones, those that were annotated."""
-    labels: Sequence[str] = ()
-    """Splits whose documents' counterparts are read too; those of others have none."""
+    labels: bool = False
+    """Whether their counterparts are read too."""
     annotations: Storage | None = None
     """Holds the shards of the annotations; None: documents have no clusters."""
     drawn: Sequence[int] | None = None
@@ -61,7 +61,6 @@ class OpenShard:
 
     def __init__(self, source: Shards, number: int) -> None:
         self._columns = _COLUMNS + _LABELS if source.labels else _COLUMNS
-        self._labels = source.labels
         self._tokens = open_parquet(source.folder / shard_name(number))
         self._clusters = None
         try:
@@ -102,12 +101,6 @@ class OpenShard:
         """Row groups one after the other, as `read` gives them; neighbours are fetched together."""
         places = [self._place(group) for group in groups]
         documents = map(documents_of, read_groups(self._tokens, places, self._columns))
-        if self._labels:
-            theirs = set(row_groups(self._tokens, self._labels))
-            documents = (
-                found if place in theirs else found.without_counterparts()
-                for found, place in zip(documents, places, strict=True)
-            )
         if self._clusters is None:
             return documents
         tables = read_groups(self._clusters, groups)

@@ -37,7 +37,7 @@ def require_bm25() -> tuple[Any, Any]:
         import bm25s
         import Stemmer
     except ImportError as error:
-        raise ValueError(f"suite = beir: needs {error.name}; pip install 'infocse-ray[suites]'") from error
+        raise ValueError(f"BM25 needs {error.name}; pip install 'infocse-ray[suites]'") from error
     return bm25s, Stemmer
 
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from infocse_ray.distributed.collectives import workers
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.sampling.stream import ExampleStream
+from infocse_ray.sampling.mixed_stream import Stream
 from infocse_ray.storage.checksums import checked, differs, sizes, verified
 from infocse_ray.train.state import TrainState
 
@@ -125,7 +125,7 @@ def damage(folder: Path) -> str | None:
     return None
 
 
-def load_checkpoint(folder: Path, state: TrainState, stream: ExampleStream) -> dict[str, Any]:
+def load_checkpoint(folder: Path, state: TrainState, stream: Stream) -> dict[str, Any]:
     """Restore everything from a whole checkpoint that any number of workers wrote; returns `progress`."""
     _load_encoder(folder / "encoder.safetensors", state.encoder)
     state.head.load_state_dict(load_file(folder / "head.safetensors"))

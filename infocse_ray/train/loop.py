@@ -20,12 +20,14 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.errors import NonFinite
 from infocse_ray.methods.method import Method
+from infocse_ray.methods.mixed import Mixed
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.retrieval.validation import On, questions_for, score
 from infocse_ray.runtime.cluster import assigned_cores, worker_device
 from infocse_ray.runtime.interrupts import Request
 from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.mixed_stream import MixedStream, Stream
 from infocse_ray.sampling.prefetch import Prefetcher
 from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.settings import Settings
@@ -73,6 +75,16 @@ class Training(NamedTuple):
     """How the encoder is whitened anew when it is validated; None: it isn't."""
     board: Any = None
     """Handle of a progress board."""
+    labels: Examples | None = None
+    """Labelled ones that `Mixed` has among its pairs; None: of another method."""
+
+    def stream(self) -> Stream:
+        """This worker's batches, from the first."""
+        size, place = self.settings.train.batch_size, (self.seed, rank(), workers())
+        if self.labels is None:
+            return ExampleStream(self.examples, self.method, size, *place)
+        assert isinstance(self.method, Mixed)
+        return MixedStream(self.examples, self.labels, self.method, size, *place)
 
 
 class _UnderWay(NamedTuple):
@@ -106,9 +118,7 @@ class TrainingWorker:
         torch.set_num_threads(assigned_cores())
         self._encoder = training.encoder.load().to(self._device)
         self._state = TrainState(self._encoder, training.method, settings, training.seed)
-        self._stream = ExampleStream(
-            training.examples, training.method, settings.train.batch_size, training.seed, rank(), workers()
-        )
+        self._stream = training.stream()
         self._schedule = Schedule(settings, budget)
         self._early_stopping = EarlyStopping(budget.patience)
         self._models = SavedModels(training.folder)

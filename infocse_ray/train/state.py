@@ -242,8 +242,16 @@ class TrainState:
         Raises:
             OutOfMemory: a single text doesn't fit.
         """
-        # A clone, for what comes out of inference can't be part of a loss.
-        return None if self._start is None else embed(self._start, batch.texts).vectors.clone()
+        if self._start is None:
+            return None
+        unread = np.isin(batch.labels, sorted(self.method.unreferred))
+        # Copied, for what comes out of inference can't be part of a loss.
+        vectors = torch.zeros(len(batch.texts), self._start.dimension, device=self._start.device)
+        for role, texts in self._by_role(batch).items():
+            texts = texts[~unread[texts]]
+            found = embed(self._start, batch.texts.take(texts), role=role).vectors
+            vectors[torch.from_numpy(texts).to(self._start.device)] = found
+        return vectors
 
     def longest(self, role: Role = "document") -> int:
         """Tokens of the longest text, special tokens and prompt included."""

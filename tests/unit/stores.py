@@ -110,7 +110,7 @@ def write_annotations(
         write_parquet(folder / "annotations" / shard_name(shard), clusters, [len(part) for part in used])
     annotated = any(d.clusters for d in documents)
     return Shards(
-        folder / "documents", "f", shards, lanes, list(splits), SPLITS, folder / "annotations" if annotated else None
+        folder / "documents", "f", shards, lanes, list(splits), True, folder / "annotations" if annotated else None
     )
 
 

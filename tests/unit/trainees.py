@@ -22,6 +22,7 @@ from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.mixed import Mixed
 from infocse_ray.methods.opened import Opened
 from infocse_ray.methods.registry import method_of
+from infocse_ray.sampling.mixed_stream import MixedStream, Stream
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
@@ -88,8 +89,16 @@ def method_for(case: str, spec: EncoderSpec = SPEC, settings: Settings | None = 
     if case in (LABELLED, MIXED):
         train = settings.train
         labels = Labelled(LabelSample(0, None), train.temperature, train.similarity == "cosine", spec)
-        return labels if case == LABELLED else Mixed(Idc(train, spec), labels, 2)
+        return labels if case == LABELLED else Mixed(Idc(train, spec), labels, 5)
     return method_of(settings.train.method, settings, spec)
+
+
+def stream_of(source: Shards, method: Any, size: int, seed: int, rank: int = 0, workers: int = 1) -> Stream:
+    """What deals a method's examples; labelled ones among pairs are of the same documents."""
+    place = (size, seed, rank, workers)
+    if isinstance(method, Mixed):
+        return MixedStream(counted(source, method.pairs), counted(source, method.labels), method, *place)
+    return ExampleStream(counted(source, method), method, *place)
 
 
 def ragged(rows: list[list[int]]) -> Tokens:
@@ -145,7 +154,7 @@ class Run:
         if not dropout:
             set_dropout(self.encoder, 0.0)
         size, rank, workers = self.settings.train.batch_size, collective.rank(), collective.workers()
-        self.stream = ExampleStream(counted(source, method), method, size, seed, rank, workers)
+        self.stream = stream_of(source, method, size, seed, rank, workers)
         self.seed, self.step = seed, 0
 
     def next(self) -> StepReport:

@@ -163,7 +163,7 @@ def test_drawn_shards_alone_are_annotated(passes, tmp_path, store, section):
     own = [documents for shard in drawn for documents in TrainingDocuments(store, SPLITS).own(shard)]
     assert summary["documents"] == sum(len(documents.keys) for documents in own)
     # Training finds them, and what annotating counted is what is there.
-    source = Shards(store.folder / "documents", "f", 6, 1, SPLITS, (), Storage.open(str(tmp_path / "out")), drawn)
+    source = Shards(store.folder / "documents", "f", 6, 1, SPLITS, False, Storage.open(str(tmp_path / "out")), drawn)
     assert list(source.of_lane(0)) == drawn
     assert count_examples(source, idc(), "counting")["examples_by_lane"] == counted(source, idc()).by_lane.tolist()
     if section == {"k": 1}:

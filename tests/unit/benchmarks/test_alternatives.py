@@ -98,10 +98,17 @@ def test_runs_beside_it(tmp_path: Path, tiny_encoder: Path, capsys: pytest.Captu
     assert cells["result, whole and sentences"] == cells["as it came, whole and sentences"]
 
 
-def test_runs_of_two_corpora_are_refused(tmp_path: Path):
+def test_runs_of_two_corpora_and_unfinished_ones_are_refused(tmp_path: Path):
+    root = Storage.open(str(tmp_path))
     for name in ("one", "two"):
         stages = {"corpus": {"folder": f"corpora/{name}"}}
-        (Storage.open(str(tmp_path)) / name / "manifest.json").write_json(checked({"format": 2, "stages": stages}))
+        (root / name / "manifest.json").write_json(checked({"format": 2, "stages": stages}))
+    with pytest.raises(
+        ValueError, match=r"^--runs: .*one is not finished; give finished runs, as `infocse runs` lists"
+    ):
+        run(asking(tmp_path))
+    for name in ("one", "two"):
+        (root / name / "model" / "tokenizer.json").write_bytes(b"{}")
     with pytest.raises(ValueError, match=r"--runs: they are of 2 corpora; give runs of one at a time"):
         run(asking(tmp_path))
 

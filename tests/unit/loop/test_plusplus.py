@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from infocse_ray.loop import iterate, plusplus
-from infocse_ray.loop.mix import Mix
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
-from tests.unit.stores import SPEC
 
 HERE = Storage("here")
 
@@ -31,10 +29,10 @@ class Script:
         self.labels: dict[str, Any] = {}
         """What a training without labels had of them all the same, by what it trained."""
         run = SimpleNamespace(
-            inputs=SimpleNamespace(method=None, initialization=None, encoder=None),
-            iteration_stages=SimpleNamespace(from_anything=lambda: "from anything"),
+            inputs=SimpleNamespace(method=None, initialization=None),
+            iteration_stages=SimpleNamespace(from_anything=lambda: "from anything", root=HERE),
             manifest=SimpleNamespace(add=lambda *_: None),
-            store=SimpleNamespace(summary={"labelled": {"train": 20, "test": 9}}),
+            store=SimpleNamespace(summary={"labelled": {"test": 9}}),
             folder=HERE,
             start="start",
             tests=lambda name, encoder, also_plain: {name: encoder},
@@ -59,7 +57,6 @@ class Script:
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
         monkeypatch.setattr(plusplus, "look_before", lambda _: None)
         monkeypatch.setattr(plusplus, "outcome", self.outcome)
-        monkeypatch.setattr(plusplus.EncoderSpec, "of", lambda _: SPEC)
         monkeypatch.setattr(iterate, "train_iteration", self.train_iteration)
 
     def entry(self, encoder: str) -> dict[str, float]:
@@ -151,16 +148,20 @@ def test_fine_tuning_alone_trains_nothing_without_labels(monkeypatch: pytest.Mon
 
 def test_labels_are_mixed_into_every_round_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = {"start": 0.1, "i1": 0.2, "i2": 0.3, "f1": 0.4, "f2": 0.5}
-    script = Script(scores, monkeypatch)
     asked: dict[str, Any] = {"loop": {"max_iterations": 1}, "labels": {"train_size": 9}}
+    script = Script(scores, monkeypatch)
     plusplus.plusplus(settings(plusplus={"max_rounds": 2}, **asked))
     assert script.labels == {"i1": None, "i2": None}
     script = Script(scores, monkeypatch)
+    monkeypatch.setattr(plusplus, "mix_of", lambda run, sample: (run.settings.plusplus.label_share, sample))
     plusplus.plusplus(settings(plusplus={"max_rounds": 2, "label_share": 0.25}, **asked))
-    assert script.labels["i1"] == script.labels["i2"] == Mix(LabelSample(42, 7), 9, 0.25, SPEC)
-    monkeypatch.setattr(plusplus, "Mix", lambda *_: pytest.fail("fine-tuning alone mixes nothing"))
-    Script(scores, monkeypatch)
-    plusplus.finetune(settings(plusplus={"label_share": 0.25}, labels={"train_size": 9}))
+    assert script.labels == dict.fromkeys(("i1", "i2"), (0.25, LabelSample(42, 7)))
+
+
+def test_fine_tuning_alone_mixes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script({"start": 0.4, "f1": 0.3}, monkeypatch)
+    plusplus.finetune(settings(plusplus={"label_share": 0.25}))
+    assert script.done == ["start > f1", "test: start f1"]
 
 
 def test_plusplus_without_a_strategy_is_refused() -> None:

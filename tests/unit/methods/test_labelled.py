@@ -6,7 +6,6 @@ import torch
 from torch.nn.functional import normalize
 from transformers import AutoModel
 
-from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import Counterparts, Documents
 from infocse_ray.methods.label_sample import LabelSample, label_hashes, leaking
 from infocse_ray.methods.labelled import Labelled
@@ -68,7 +67,7 @@ def store(tmp_path):
 
 
 def source_of(store):
-    return Shards(store.folder / "documents", "f", store.shards, 6, ["train"], labels=SPLITS)
+    return Shards(store.folder / "documents", "f", store.shards, 6, ["train"], labels=True)
 
 
 def drawn_of(store, size, seed):

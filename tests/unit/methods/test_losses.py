@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from infocse_ray.methods.contrast import Encoded
-from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loss import contrastive_loss
-from tests.unit.stores import Written, counted, write_annotations
-from tests.unit.trainees import LABELLED, MIXED, TRAINED, method_for
+from tests.unit.stores import Written, write_annotations
+from tests.unit.trainees import LABELLED, MIXED, TRAINED, method_for, stream_of
 
 
 class Text(NamedTuple):
@@ -252,7 +251,7 @@ def source(tmp_path_factory):
 def batch_of(source, case):
     """A batch as a method gets it encoded, and as a list of examples; vectors are random."""
     method = method_for(case)
-    batch = ExampleStream(counted(source, method), method, 13, 3).next_batch()
+    batch = stream_of(source, method, 13, 3).next_batch()
     draw = torch.Generator().manual_seed(4)
     vectors = torch.randn(len(batch.texts), 32, dtype=torch.float64, generator=draw).div(4).requires_grad_()
     owner, labels, keys = batch.owner.tolist(), batch.labels.tolist(), batch.keys

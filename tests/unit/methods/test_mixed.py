@@ -1,90 +1,94 @@
-"""Labelled examples among InfoCSE's pairs: what a pass deals, whose labels they are, who holds on, how many."""
+"""Labelled examples among InfoCSE's pairs: what a batch has of each, for any workers, and who holds on to what."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from infocse_ray.corpus.schema import stable_hash
-from infocse_ray.corpus.store import Counterparts, Documents
-from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.loop.mix import Mix, check_all_annotated, check_mix
+from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.layout import write_layout
+from infocse_ray.encoder.prompts import Prompts
+from infocse_ray.loop.mix import Mix, check_mix
 from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.mixed import Mixed
-from infocse_ray.sampling.stream import ExampleStream
+from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.shards import Shards
+from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loss import Reference, contrastive_loss
-from tests.unit.annotate.test_share import store_of
+from tests.unit.encoder.test_encoder_prompts import copy_of
 from tests.unit.methods.test_losses import batch_of
-from tests.unit.stores import SPEC, Written, counted, write_annotations
-from tests.unit.trainees import MIXED, document, method_for, ragged, settings_for, views_of
+from tests.unit.stores import SPEC, Written, write_annotations
+from tests.unit.trainees import MIXED, Run, annotated, method_for, settings_for, stream_of
+
+QUOTA = method_for(MIXED).quota
 
 
-def labelled(documents: Documents, counterparts: list[list[int]]) -> Documents:
-    """One document with counterparts."""
-    keys = np.array([stable_hash(repr(c)) for c in counterparts])
-    return documents._replace(counterparts=Counterparts(np.zeros(len(keys), np.int64), keys, ragged(counterparts)))
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    """Documents of one pair and, one in two, a label."""
+    documents = [Written(f"d{i}", [[5, i], [6, i]], [0, 0], [[9, i]] * (i % 2)) for i in range(30)]
+    return write_annotations(Storage.open(str(tmp_path_factory.mktemp("source"))), documents, 4, 4)
 
 
-@pytest.mark.parametrize("positive", ["sentence", "cluster", "self_and_partner"])
-def test_a_pass_has_every_pair_once_and_every_label_as_often_as_asked(positive: str):
-    train = settings_for("idc", positive=positive).train
-    pairs, labels = Idc(train, SPEC), Labelled(LabelSample(0, None), 1.0, False, SPEC)
-    method = Mixed(pairs, labels, 3)
-    one = labelled(document([[5], [6, 7], [8], [9]], [0, 0, 0, 1]), [[20], [21, 22]])
-    opened = method.open(one)
-    [many] = opened.examples.tolist()
-    [alone] = pairs.open(one).examples.tolist()
-    assert many == alone + 3 * 2 == method.count(one).examples[0]
-    expected = [views_of(pairs, pairs.open(one), number) for number in range(alone)]
-    assert [views_of(method, opened, number) for number in range(alone)] == expected
-    found = Counter(repr(views_of(method, opened, number)) for number in range(alone, many))
-    sentences = [(3, [5]), (3, [6, 7]), (3, [8]), (3, [9])]
-    first, second = [*sentences, (4, [20]), (5, [21, 22])], [*sentences, (5, [20]), (4, [21, 22])]
-    assert found == {repr(first): 3, repr(second): 3}
+def views_of(batches: list[Batch], view: int) -> Counter[str]:
+    """How often each document has a text that is this view."""
+    return Counter(b.doc_ids[i] for b in batches for i in b.owner[b.labels == view].tolist())
 
 
-def test_a_document_may_have_either_alone():
+def test_a_batch_has_so_many_labels_and_the_rest_are_pairs(source: Shards):
+    stream = stream_of(source, method_for(MIXED), 15, 1)
+    batches = [stream.next_batch() for _ in range(3)]
+    for batch in batches:
+        assert views_of([batch], 0).total() == 15 - QUOTA
+        assert views_of([batch], 4).total() == QUOTA
+        assert np.array_equal(np.unique(batch.owner), np.arange(15))
+        assert len(batch.keys) == len(batch.doc_ids) == 15
+        for name in ("labels", "text_ids", "seeds", "texts"):
+            assert len(getattr(batch, name)) == len(batch.owner)
+    assert views_of(batches, 0) == dict.fromkeys([f"d{i}" for i in range(30)], 1), "a pass of pairs"
+    assert views_of(batches, 4) == dict.fromkeys([f"d{i}" for i in range(1, 30, 2)], 1), "and one of labels"
+
+
+def content(batches: list[Batch]) -> list[str]:
+    """What workers have of a batch, text by text."""
+    return sorted(
+        repr((b.doc_ids[owner], label, b.texts.values[slice(*b.texts.offsets[row : row + 2])].tolist()))
+        for b in batches
+        for row, (owner, label) in enumerate(zip(b.owner.tolist(), b.labels.tolist(), strict=True))
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_batches_are_the_same_for_any_workers_and_after_an_interruption(source: Shards, workers: int):
     method = method_for(MIXED)
-    assert method.open(labelled(document([[5], [6]], [0, 1]), [[20]])).examples.tolist() == [2]
-    assert method.open(labelled(document([[5], [6]], [0, 0]), [])).examples.tolist() == [1]
-    unlabelled = method.open(labelled(document([[5], [6], [7]], [0, 0, 1]), []))
-    assert len(unlabelled.texts) == 2, "sentences are kept for labels alone"
+    alone = stream_of(source, method, 14, 1)
+    expected = [content([alone.next_batch()]) for _ in range(9)]
+    group = [stream_of(source, method, 14, 1, rank, workers) for rank in range(workers)]
+    assert [content([stream.next_batch() for stream in group]) for _ in range(4)] == expected[:4]
+    state = {name: value for stream in group for name, value in stream.state().items()}
+    resumed = [stream_of(source, method, 14, 1, rank, 2) for rank in range(2)]
+    for stream in resumed:
+        stream.next_batch()
+        stream.restore(state)
+    assert [content([stream.next_batch() for stream in resumed]) for _ in range(5)] == expected[4:]
 
 
-def test_labels_of_other_splits_are_not_trained_on(tmp_path: Path):
-    """Documents of every split have pairs, and only those of the train split labels."""
-    splits = ["train", "valid", "test"]
-    documents = [Written(f"d{i}", [[5, i], [6, i]], [0, 0], [[9, i]], splits[i % 3]) for i in range(30)]
-    source = write_annotations(Storage.open(str(tmp_path)), documents, 2, 4, 1, splits)
-    method = method_for(MIXED)
-    seen: dict[int, Counter[str]] = {0: Counter(), 4: Counter()}
-    train = source._replace(labels=["train"])
-    stream = ExampleStream(counted(train, method), method, 10, 1)
-    for _ in range(5):  # a pass: 30 pairs, and 10 labels twice
-        batch = stream.next_batch()
-        for view, names in seen.items():
-            names.update(batch.doc_ids[i] for i in batch.owner[batch.labels == view])
-    assert set(seen[0]) == {d.doc_id for d in documents}
-    assert set(seen[4]) == {d.doc_id for d in documents if d.split == "train"}
-    assert seen[4].total() == 20
-
-
-def test_only_pairs_hold_on(tmp_path: Path):
-    documents = [Written(f"d{i}", [[5, i], [6, i]], [0, 0], [[9, i]]) for i in range(12)]
-    source = write_annotations(Storage.open(str(tmp_path)), documents, 2, 2)
+def test_only_pairs_hold_on(source: Shards):
     method, encoded, _ = batch_of(source, MIXED)
     before = encoded._replace(vectors=torch.randn(encoded.vectors.shape, dtype=torch.float64))
-    of_labels = before.labels == 3
-    other = torch.where(of_labels[:, None], -before.vectors, before.vectors)
+    unread = torch.isin(before.labels, torch.tensor(sorted(method.unreferred)))
+    assert unread.any()
+    other = torch.where(unread[:, None], 0.0, before.vectors)
 
     def loss(vectors: torch.Tensor, **changed: Any) -> float:
         reference = Reference(method.contrast(before._replace(vectors=vectors), torch.nn.Identity()), 0.5)
@@ -93,53 +97,73 @@ def test_only_pairs_hold_on(tmp_path: Path):
 
     assert loss(other) == loss(before.vectors), "labelled documents are rows, and none of what is held on to"
     assert loss(other, held=None) != pytest.approx(loss(before.vectors, held=None))
-    pairs_only = method.contrast(encoded, torch.nn.Identity()).held
-    assert pairs_only is not None
-    assert loss(before.vectors) != pytest.approx(loss(before.vectors, held=pairs_only & False))
+    counterparts = before.labels == 4
+    moved = torch.where(counterparts[:, None], -before.vectors, before.vectors)
+    assert loss(moved) != pytest.approx(loss(before.vectors)), "counterparts are columns of the pairs' rows"
 
 
-@pytest.mark.parametrize(("share", "repeats"), [(0.5, 30), (0.75, 90), (0.25, 10), (0.001, 1)])
-def test_labels_are_repeated_until_they_are_the_share(share: float, repeats: int):
-    settings = settings_for("idc")
-    mix = Mix(LabelSample(0, 5), 10, share, SPEC)
-    method = mix.among(Idc(settings.train, SPEC), {"pairs": 300, "together": 40})
-    assert (method.repeats, method.labels.drawn) == (repeats, LabelSample(0, 5))
-    cluster = settings_for("idc", positive="cluster", temperature=0.3, similarity="cosine")
-    method = mix._replace(share=0.5).among(Idc(cluster.train, SPEC), {"pairs": 300, "together": 40})
-    assert (method.repeats, method.labels.temperature, method.labels.cosine) == (4, 0.3, True)
+def test_what_is_held_on_to_was_asked_with_the_same_prompts(tiny_encoder: Path, tmp_path: Path):
+    prompted = copy_of(tiny_encoder, tmp_path)
+    prompts = Prompts({"query": "a ", "document": "the ship, "})
+    write_layout(prompted, 32, "mean", False, 16, prompts=prompts)
+    source = annotated(tmp_path / "source", prompted)
+    run = Run(prompted, source, case=MIXED, dropout=False, distillation=0.5)
+    batch = run.stream.next_batch()
+    found = run.state.reference(batch)
+    assert found is not None
+    encoder = run.encoder.eval()
+    for role, views in (("document", [0, 1]), ("query", [4])):
+        rows = np.flatnonzero(np.isin(batch.labels, views))
+        expected = embed(encoder, batch.texts.take(rows), role=role).vectors  # pyright: ignore[reportArgumentType]
+        torch.testing.assert_close(found[torch.from_numpy(rows)], expected, atol=1e-5, rtol=1e-4)
+        assert len(rows)
+    assert not found[torch.from_numpy(np.isin(batch.labels, [3, 5]))].any(), "nobody asks for these"
 
 
-def test_its_parts_name_its_results():
-    settings, spec = settings_for("idc"), SPEC
-
-    def named(repeats: int = 2, drawn: int = 1, spec: EncoderSpec = spec, **train: Any) -> tuple[Any, ...]:
-        labels = Labelled(LabelSample(0, drawn), 1.0, False, spec)
-        method = Mixed(Idc(settings.train.model_copy(update=train), spec), labels, repeats)
-        return method.identity(), method.count_identity()
-
-    base = named()
-    for other in (named(repeats=3), named(drawn=2), named(positive="cluster")):
-        assert other[0] != base[0]
-        assert other[1] != base[1]
-    assert named(temperature=0.5)[0] != base[0]
-
-
-def mixing(method: str, share: float = 0.5, annotated: float = 1.0) -> Settings:
-    sections = {"plusplus": {"label_share": share}, "annotate": {"share": annotated}, "train": {"method": method}}
+def mixing(method: str = "idc", share: float = 0.5, size: int = 128) -> Settings:
+    sections = {"plusplus": {"label_share": share}, "train": {"method": method, "batch_size": size}}
     return Settings.model_validate({"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, **sections})
 
 
+@pytest.mark.parametrize(
+    ("share", "size", "documents", "quota", "said"),
+    [
+        (0.5, 128, 100, 64, "64 of a batch's 128 examples are labelled ones\n"),
+        (0.25, 10, 100, 2, "2 of a batch's 10 examples are labelled ones\n"),
+        (0.01, 10, 100, 1, "1 of a batch's 10 examples are labelled ones\n"),
+        (0.9, 4, 100, 2, "2 of a batch's 4 examples are labelled ones\n"),
+        (0.5, 3200, 100, 100, "ones, as many as there are labelled documents: 1,600 were to be\n"),
+    ],
+)
+def test_the_share_of_a_batch(
+    share: float, size: int, documents: int, quota: int, said: str, capsys: pytest.CaptureFixture[str]
+):
+    source: Any = SimpleNamespace()
+    mix = Mix(LabelSample(0, 5), Examples(source, "f", {"documents": documents}), SPEC)
+    method = mix.among(
+        Idc(settings_for("idc", temperature=0.3, similarity="cosine").train, SPEC), mixing("idc", share, size)
+    )
+    assert (method.quota, method.labels.drawn) == (quota, LabelSample(0, 5))
+    assert (method.labels.temperature, method.labels.cosine) == (0.3, True)
+    assert capsys.readouterr().out.endswith(said)
+
+
+def test_its_parts_name_its_results():
+    settings = settings_for("idc")
+
+    def named(quota: int = 2, drawn: int = 1, **train: Any) -> tuple[Any, ...]:
+        labels = Labelled(LabelSample(0, drawn), 1.0, False, SPEC)
+        return Mixed(Idc(settings.train.model_copy(update=train), SPEC), labels, quota).identity()
+
+    assert len({named(), named(quota=3), named(drawn=2), named(positive="cluster"), named(temperature=0.5)}) == 5
+
+
 def test_labels_are_mixed_with_pairs_alone():
-    check_mix(mixing("idc"))
+    check_mix(mixing())
     check_mix(mixing("simcse", share=0.0))
     with pytest.raises(ValueError, match=r"^plusplus\.label_share = 0\.5: .*train\.method is simcse; set it to 0"):
         check_mix(mixing("simcse"))
-
-
-def test_labels_of_documents_that_are_not_annotated_are_asked_for():
-    store = store_of(200, 4)
-    store.summary["labelled"] = {"valid": 9}
-    check_all_annotated(mixing("idc"), store)
-    check_all_annotated(mixing("idc", share=0.0, annotated=0.1), store)
-    with pytest.raises(ValueError, match=r"^plusplus\.label_share = 0\.5: .* 10\.0% .*; set annotate\.share to 1, or"):
-        check_all_annotated(mixing("idc", annotated=0.1), store)
+    with pytest.raises(
+        ValueError, match=r"^train\.batch_size = 3: plusplus\.label_share = 0\.5 .*; set it to 4 or more"
+    ):
+        check_mix(mixing(size=3))

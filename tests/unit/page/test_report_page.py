@@ -268,7 +268,7 @@ def few_shot(folder: Storage) -> None:
 def test_rounds_of_plusplus(root):
     few_shot(write_run(root))
     text = page(root).sections["scores"]
-    assert "round 1, before labels" in text
+    assert "round 1, before fine-tuning" in text
     assert "The run returns the encoder “round 2, fine-tuned”" in text
 
 
