@@ -25,7 +25,8 @@ from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.retrieval.questions import documents_of as documents_asking
 from infocse_ray.retrieval.questions import recall_by_question, reciprocal_rank_by_question
 from infocse_ray.retrieval.validation import Questions, questions_for
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import Storage, is_remote
+from infocse_ray.storage.redact import redacted
 from infocse_ray.suites.bm25 import words_of
 
 _METRICS: list[tuple[str, Callable[[list[Storage]], tuple[pa.Table, np.ndarray]]]] = [
@@ -39,6 +40,11 @@ _Scores = dict[str, np.ndarray]
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
+    if arguments.whole and is_remote(arguments.storage):
+        raise ValueError(
+            f"--whole: sentence-transformers loads local folders alone, and --storage = {redacted(arguments.storage)}; "
+            "copy the runs, or leave --whole out"
+        )
     root = Storage.open(arguments.storage)
     manifests = [_finished(root / name) for name in arguments.runs]
     corpora = {manifest["stages"]["corpus"]["folder"] for manifest in manifests}

@@ -112,7 +112,7 @@ def labels_identity(settings: Settings, store: str) -> str:
 
 def labelled_documents_identity(store: str, drawn: LabelSample) -> str:
     """Of the documents of drawn labels, copied out of the token store of this fingerprint."""
-    return fingerprint("labelled documents", _LABELS_FORMAT, store, drawn)
+    return fingerprint("labelled documents", _LABELS_FORMAT, store, None if drawn.last is None else drawn)
 
 
 def annotate_identity(

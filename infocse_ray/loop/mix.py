@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.identity import labelled_documents_identity
@@ -13,10 +13,10 @@ from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.mixed import Mixed
 from infocse_ray.runtime.progress import say
-from infocse_ray.sampling.examples import Examples
+from infocse_ray.sampling.examples import Examples, count_examples
 from infocse_ray.sampling.labelled_documents import copy_labelled, labelled_documents
 from infocse_ray.settings import Settings
-from infocse_ray.stages.stage import run_stage
+from infocse_ray.stages.stage import Stage, run_stage
 
 
 class Mix(NamedTuple):
@@ -70,16 +70,19 @@ def mix_of(run: Run, sample: LabelSample) -> Mix | None:
         run: under way.
         sample: which labels were drawn.
     """
-    settings, store, root = run.settings, run.store, run.iteration_stages.root
+    settings, stages, store = run.settings, run.iteration_stages, run.store
     if not settings.plusplus.label_share:
         return None
-    stage = run_stage(
-        root,
-        run.folder / "labelled_documents",
-        "labelled documents",
-        labelled_documents_identity(store.fingerprint, sample),
-        lambda stage: copy_labelled(store, sample, stage.folder, "copying labelled documents"),
-    )
+    spec, title = EncoderSpec.of(run.inputs.encoder), "finding labelled documents"
+    corpus = stages.labelled()._replace(splits=["train"])
+
+    def work(stage: Stage) -> dict[str, Any]:
+        if sample.last is None:  # a copy of all would be a second corpus
+            return count_examples(corpus, Labelled(sample, 1.0, False, spec), title)
+        return copy_labelled(store, sample, stage.folder, title)
+
+    identity = labelled_documents_identity(store.fingerprint, sample)
+    stage = run_stage(stages.root, run.folder / "labelled_documents", "labelled documents", identity, work)
     run.manifest.add("labelled_documents", stage)
-    examples = Examples.of(stage, labelled_documents(store, stage.folder, stage.fingerprint))
-    return Mix(sample, examples, EncoderSpec.of(run.inputs.encoder))
+    copied = labelled_documents(store, stage.folder, stage.fingerprint)
+    return Mix(sample, Examples.of(stage, corpus if sample.last is None else copied), spec)

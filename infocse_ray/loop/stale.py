@@ -48,7 +48,7 @@ _READ: dict[str, tuple[str, ...]] = {
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
     "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
     "labelled_documents": ("labels", "seed"),
-    "train": ("minutes", "train", "validate", "seed", "plusplus", *_ENCODER, *METHODS),
+    "train": ("minutes", "train", "validate", "seed", *_ENCODER, *METHODS),
     "valid": ("encoder.precision", "validate.on", "validate.max_documents", "validate.max_candidates", "seed"),
     "test": ("encoder.precision",),
     "test_plain": ("encoder.precision",),
@@ -78,7 +78,8 @@ def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | No
     changed = list(_changed_inputs(before["inputs"], inputs)) + list(
         _changed_settings(before["settings"], redacted_json(settings.model_dump(mode="json")))
     )
-    stages = [name for name in before["stages"] if any(_reads(name, what) for what, _ in changed)]
+    few_shot = "labels" in before["stages"]
+    stages = [name for name in before["stages"] if any(_reads(name, what, few_shot) for what, _ in changed)]
     if not changed or not stages:
         return []
     why = _shortened([said for _, said in changed])
@@ -115,14 +116,16 @@ def _changed_settings(before: Any, now: Any, at: str = "") -> Iterator[tuple[str
             yield dotted, f"{dotted} = {now[name]!r}, was {before[name]!r}"
 
 
-def _reads(stage: str, what: str) -> bool:
-    """Whether the stage of this name in the run reads an input or a setting itself."""
+def _reads(stage: str, what: str, few_shot: bool) -> bool:
+    """Whether the stage of this name in the run, perhaps one with labels, reads an input or a setting itself."""
     phase, _, kind = stage.rpartition("/")
     read = _READ.get(kind, ())
     if phase == "iteration_0" and kind in ("examples", "train"):
         read += ("loop",)
     if phase.startswith("pilot"):
         read += ("loop.pilot_steps",)
+    if few_shot and phase.startswith("iteration") and phase != "iteration_0" and kind == "train":
+        read += ("plusplus",)
     if phase.startswith("fine_tuning"):
         read += ("labels", "finetune") if kind == "train" else ("labels",)
     return what not in _NOT_READ.get(kind, ()) and any(what == name or what.startswith(f"{name}.") for name in read)

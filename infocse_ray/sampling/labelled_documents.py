@@ -39,7 +39,8 @@ def copy_labelled(store: TokenStore, drawn: LabelSample, folder: Storage, title:
     """
     quiet_data()
     lanes = store.summary["lanes"]
-    tasks = ray.data.from_items([{"lane": lane} for lane in range(lanes)], override_num_blocks=lanes)
+    at_once = min(lanes, max(16, 4 * int(ray.cluster_resources().get("CPU", 1))))
+    tasks = ray.data.from_items([{"lane": lane} for lane in range(lanes)], override_num_blocks=at_once)
     by_lane, documents = [0] * lanes, 0
     bar = Bar(title, lanes, "lanes")
     copy = functools.partial(_copy, store=store, drawn=drawn, folder=folder)

@@ -84,7 +84,12 @@ class Training(NamedTuple):
         if self.labels is None:
             return ExampleStream(self.examples, self.method, size, *place)
         assert isinstance(self.method, Mixed)
-        return MixedStream(self.examples, self.labels, self.method, size, *place)
+        labels = self.labels
+        if labels.source.fingerprint != self.store.fingerprint:
+            # Few, copied out of the corpus: they are dealt out every few steps and read again, from this machine.
+            here = Storage.open(str(labels.source.folder.local_copy(labels.fingerprint)))
+            labels = labels._replace(source=labels.source._replace(folder=here))
+        return MixedStream(self.examples, labels, self.method, size, *place)
 
 
 class _UnderWay(NamedTuple):

@@ -237,7 +237,7 @@ class TrainState:
     def reference(self, batch: Batch) -> torch.Tensor | None:
         """What the encoder made of a batch's texts when training began, whitened if it was: float32 [texts, d].
 
-        None where the method doesn't hold on to it.
+        None where the method doesn't hold on to it; zeros for texts that nothing holds on to (`unreferred`).
 
         Raises:
             OutOfMemory: a single text doesn't fit.

@@ -121,6 +121,15 @@ def test_other_pilots_make_no_iteration_stale(run):
     assert "Stale: pilot_simcse_1/train and what is made of these" in said
 
 
+def test_another_share_of_labels_makes_stale_what_has_them(run):
+    finished(run)
+    assert told(run, settings(plusplus={"label_share": 0.5})) == [], "training without labels has none"
+    Manifest(run).add("labels", Stage("labels", "f", run / "labels", {"seconds": 1.0}))
+    [said] = told(run, settings(plusplus={"label_share": 0.5}))
+    assert "plusplus.label_share = 0.5, was 0.0. Stale: iteration_1/train and what is made of these" in said
+    assert told(run, settings(plusplus={"max_rounds": 9})) == []
+
+
 def test_a_corpus_that_changed_makes_all_stale_that_reads_it(run):
     finished(run)
     [line] = told(run, settings(), corpus="c2")
