@@ -35,7 +35,7 @@ class Mixed(Plain):
         Args:
             pairs: of clusters.
             labels: drawn, at the same temperature.
-            quota: labelled examples in a global batch, fewer than all.
+            quota: labelled examples in a global batch, from 1 and fewer than all.
         """
         self.pairs, self.labels, self.quota = pairs, labels, quota
         self.none, self.annotated_count = pairs.none, pairs.annotated_count

@@ -63,8 +63,10 @@ class MixedStream:
             workers: at most the number of lanes.
 
         Raises:
-            ValueError: as for `ExampleStream`.
+            ValueError: no room for pairs in a batch, or as for `ExampleStream`.
         """
+        if not 0 < method.quota < batch_size:
+            raise ValueError(f"{method.quota} of a batch's {batch_size} examples can't be labelled ones among pairs")
         self._pairs = ExampleStream(pairs, method.pairs, batch_size - method.quota, seed, rank, workers)
         self._labels = ExampleStream(labels, method.labels, method.quota, mix(seed, _PURPOSE), rank, workers)
 

@@ -89,7 +89,7 @@ def method_for(case: str, spec: EncoderSpec = SPEC, settings: Settings | None = 
     if case in (LABELLED, MIXED):
         train = settings.train
         labels = Labelled(LabelSample(0, None), train.temperature, train.similarity == "cosine", spec)
-        return labels if case == LABELLED else Mixed(Idc(train, spec), labels, 5)
+        return labels if case == LABELLED else Mixed(Idc(train, spec), labels, -(-train.batch_size // 3))
     return method_of(settings.train.method, settings, spec)
 
 

@@ -35,6 +35,7 @@ from tests.unit.stores import SPEC, Written, counted, write_annotations
 from tests.unit.trainees import MIXED, Run, annotated, method_for, settings_for, stream_of
 
 QUOTA = method_for(MIXED).quota
+assert QUOTA == 5  # of a batch of 14
 
 
 @pytest.fixture(scope="module")
