@@ -44,7 +44,7 @@ def test_infocse_starts_from_what_it_is_initialised_with(
     trained: list[int] = []
     of_rounds = iteration_stages.IterationStages.train
     monkeypatch.setattr(
-        iteration_stages.IterationStages, "train", lambda self, *a: trained.append(a[-1]) or of_rounds(self, *a)
+        iteration_stages.IterationStages, "train", lambda self, *a: trained.append(a[4]) or of_rounds(self, *a)
     )
     monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
     with pytest.raises(pytest.fail.Exception, match="trained again"):
