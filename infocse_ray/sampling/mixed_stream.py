@@ -10,16 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from infocse_ray.corpus.tokens import concatenate
-from infocse_ray.methods.chance import mix
-from infocse_ray.methods.mixed import FIRST_LABEL, Mixed
-from infocse_ray.sampling.examples import Examples
+from infocse_ray.methods.mixed import FIRST_LABEL
 from infocse_ray.sampling.stream import Batch, ExampleStream
 
 _LABELS = "labels-"
 """Before the names of the second's state."""
-
-_PURPOSE = 0x1ABE1
-"""Sets the order of labels apart from that of pairs."""
 
 
 class Stream(Protocol):
@@ -41,34 +36,15 @@ class Stream(Protocol):
 class MixedStream:
     """Deals InfoCSE's pairs and, behind them in each batch, labelled examples."""
 
-    def __init__(
-        self,
-        pairs: Examples,
-        labels: Examples,
-        method: Mixed,
-        batch_size: int,
-        seed: int,
-        rank: int = 0,
-        workers: int = 1,
-    ) -> None:
-        """Open both at their beginning.
+    def __init__(self, pairs: ExampleStream, labels: ExampleStream) -> None:
+        """Take of both, from where they are.
 
         Args:
-            pairs: where they are, and how many each lane has.
-            labels: the same of labelled examples.
-            method: makes them, and says how many of a batch are labelled ones.
-            batch_size: examples in a global batch.
-            seed: of the order of everything.
-            rank: this worker, 0 <= rank < workers.
-            workers: at most the number of lanes.
-
-        Raises:
-            ValueError: no room for pairs in a batch, or as for `ExampleStream`.
+            pairs: by `Idc`.
+            labels: by `Labelled`, of the same worker; its seed is another, or labels of a corpus that is labelled
+                throughout would meet the pairs of their own documents.
         """
-        if not 0 < method.quota < batch_size:
-            raise ValueError(f"{method.quota} of a batch's {batch_size} examples can't be labelled ones among pairs")
-        self._pairs = ExampleStream(pairs, method.pairs, batch_size - method.quota, seed, rank, workers)
-        self._labels = ExampleStream(labels, method.labels, method.quota, mix(seed, _PURPOSE), rank, workers)
+        self._pairs, self._labels = pairs, labels
 
     def next_batch(self) -> Batch:
         """This worker's rows of the next global batch."""

@@ -80,8 +80,10 @@ class ExampleStream:
             workers: at most the number of lanes.
 
         Raises:
-            ValueError: more workers than lanes, or not an example to train on.
+            ValueError: more workers than lanes, not an example to train on, or none in a batch.
         """
+        if batch_size < 1:
+            raise ValueError(f"a global batch of {batch_size} examples has none")
         self._examples = examples.by_lane
         lanes = len(self._examples)
         if workers > lanes:

@@ -19,6 +19,7 @@ from infocse_ray.distributed.collectives import rank, workers
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.errors import NonFinite
+from infocse_ray.methods.chance import mix
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.mixed import Mixed
 from infocse_ray.retrieval.ranks import shown
@@ -54,6 +55,10 @@ _CHECKPOINTS_BEHIND = 5
 restart takes one before, whose best model must still be there."""
 
 
+LABELS = 0x1ABE1
+"""Sets the order of labels apart from that of the pairs that they are among."""
+
+
 class Training(NamedTuple):
     """Everything a worker needs for training."""
 
@@ -80,16 +85,20 @@ class Training(NamedTuple):
 
     def stream(self) -> Stream:
         """This worker's batches, from the first."""
-        size, place = self.settings.train.batch_size, (self.seed, rank(), workers())
+        size, worker = self.settings.train.batch_size, (rank(), workers())
         if self.labels is None:
-            return ExampleStream(self.examples, self.method, size, *place)
+            return ExampleStream(self.examples, self.method, size, self.seed, *worker)
         assert isinstance(self.method, Mixed)
         labels = self.labels
         if labels.source.fingerprint != self.store.fingerprint:
             # Few, copied out of the corpus: they are dealt out every few steps and read again, from this machine.
             here = Storage.open(str(labels.source.folder.local_copy(labels.fingerprint)))
             labels = labels._replace(source=labels.source._replace(folder=here))
-        return MixedStream(self.examples, labels, self.method, size, *place)
+        quota = self.method.quota
+        return MixedStream(
+            ExampleStream(self.examples, self.method.pairs, size - quota, self.seed, *worker),
+            ExampleStream(labels, self.method.labels, quota, mix(self.seed, LABELS), *worker),
+        )
 
 
 class _UnderWay(NamedTuple):

@@ -16,6 +16,7 @@ from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods.chance import mix
 from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
@@ -27,6 +28,7 @@ from infocse_ray.sampling.shards import Shards
 from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
+from infocse_ray.train.loop import LABELS
 from infocse_ray.train.state import TrainState, set_dropout
 from infocse_ray.train.step import StepReport, train_step
 from tests.conftest import make_documents
@@ -95,10 +97,13 @@ def method_for(case: str, spec: EncoderSpec = SPEC, settings: Settings | None = 
 
 def stream_of(source: Shards, method: Any, size: int, seed: int, rank: int = 0, workers: int = 1) -> Stream:
     """What deals a method's examples; labelled ones among pairs are of the same documents."""
-    place = (size, seed, rank, workers)
     if isinstance(method, Mixed):
-        return MixedStream(counted(source, method.pairs), counted(source, method.labels), method, *place)
-    return ExampleStream(counted(source, method), method, *place)
+        pairs, labels = (counted(source, part) for part in (method.pairs, method.labels))
+        return MixedStream(
+            ExampleStream(pairs, method.pairs, size - method.quota, seed, rank, workers),
+            ExampleStream(labels, method.labels, method.quota, mix(seed, LABELS), rank, workers),
+        )
+    return ExampleStream(counted(source, method), method, size, seed, rank, workers)
 
 
 def ragged(rows: list[list[int]]) -> Tokens:
