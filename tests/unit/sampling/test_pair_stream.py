@@ -328,9 +328,12 @@ def _drawn_of_two(seed, turned):
     return int(pool.keys[drawn.documents[0]])
 
 
+def test_a_batch_of_nothing(small):
+    with pytest.raises(ValueError, match=r"^a global batch of -1 examples has none$"):
+        ExampleStream(counted(small[0], idc()), idc(), -1, 0)
+
+
 def test_more_workers_than_lanes(small):
-    with pytest.raises(ValueError, match=r"a global batch of 0 examples has none"):
-        streams(annotations, 0)
     with pytest.raises(ValueError, match=r"train\.num_workers = 6.*corpus\.lanes = 5"):
         ExampleStream(counted(small[0], idc()), idc(), 4, 0, 0, 6)
 
