@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.settings import Reading
 from infocse_ray.settings.embed import Embed, Stored
 from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.checksums import checked, read_checked
@@ -43,6 +44,7 @@ class Embedding(NamedTuple):
     compute: str
     sentences: bool
     format: Literal["parquet", "lance"]
+    reading: Reading = "sentences"
 
     @classmethod
     def of(cls, settings: Embed, encoder: str, corpus: str, dimension: int) -> Embedding:
@@ -58,11 +60,13 @@ class Embedding(NamedTuple):
             settings.compute,
             settings.sentences,
             settings.format,
+            settings.reading,
         )
 
     def identity(self) -> tuple[Any, ...]:
         """What a fingerprint of the vectors is made of."""
-        return "embed", _FORMAT, *self._replace(model="")
+        said = self._replace(model="")
+        return "embed", _FORMAT, *(said[:-1] if self.reading == "sentences" else said)  # as before there were others
 
     def begin(self, output: Storage) -> None:
         """Make the output this embedding's; one that was asked for and of which nothing was made gives way.
@@ -78,7 +82,7 @@ class Embedding(NamedTuple):
         if there is None or not any((output / made).exists() for made in ("encoder", "vectors")):
             file.write_json(checked(self._asdict()))
             return
-        for name in ("encoder", "corpus", "precision", "dimensions", "sentences", "format", "compute"):
+        for name in ("encoder", "corpus", "precision", "dimensions", "sentences", "format", "compute", "reading"):
             if (old := getattr(there, name)) != (new := getattr(self, name)):
                 shown = _LONG.get(name, (old, new))
                 raise ValueError(

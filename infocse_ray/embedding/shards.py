@@ -13,11 +13,13 @@ import torch
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of, shard_name
+from infocse_ray.corpus.tokens import bounded_ranges
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.numbers import truncated
 from infocse_ray.embedding.rows import Texts, document_table, sentence_table
 from infocse_ray.embedding.texts import read_texts
-from infocse_ray.retrieval.documents import mean_vectors
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
+from infocse_ray.retrieval.documents import cut_at, mean_vectors, one_text_each, read_as, whole_length
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 
@@ -72,12 +74,13 @@ class EmbedShards(NamedTuple):
 
     def _part(self, annotator: Annotator, documents: Documents, texts: pa.Table) -> Part:
         asked, normalize = self.embedding, annotator.encoder.normalize
-        means: list[np.ndarray] = []
+        read: list[np.ndarray] = []
         sentences: list[pa.Table] = []
-        for first, last, whole in annotator.vectors(documents):
-            vectors = truncated(whole, asked.dimensions, normalize)
+        for first, last, vectors in self._ranges(annotator, documents):
             offsets = documents.offsets[first : last + 1] - documents.offsets[first]
-            means.append(_numpy(mean_vectors(vectors, offsets, normalize)))
+            means = None if asked.reading == "whole" else mean_vectors(vectors, offsets, normalize)
+            whole = None if asked.reading == "sentences" else self._whole(annotator, documents, first, last)
+            read.append(_numpy(read_as(means, whole, normalize)))
             if asked.sentences:
                 some = documents._replace(
                     doc_ids=documents.doc_ids.slice(first, last - first),
@@ -85,8 +88,25 @@ class EmbedShards(NamedTuple):
                     offsets=offsets,
                 )
                 sentences.append(sentence_table(some, Texts(some, texts), _numpy(vectors), asked.precision))
-        table = document_table(documents, Texts(documents, texts), np.concatenate(means), asked.precision)
+        table = document_table(documents, Texts(documents, texts), np.concatenate(read), asked.precision)
         return Part(table, sentences)
+
+    def _ranges(self, annotator: Annotator, documents: Documents) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """As `Annotator.vectors`, cut to the dimensions; without any vector where nothing is made of sentences'."""
+        asked, normalize = self.embedding, annotator.encoder.normalize
+        if asked.reading == "whole" and not asked.sentences:
+            for first, last in bounded_ranges(documents.offsets, SENTENCES_AT_ONCE):
+                yield first, last, torch.empty(0, asked.dimension)
+        else:
+            for first, last, vectors in annotator.vectors(documents):
+                yield first, last, truncated(vectors, asked.dimensions, normalize)
+
+    def _whole(self, annotator: Annotator, documents: Documents, first: int, last: int) -> torch.Tensor:
+        """Vectors of documents first:last, each as one text, float32 [last - first, d]."""
+        encoder = annotator.encoder
+        texts = one_text_each(documents.sentences, documents.offsets[first : last + 1])
+        with cut_at(encoder, whole_length(encoder)):
+            return truncated(annotator.embed(texts), self.embedding.dimensions, encoder.normalize)
 
 
 def _numpy(vectors: torch.Tensor) -> np.ndarray:

@@ -10,6 +10,7 @@ from huggingface_hub import EvalResult
 from infocse_ray import __version__
 from infocse_ray.encoder.origin import Origin
 from infocse_ray.loop.card_metadata import front_matter, retrieval_results, sts_result
+from infocse_ray.loop.card_snippet import SAID, snippet
 from infocse_ray.methods.recipes import how_chosen
 from infocse_ray.methods.registry import title_of
 from infocse_ray.retrieval.ranks import shown
@@ -82,7 +83,6 @@ def _card(settings: Settings, metrics: dict[str, Any], about: str, rows: list[st
     if (sts := metrics.get("sts")) is not None:
         judged += f"\n\n{_general_ability(sts)}"
     rows = [_row(_BEGAN[name], metrics[name]) for name in _BEGAN if name in metrics] + rows
-    mean = "mean / np.linalg.norm(mean)" + ("" if unit else ' if model.similarity_fn_name == "cosine" else mean')
     table = "\n".join(rows)
     origin = Origin(**metrics["origin"]) if "origin" in metrics else Origin(None, None)
     head = front_matter(settings.name, origin, _results(metrics), whitened=whitening is not None)
@@ -93,23 +93,10 @@ def _card(settings: Settings, metrics: dict[str, Any], about: str, rows: list[st
 
 - {_base(origin)}{_prompts(metrics.get("prompts", {}))}
 - sentences were cut to {settings.encoder.max_length} tokens; similarity: {similarity}{whitened}
-- a document's vector is the mean of its sentences' vectors
+- a document's vector is {SAID[settings.validate.reading]}
 
 ```python
-import numpy as np
-from sentence_transformers import SentenceTransformer
-from sentencex import segment
-
-model = SentenceTransformer("path/to/this/folder")
-model.max_seq_length = {settings.encoder.max_length}  # as in training; without this line longer texts are read, too
-
-def document_vector(text):
-    sentences = [" ".join(s.split()) for s in segment({json.dumps(settings.corpus.language)}, text) if s.strip()]
-    mean = model.encode(sentences, prompt=model.prompts.get("document")).mean(0)
-    return {mean}
-
-document = document_vector("A document's text. Its sentences are encoded one by one.")
-query = model.encode("what is searched for", prompt=model.prompts.get("query"))
+{snippet(settings, unit)}
 ```
 
 Only sentence-transformers gives these vectors: `AutoModel` loads the backbone alone, and what the folder has besides

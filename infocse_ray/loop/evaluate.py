@@ -21,7 +21,7 @@ from infocse_ray.retrieval.scores import Scores
 from infocse_ray.retrieval.validation import On, Questions, questions_for, score_under
 from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
 from infocse_ray.runtime.progress import Board, waits_kept
-from infocse_ray.settings import fingerprint
+from infocse_ray.settings import Reading, fingerprint
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, find_stage, making, reopen, run_stage
 from infocse_ray.storage.checksums import checked, read_checked
@@ -45,12 +45,16 @@ class Asked(NamedTuple):
     """About how many of them ask, as in `questions_for`; None: all."""
     max_candidates: int | None = None
     """About how many counterparts are ranked, likewise."""
+    reading: Reading = "sentences"
+    """How documents become vectors."""
 
     @property
     def questions(self) -> tuple[Any, ...]:
         """The questions, whichever encoder answers them."""
+        # Stages from before there were these keep their names.
         bound = () if self.max_candidates is None else (self.max_candidates,)
-        return self.split, self.on, self.max_documents, *bound
+        read = () if self.reading == "sentences" else (self.reading,)
+        return self.split, self.on, self.max_documents, *bound, *read
 
 
 class _Evaluation(NamedTuple):
@@ -150,9 +154,9 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
     by_questions, by_encoder = operator.itemgetter(0), operator.itemgetter(1)
     for _, same_questions in itertools.groupby(sorted(named, key=operator.itemgetter(0, 1)), key=by_questions):
         asked = list(same_questions)
-        split, on, documents, *bound = asked[0][2].questions
-        drawn = {"device": device, "seed": evaluation.seed, "max_candidates": bound[0] if bound else None}
-        questions = questions_for(evaluation.store, split, on, documents, **drawn)
+        one = asked[0][2]
+        drawn = {"device": device, "seed": evaluation.seed, "max_candidates": one.max_candidates}
+        questions = questions_for(evaluation.store, one.split, one.on, one.max_documents, **drawn, reading=one.reading)
         for _, same_encoder in itertools.groupby(asked, key=by_encoder):
             begun = time.monotonic()
             folders, places = zip(*((one.encoder, place) for *_, one, place in same_encoder), strict=True)

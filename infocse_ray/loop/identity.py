@@ -83,6 +83,8 @@ def run_identity(
         del content["minutes"]
     if settings.train.method != "idc" or not settings.train.distillation:
         del content["train"]["distillation"]
+    if settings.validate.reading == "sentences":  # pyright: ignore
+        del content["validate"]["reading"]
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
 
 
@@ -171,6 +173,8 @@ def train_identity(
 ) -> str:
     """Of the train stage of iteration t; `max_candidates` where it leaves out some."""
     unasked = {"patience", "sts", "max_candidates"}
+    if settings.validate.reading == "sentences":  # pyright: ignore
+        unasked.add("reading")  # stages from before there were others keep their names
     validation = settings.validate.model_dump(mode="json", exclude=unasked)  # pyright: ignore
     unread = set() if method.head_is_new else {"head_learning_rate"}
     return fingerprint(

@@ -99,9 +99,9 @@ class Run(NamedTuple):
         iteration_stages, settings = self.iteration_stages, self.settings
         bound = candidate_bound(self.store, self.judged_on, settings.validate.max_candidates)
         asked = [
-            Asked(encoder, split, self.judged_on, settings.validate.max_documents, bound)
+            Asked(encoder, split, self.judged_on, settings.validate.max_documents, bound, settings.validate.reading)
             if split == "valid"
-            else Asked(encoder, split, "counterpart")
+            else Asked(encoder, split, "counterpart", reading=settings.validate.reading)
             for encoder, split in looks.values()
         ]
         precision, where, folder = settings.encoder.precision, iteration_stages.where["train"], self.folder / "scores"

@@ -115,7 +115,10 @@ def _score(
     scored: dict[str, Scored] = {}
     for tokenizer, store in stores.items():
         of_it = {name: e for name, e in encoders.items() if e.corpus_tokenizer() == tokenizer}
-        asked = [Asked(save_shared(root, encoder), settings.place, on) for encoder in of_it.values()]
+        asked = [
+            Asked(save_shared(root, encoder), settings.place, on, reading=settings.reading)
+            for encoder in of_it.values()
+        ]
         stages = evaluate(root, root / "evaluations", store, asked, settings.precision, where, settings.seed, whose)
         for (name, encoder), stage in zip(of_it.items(), stages, strict=True):
             cosines = None if pairs is None else _cosines(settings, encoder, pairs)

@@ -178,10 +178,12 @@ class Refit(NamedTuple):
             questions: this worker's share of the validation; every worker of the process group must call.
 
         Returns:
-            The scores; None where others are asked, which are still to be embedded.
+            The scores; None where others are asked, or documents read otherwise, which are still to be embedded.
         """
         encoder.whitening, vectors = self.fit(encoder)
         if vectors is None or self.held_out is None or not isinstance(questions, HeldOut):
+            return None
+        if questions.reading != self.held_out.reading:
             return None
         ours, theirs = (
             (asked.sentences.offsets, asked.sentences.values, asked.offsets, asked.rows)

@@ -22,14 +22,15 @@ from infocse_ray.corpus.store import Documents, TokenStore, counterparts_of, doc
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
 from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
 from infocse_ray.distributed.memory import MORE, advised
-from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
-from infocse_ray.retrieval.documents import halves, mean_vectors
+from infocse_ray.retrieval.documents import document_vectors, halves
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_by_pieces
-from infocse_ray.retrieval.maps import Map, normalized, under, width_under
+from infocse_ray.retrieval.maps import Map, under, width_under
 from infocse_ray.retrieval.ranks import LeftOut
 from infocse_ray.retrieval.scores import Scores, score_among_all
+from infocse_ray.settings import Reading
 
 On = Literal["counterpart", "sentence", "halves"]
 
@@ -42,23 +43,25 @@ class Groups(NamedTuple):
     """int64 [groups + 1]."""
     role: Role = "document"
     """Which prompt the sentences get."""
+    reading: Reading = "sentences"
+    """How their sentences become a vector."""
 
     def vectors(self, encoder: SentenceEncoder, begin: int = 0, end: int | None = None) -> torch.Tensor:
-        """float32 [end - begin, d]: the mean of the sentence vectors of each of these groups."""
+        """float32 [end - begin, d]: the vector of each of these groups."""
         return self.vectors_under(encoder, [None], begin, end)[0]
 
     def vectors_under(
         self, encoder: SentenceEncoder, maps: Sequence[Map], begin: int = 0, end: int | None = None
     ) -> list[torch.Tensor]:
-        """The same for each map behind the encoder, each sentence embedded once."""
+        """The same for each map behind the encoder, each text embedded once."""
         offsets = self.offsets[begin : None if end is None else end + 1]
         parts = [[torch.empty(0, width_under(encoder, one), device=encoder.device)] for one in maps]
         for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
             rows = np.arange(offsets[first], offsets[last])
-            vectors = embed(encoder, self.sentences.take(rows), role=self.role).vectors
             inside = offsets[first : last + 1] - offsets[first]
-            for one, part in zip(maps, parts, strict=True):
-                part.append(mean_vectors(under(one, vectors), inside, normalized(encoder, one)))
+            some = document_vectors(encoder, maps, self.sentences.take(rows), inside, self.reading, self.role)
+            for one, part in zip(some, parts, strict=True):
+                part.append(one)
         return [torch.cat(part) for part in parts]
 
 
@@ -108,6 +111,7 @@ def questions_for(
     device: torch.device = ...,
     seed: int = 0,
     max_candidates: int | None = None,
+    reading: Reading = "sentences",
 ) -> Questions: ...
 
 
@@ -120,6 +124,7 @@ def questions_for(
     device: torch.device = ...,
     seed: int = 0,
     max_candidates: int | None = None,
+    reading: Reading = "sentences",
 ) -> Questions | HeldOut: ...
 
 
@@ -131,6 +136,7 @@ def questions_for(
     device: torch.device = torch.device("cpu"),  # noqa: B008
     seed: int = 0,
     max_candidates: int | None = None,
+    reading: Reading = "sentences",
 ) -> Questions | HeldOut:
     """Read this worker's share: the shards whose number is its rank modulo the workers.
 
@@ -144,20 +150,22 @@ def questions_for(
         seed: of the draw of sentences, where `on` is `sentence`.
         max_candidates: about how many counterparts are ranked, where `on` is `counterpart`, beside those of the
             documents that ask: those of the first documents by the hash of the id; None for all.
+        reading: of the documents, and of halves of them.
 
     Every worker of the process group must call.
     """
     if on == "sentence":
-        return held_out_for(store, split, seed, max_documents, device)
+        return held_out_for(store, split, seed, max_documents, device)._replace(reading=reading)
     if on == "halves":
         limit = key_limit(store.summary["documents"][split], max_documents)
         asked = _joined([_ask_for_halves(table) for table in _tables(store, split, limit)])
-        return Questions(*asked, None, asked.true_keys)
+        even, odd = (half._replace(reading=reading) for half in (asked.documents, asked.true))
+        return Questions(*asked._replace(documents=even, true=odd), None, asked.true_keys)
     limit = key_limit(store.summary["labelled"][split], max_documents)
     asked = _joined([_ask_for_counterparts(table) for table in _tables(store, split, limit)])
-    return Questions(
-        *asked._replace(true=asked.true._replace(role="query")), *_candidates(store, asked, max_candidates, device)
-    )
+    documents, true = asked.documents._replace(reading=reading), asked.true._replace(role="query")
+    read = asked._replace(documents=documents, true=true)
+    return Questions(*read, *_candidates(store, asked, max_candidates, device))
 
 
 class _Asked(NamedTuple):

@@ -29,7 +29,7 @@ from infocse_ray.settings.methods import (
     SimCSESettings,
     TSDAESettings,
 )
-from infocse_ray.settings.section import EngineName, Fraction, Metric, OnGpu, Section, Workers, plain_name
+from infocse_ray.settings.section import EngineName, Fraction, Metric, OnGpu, Reading, Section, Workers, plain_name
 from infocse_ray.settings.tracking import Tracking
 from infocse_ray.settings.train import Finetune, Loop, PlusPlus, Train, Validate
 
@@ -112,6 +112,7 @@ __all__ = [
     "MirrorBERTSettings",
     "OnGpu",
     "PlusPlus",
+    "Reading",
     "Section",
     "Settings",
     "SimCSESettings",

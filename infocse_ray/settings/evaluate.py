@@ -8,12 +8,12 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import Metric, OnGpu, Section, Workers
+from infocse_ray.settings.section import READING, Metric, OnGpu, Reading, Section, Workers
 
 Suite = Literal["sts", "beir", "mteb"]
 
 _OF_SUITES = ("suite_path", "qrels", "tasks")
-_OF_CORPUS = ("split", "on", "seed", "sts", "metric")
+_OF_CORPUS = ("split", "on", "reading", "seed", "sts", "metric")
 _SHARED = "language"
 """The setting of the corpus that suites go by, too."""
 
@@ -67,6 +67,7 @@ class Evaluate(Section):
         description="What each document must find, as validate.on of `infocse pretrain`. `auto`: its counterpart "
         "(corpus.counterpart) if there are any, else a sentence that was taken out of it.",
     )
+    reading: Reading = Field(default="sentences", description=READING)
     seed: int = Field(
         default=42, ge=0, lt=2**31, description="Seed for drawing the sentences that documents must find."
     )

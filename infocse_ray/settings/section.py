@@ -13,6 +13,15 @@ OnGpu = bool | Literal["auto"]
 EngineName = Literal["torch", "openvino", "openvino_int8"]
 Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Reading = Literal["sentences", "whole", "both"]
+"""How a document becomes a vector, as READING tells people."""
+
+READING = (
+    "How a document becomes a vector. `sentences`: the mean of its sentences' vectors, as in the paper. `whole`: the "
+    "vector of its sentences as one text, cut at the length that the encoder's folder says (max_seq_length), as "
+    "SentenceTransformer.encode reads it. `both`: the mean of these two."
+)
+"""What settings of this type say."""
 
 HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
 """Settings of training and annotating that say how to compute, not what: they don't name another result."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from infocse_ray.settings.methods import Baseline, MethodName
-from infocse_ray.settings.section import Metric, OnGpu, Section, Workers
+from infocse_ray.settings.section import READING, Metric, OnGpu, Reading, Section, Workers
 
 
 class Train(Section):
@@ -149,6 +149,11 @@ class Validate(Section):
         "Without labels, `sentence`: a sentence taken out of it (up to four of a document, drawn by the seed, one "
         "at a time); `halves`: the other half of it (alternating sentences). `auto`: counterpart if validation "
         "documents have one, else sentence. Training on labels is always validated on counterparts.",
+    )
+    reading: Reading = Field(
+        default="sentences",
+        description=f"{READING} For validation and test; training is on sentences, and the power of whitening is "
+        "chosen by `sentences`, whatever it is.",
     )
     max_documents: int = Field(
         default=10_000,

@@ -111,7 +111,9 @@ def _searched(judged: Judged, data: BeirSet, whose: str, encoder: EncoderFolder,
         cut = sum(row["cut"] for row in done)
         return read_checked(stage.folder / "metrics.json") | {"cut": cut}
 
-    identity = fingerprint("beir", _FORMAT, data.fingerprint, encoder.fingerprint, judged.settings.precision, language)
+    identity = fingerprint(
+        "beir", _FORMAT, data.fingerprint, encoder.fingerprint, judged.settings.precision, language, READINGS
+    )
     return judged.stage("beir", identity, work)
 
 

@@ -1,15 +1,14 @@
 """Search a data set's corpus with an encoder: the work of an actor on blocks of documents.
 
 1. Passage: title and text as one, cut where the encoder's folder says (max_seq_length). Mean of sentences: as
-   validation has it, each sentence cut at `max_length`, the title one of them.
+   validation has it, each sentence cut at `max_length`, the title one of them. Both: the mean of these two.
 2. Queries are encoded as one text, cut where passages are; prompts as the folder or the settings say.
-3. A block leaves each query's best documents, by either, in a file; a file that is whole isn't made again.
+3. A block leaves each query's best documents, by any of them, in a file; a file that is whole isn't made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from infocse_ray.corpus.tokens import bounded_ranges, offsets_of
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.texts import TextEncoder
-from infocse_ray.retrieval.documents import mean_vectors
+from infocse_ray.retrieval.documents import cut_at, mean_vectors, read_as, whole_length
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
@@ -30,18 +29,11 @@ from infocse_ray.suites.beir_layout import BeirSet, Passage
 from infocse_ray.suites.best import Best, merged
 from infocse_ray.suites.measures import DEPTH
 
-PASSAGE, SENTENCES = "passage", "mean of sentences"
-READINGS = (PASSAGE, SENTENCES)
-"""How a document becomes a vector."""
+PASSAGE, SENTENCES, BOTH = "passage", "mean of sentences", "both"
+READINGS = (PASSAGE, SENTENCES, BOTH)
+"""How a document becomes a vector; titles and texts as they are, not as tokens of sentences."""
 
 _DOCUMENTS_AT_ONCE = 2_048
-_UNSAID = 512
-"""Tokens that a passage is cut to where neither the folder, the tokenizer nor the positions say."""
-
-
-def passage_length(encoder: SentenceEncoder) -> int:
-    """Tokens that a passage is cut to, special tokens and prompt included."""
-    return encoder.max_seq_length or _UNSAID
 
 
 class SearchBlocks:
@@ -69,33 +61,26 @@ class SearchBlocks:
             return read_checked(counts)
         reader = TextEncoder(encoder)
         if self._queries is None:
-            with reading(encoder, passage_length(encoder)):
+            with cut_at(encoder, whole_length(encoder)):
                 self._queries = reader.vectors(self.data.queries, "query")
         best = {name: Best(self._queries, DEPTH + 1) for name in READINGS}  # one may be the query itself
         doc_ids: list[str] = []
         cut = 0
         for passages in _batches(self.data.passages(self.data.blocks()[block])):
             doc_ids += [passage.doc_id for passage in passages]
-            with reading(encoder, passage_length(encoder)):
+            with cut_at(encoder, whole_length(encoder)):
                 tokens = reader.tokens([passage.whole for passage in passages])
                 cut += int((tokens.lengths > encoder.room("document")).sum())
-                best[PASSAGE].add(reader.vectors([passage.whole for passage in passages]))
-            best[SENTENCES].add(sentence_means(reader, passages, self.language))
+                whole = reader.vectors([passage.whole for passage in passages])
+            means = sentence_means(reader, passages, self.language)
+            read = {PASSAGE: whole, SENTENCES: means, BOTH: read_as(means, whole, encoder.normalize)}
+            for name, vectors in read.items():
+                best[name].add(vectors)
         for name, found in best.items():
             _write(self.folder / name / f"{block:05d}.parquet", found, doc_ids)
         done = {"documents": len(doc_ids), "cut": cut}
         counts.write_json(checked(done))
         return done
-
-
-@contextmanager
-def reading(encoder: SentenceEncoder, length: int) -> Iterator[None]:
-    """Let the encoder cut texts at another length while the block runs."""
-    before, encoder.max_length = encoder.max_length, length
-    try:
-        yield
-    finally:
-        encoder.max_length = before
 
 
 def sentence_means(reader: TextEncoder, passages: list[Passage], language: str) -> torch.Tensor:

@@ -160,6 +160,7 @@ class TrainingWorker:
             self._device,
             settings.seed,
             training.max_candidates,
+            settings.validate.reading,
         )
         plan = training.whitening
         self._refit = (

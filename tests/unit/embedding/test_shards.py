@@ -55,6 +55,34 @@ def test_a_document_is_the_mean_of_its_sentences(tmp_path: Path, tiny_encoder: P
     assert read_counts(output)["documents"] == len(TEXTS)
 
 
+@pytest.mark.parametrize("sentences", [False, True])
+@pytest.mark.parametrize(("reading", "dimensions"), [("whole", None), ("both", None), ("both", 8)])
+def test_documents_are_read_whole_or_both_ways(
+    tmp_path: Path, tiny_encoder: Path, reading: str, dimensions: int | None, sentences: bool
+):
+    output = write_index(tmp_path, tiny_encoder, reading=reading, dimensions=dimensions, sentences=sentences)
+    documents = read(output, "documents")
+    encoder = tiny(tiny_encoder).eval()
+    longest = encoder.max_length
+    assert (output / "vectors" / "sentences").exists() == sentences
+
+    def unit(vectors: np.ndarray) -> np.ndarray:
+        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+    cut = 0
+    for text in TEXTS:
+        own = unit(embed(encoder, tokenised(encoder, text.sentences)).vectors.numpy()[:, :dimensions])
+        whole = tokenised(encoder, [" ".join(text.sentences)])
+        cut += int(whole.lengths.max() > longest - 2)
+        encoder.max_length = 64
+        expected = unit(embed(encoder, whole).vectors.numpy()[0, :dimensions])
+        encoder.max_length = longest
+        if reading == "both":
+            expected = unit(expected + unit(own.mean(0)))
+        assert np.abs(documents[text.doc_id, None]["vector"] - expected).max() < 1e-5
+    assert cut, "some text is longer than a sentence may be"
+
+
 def test_fewer_dimensions_are_of_each_sentence_then_of_the_document(tmp_path: Path, tiny_encoder: Path):
     output = write_index(tmp_path, tiny_encoder, dimensions=8, precision="fp16", sentences=True)
     documents, sentences = read(output, "documents"), read(output, "sentences")

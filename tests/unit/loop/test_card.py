@@ -15,7 +15,8 @@ from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.origin import Origin
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.loop.card import model_card
-from infocse_ray.retrieval.documents import mean_vectors
+from infocse_ray.loop.card_snippet import SAID
+from infocse_ray.retrieval.documents import document_vectors
 from infocse_ray.settings import Settings
 from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, ragged
 from tests.unit.encoder.test_encoder_modules import some_whitening
@@ -42,11 +43,12 @@ def snippet_of(text: str) -> str:
     return code
 
 
+@pytest.mark.parametrize("reading", ["sentences", "whole", "both"])
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("prompts", [{}, {"query": "a ", "passage": "the ship, "}])
 @pytest.mark.parametrize(("similarity", "normalized"), [("cosine", True), ("dot", False), ("dot", True)])
 def test_the_snippet_gives_the_document_vectors_of_validation(
-    tiny_encoder, tmp_path, whitened, prompts, similarity, normalized
+    tiny_encoder, tmp_path, whitened, prompts, similarity, normalized, reading
 ):
     pytest.importorskip("sentence_transformers")
     source = copy_of(tiny_encoder, tmp_path)
@@ -54,7 +56,9 @@ def test_the_snippet_gives_the_document_vectors_of_validation(
     encoder = load(source, similarity == "cosine")
     encoder.whitening = some_whitening(out=8) if whitened else None
     encoder.save(tmp_path / "model")
-    text = card({"power": 0.5, "dimension": 8} if whitened else None, train={"similarity": similarity})
+    whitening = {"power": 0.5, "dimension": 8} if whitened else None
+    text = card(whitening, train={"similarity": similarity}, validate={"reading": reading})
+    assert f"a document's vector is {SAID[reading]}\n" in text
     names: dict[str, Any] = {}
     exec(snippet_of(text).replace("path/to/this/folder", str(tmp_path / "model")), names)
     sentences = [split_sentences(document) for document in DOCUMENTS]
@@ -62,7 +66,7 @@ def test_the_snippet_gives_the_document_vectors_of_validation(
     tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
     tokens = ragged([tokenizer.encode(s, add_special_tokens=False).ids for document in sentences for s in document])
     assert tokens.lengths.max() > 16  # one that is cut
-    ours = mean_vectors(embed(encoder, tokens).vectors, np.array([0, 9, 13]), encoder.normalize)
+    [ours] = document_vectors(encoder, [None], tokens, np.array([0, 9, 13]), reading)
     theirs = torch.from_numpy(np.stack([names["document_vector"](document) for document in DOCUMENTS]))
     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
     query = ragged([tokenizer.encode("what is searched for", add_special_tokens=False).ids])

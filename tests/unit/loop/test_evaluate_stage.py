@@ -78,6 +78,8 @@ def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, wo
         {"on": "counterpart"},
         {"on": "sentence"},
         {"on": "sentence", "seed": 2},
+        {"reading": "whole"},
+        {"split": "valid", "max_documents": 100, "reading": "whole"},
     ]
     assert len({stage(**question) for question in different}) == len(worked) == len(different)
     assert stage(seed=2) == stage()

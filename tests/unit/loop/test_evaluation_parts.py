@@ -26,10 +26,10 @@ class Worker:
         self.scored: list[tuple[str, list[Any]]] = []
 
     def questions_for(
-        self, store: Any, *asked: Any, device: torch.device, seed: int, max_candidates: int | None
+        self, store: Any, *asked: Any, device: torch.device, seed: int, max_candidates: int | None, reading: str
     ) -> Any:
         assert max_candidates is None
-        self.read.append((*asked, seed))
+        self.read.append((*asked, seed, reading))
         return SimpleNamespace(doc_ids=["a"], question_keys=np.array([7]), asked=asked)
 
     def score(self, encoder: str, maps: list[Any], questions: Any, top: int) -> list[Any]:
@@ -91,19 +91,24 @@ def test_no_ranks_stay_of_workers_that_a_smaller_group_has_not(tmp_path: Path, w
 
 def test_questions_are_read_once_for_all_encoders(tmp_path: Path, worker: Worker):
     root = Storage.open(str(tmp_path))
-    kinds = [("valid", "sentence", 100), ("test", "counterpart", None), ("valid", "sentence", None)]
+    kinds = [
+        ("valid", "sentence", 100, "sentences"),
+        ("test", "counterpart", None, "sentences"),
+        ("valid", "sentence", None, "sentences"),
+        ("valid", "sentence", None, "both"),
+    ]
     todo = [
-        (Asked(encoder(name), *cast(Any, kind)), root / fingerprint(name, kind))
+        (Asked(encoder(name), *cast(Any, kind[:3]), reading=cast(Any, kind[3])), root / fingerprint(name, kind))
         for name in ("one", "three")
         for kind in kinds
     ]
     worker.work(todo)
-    assert sorted(worker.read, key=repr) == sorted(((*kind, 5) for kind in kinds), key=repr)
-    assert worker.shown == [1, 2, 3, 4, 5, 6]
+    assert sorted(worker.read, key=repr) == sorted(((*kind[:3], 5, kind[3]) for kind in kinds), key=repr)
+    assert worker.shown == list(range(1, 9))
     for name in ("one", "three"):
         for kind in kinds:
             found = (root / fingerprint(name, kind) / "metrics.json").read_json()["metrics"]
-            assert found == {"of": name, "under": None, "asked": list(kind)}
+            assert found == {"of": name, "under": None, "asked": list(kind[:3])}
 
 
 def test_encoders_that_differ_in_their_whitening_alone_embed_once_what_they_are_asked(tmp_path: Path, worker: Worker):

@@ -86,6 +86,7 @@ def test_validating_by_what_chooses_the_power_embeds_nothing_twice(tiny_encoder:
     # Others are not taken for these.
     assert share.scores(encoder, held_out_for(store, "valid", AUTO.seed + 1)) is None
     assert share.scores(encoder, questions_for(store, "valid", "halves")) is None
+    assert share.scores(encoder, questions._replace(reading="whole")) is None
     assert Refit.of(AUTO._replace(power=1.0), store, encoder.base_dimension, CPU).scores(encoder, questions) is None
 
 

@@ -7,6 +7,7 @@ import torch
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.whitening import Whitening
+from infocse_ray.retrieval import documents as reading_documents
 from infocse_ray.retrieval import held_out, validation
 from infocse_ray.retrieval import scores as all_scores
 from infocse_ray.retrieval.validation import questions_for, score, score_under
@@ -44,33 +45,37 @@ def load(folder, cosine=False):
     return load_encoder(folder, Encoder(model=str(folder), max_length=16), cosine)
 
 
-def vector(encoder, tokens):
-    """One sentence's vector, encoded alone."""
-    ids = torch.tensor([[*encoder.prefix, *tokens[: 16 - 2], *encoder.suffix]])
+def vector(encoder, tokens, longest=16):
+    """One text's vector, encoded alone."""
+    ids = torch.tensor([[*encoder.prefix, *tokens[: longest - 2], *encoder.suffix]])
     with torch.inference_mode():
         return encoder(ids, torch.ones_like(ids))[0].double()
 
 
-def mean(encoder, sentences):
+def mean(encoder, sentences, reading="sentences"):
     found = torch.stack([vector(encoder, s) for s in sentences]).mean(0)
+    found = found / found.norm() if encoder.normalize else found
+    whole = vector(encoder, [token for s in sentences for token in s], encoder.max_seq_length)
+    found = {"sentences": found, "whole": whole, "both": (found + whole) / 2}[reading]
     return found / found.norm() if encoder.normalize else found
 
 
-def brute_force(encoder, documents, on):
+def brute_force(encoder, documents, on, reading="sentences"):
     """Rank of every question of the validation documents, by the document's id and the true candidate's name."""
     asking = [d for d in documents if d.split == "valid"]
     if on == "halves":
-        candidates = {d.doc_id: mean(encoder, d.sentences[1::2]) for d in asking}
+        candidates = {d.doc_id: mean(encoder, d.sentences[1::2], reading) for d in asking}
         truth = {d.doc_id: [d.doc_id] for d in asking}
-        queries = {d.doc_id: mean(encoder, d.sentences[::2]) for d in asking}
+        queries = {d.doc_id: mean(encoder, d.sentences[::2], reading) for d in asking}
     else:
         candidates = {repr(c): mean(encoder, [c]) for d in documents for c in d.counterparts}
         truth = {d.doc_id: [repr(c) for c in d.counterparts] for d in asking}
-        queries = {d.doc_id: mean(encoder, d.sentences) for d in asking}
+        queries = {d.doc_id: mean(encoder, d.sentences, reading) for d in asking}
     ranks = {}
     for name, query in queries.items():
         for true in truth[name]:
-            bar = query @ candidates[true]
+            # What a rounding error in fp32 may make equal is a tie.
+            bar = query @ candidates[true] - 16 * torch.finfo().eps * query.norm() * candidates[true].norm()
             others = [c for key, c in candidates.items() if key not in truth[name]]
             ranks[name, stable_hash(true)] = 1 + sum(bool(query @ c >= bar) for c in others)
     return ranks, len(candidates)
@@ -99,6 +104,25 @@ def test_ranks_equal_brute_force(tiny_encoder, store, documents, on, cosine, at_
     )
     assert found.metrics["mrr"] == pytest.approx(np.mean([1 / r for r in expected.values()]))
     assert len(set(expected.values())) > 3
+
+
+@pytest.mark.parametrize("reading", ["whole", "both"])
+@pytest.mark.parametrize(("cosine", "at_once"), [(False, 16_384), (True, 16_384), (True, 7)])
+@pytest.mark.parametrize("on", ["counterpart", "halves"])
+def test_documents_are_read_whole_or_both_ways(
+    tiny_encoder, store, documents, on, cosine, at_once, reading, monkeypatch
+):
+    for room in (validation, all_scores):
+        monkeypatch.setattr(room, "SENTENCES_AT_ONCE", at_once)
+    encoder = load(tiny_encoder, cosine)
+    encoder.max_seq_length = 20  # some documents are cut
+    lengths = [sum(map(len, d.sentences)) for d in documents]
+    assert min(lengths) < 18 < max(lengths)
+    questions = questions_for(store, "valid", on, reading=reading)
+    found = by_question(questions, score(encoder, questions))
+    assert found == brute_force(encoder, documents, on, reading)[0]
+    assert found != brute_force(encoder, documents, on)[0]
+    assert encoder.max_length == 16, "as it was before"
 
 
 def test_a_document_of_several_counterparts_asks_for_each_and_is_embedded_once(tiny_encoder, tmp_path):
@@ -172,13 +196,14 @@ def test_max_documents_takes_about_that_many_the_same_ones(documents, tmp_path, 
 
 
 @pytest.mark.parametrize("at_once", [16_384, 7])
+@pytest.mark.parametrize("reading", ["sentences", "whole", "both"])
 @pytest.mark.parametrize("on", ["counterpart", "halves", "sentence"])
-def test_several_maps_score_as_each_alone(tiny_encoder, store, on, at_once, monkeypatch):
+def test_several_maps_score_as_each_alone(tiny_encoder, store, on, at_once, reading, monkeypatch):
     for room in (validation, all_scores, held_out):
         monkeypatch.setattr(room, "SENTENCES_AT_ONCE", at_once)
     encoder, draw = load(tiny_encoder), torch.Generator().manual_seed(0)
     maps = [None, *(Whitening(torch.randn(32, generator=draw), torch.randn(32, d, generator=draw), 1) for d in (32, 5))]
-    questions = questions_for(store, "valid", on)
+    questions = questions_for(store, "valid", on, reading=reading)
     together = score_under(encoder, maps, questions, top=3)
     for one, found in zip(maps, together, strict=True):
         encoder.whitening = one
@@ -191,13 +216,13 @@ def test_several_maps_score_as_each_alone(tiny_encoder, store, on, at_once, monk
 
 def test_candidates_of_one_block_are_embedded_once_for_all_maps(tiny_encoder, store, monkeypatch):
     encoder, sizes = load(tiny_encoder), []
-    embed = validation.embed
+    embed = reading_documents.embed
 
     def counted(encoder, tokens, **role):
         sizes.append(len(tokens))
         return embed(encoder, tokens, **role)
 
-    monkeypatch.setattr(validation, "embed", counted)
+    monkeypatch.setattr(reading_documents, "embed", counted)
     questions = questions_for(store, "valid", "counterpart")
     score_under(encoder, [None, Whitening(torch.zeros(32), torch.eye(32), 0)], questions)
     asked = [questions.documents, questions.true, questions.candidates]

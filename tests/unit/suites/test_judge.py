@@ -18,6 +18,7 @@ from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 from infocse_ray.suites import beir, judge
+from infocse_ray.suites.search import READINGS
 from tests.unit.suites.data_sets import write_pairs, write_set
 from tests.unit.suites.in_process import without_actors
 
@@ -59,7 +60,11 @@ def test_before_and_after_on_everything_asked(
     main = [row for row in done.rows if row.main]
     assert [(row.dataset, row.read_as, row.measure) for row in main] == [
         ("pairs.tsv", "sentences", "Spearman"),
-        *((name, how, "nDCG@10") for name in ("one", "two") for how in ("BM25", "passage", "mean of sentences")),
+        *(
+            (name, how, "nDCG@10")
+            for name in ("one", "two")
+            for how in ("BM25", "passage", "mean of sentences", "both")
+        ),
     ]
     for row in done.rows:
         assert row.before is not None
@@ -89,7 +94,7 @@ def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, s
     assert started == ["searching one (model)"]
     assert "| data set | read as | measure | score |" in done.lines
     files = json.loads((Path(done.folder.path) / "suites.json").read_text())["scores_by_question"]["beir/one"]
-    for whose, readings in (("BM25", ["BM25"]), ("model", ["passage", "mean of sentences"])):
+    for whose, readings in (("BM25", ["BM25"]), ("model", ["passage", "mean of sentences", "both"])):
         with open_parquet(Storage.open(files[whose])) as opened:
             rows = opened.read().to_pylist()
         assert {row["read_as"] for row in rows} == set(readings)
@@ -123,7 +128,7 @@ def test_a_search_that_stopped_goes_on(
     with pytest.raises(KeyboardInterrupt):
         judge.judge(settings)
     kept = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").rglob("best/*/0000[01].parquet")}
-    assert len(kept) == 4
+    assert len(kept) == 2 * len(READINGS)
     monkeypatch.setattr(beir.SearchBlocks, "_search", search)
     times: dict[Path, int] = {}
     merge = beir._merge

@@ -12,11 +12,12 @@ from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import load_encoder
 from infocse_ray.encoder.texts import TextEncoder
+from infocse_ray.retrieval.documents import cut_at, whole_length
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
 from infocse_ray.suites import beir_layout
 from infocse_ray.suites.beir_layout import read_beir
-from infocse_ray.suites.search import PASSAGE, SENTENCES, SearchBlocks, best_of_all, passage_length, reading
+from infocse_ray.suites.search import BOTH, PASSAGE, SENTENCES, SearchBlocks, best_of_all
 from tests.unit.suites.data_sets import write_set
 
 
@@ -40,9 +41,9 @@ def test_blocks_find_what_a_full_search_finds(annotator: Annotator, tmp_path: Pa
 
     encoder = annotator.encoder
     assert encoder.max_length == 8, "as it was before"
-    assert passage_length(encoder) == 64
+    assert whole_length(encoder) == 64
     whole = [" ".join(d["sentences"]) for d in documents]
-    with reading(encoder, 64):
+    with cut_at(encoder, 64):
         reader = TextEncoder(encoder)
         queries = reader.vectors(data.queries, "query")
         passages = reader.vectors(whole)
@@ -52,7 +53,9 @@ def test_blocks_find_what_a_full_search_finds(annotator: Annotator, tmp_path: Pa
     means = torch.stack(
         [reader.vectors([d["sentences"][0], *split_sentences(" ".join(d["sentences"][1:]))]).mean(0) for d in documents]
     )
-    for name, vectors in ((PASSAGE, passages), (SENTENCES, torch.nn.functional.normalize(means, dim=-1))):
+    means = torch.nn.functional.normalize(means, dim=-1)
+    both = torch.nn.functional.normalize(means + passages, dim=-1)
+    for name, vectors in ((PASSAGE, passages), (SENTENCES, means), (BOTH, both)):
         found = best_of_all(Storage.open(str(tmp_path / "best")), name, data.query_ids)
         expected, rows = (queries @ vectors.T).topk(30)
         for query, mine, scores in zip(data.query_ids, rows.tolist(), expected.tolist(), strict=True):
