@@ -1,7 +1,6 @@
-"""The test of finished runs by what a user could take instead: words alone, and documents encoded whole.
+"""The test of finished runs by what a user could take instead: words alone.
 
-Each row is a way to rank the counterparts that a test document must find; the runs' own scores, of documents as means
-of their sentences, stand among them.
+Each row is a way to rank the counterparts that a test document must find; the runs' own scores stand among them.
 """
 
 from __future__ import annotations
@@ -16,17 +15,16 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from infocse_ray.benchmarks.asked_texts import ranks_of
-from infocse_ray.benchmarks.by_whole_documents import scores_of_whole
 from infocse_ray.benchmarks.by_words import scores_by_words
+from infocse_ray.benchmarks.finished_runs import FinishedRuns
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.loop.manifest import folder_in, read_manifest
+from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.retrieval.questions import documents_of as documents_asking
 from infocse_ray.retrieval.questions import recall_by_question, reciprocal_rank_by_question
 from infocse_ray.retrieval.validation import Questions, questions_for
-from infocse_ray.storage.folder import Storage, is_remote
-from infocse_ray.storage.redact import redacted
+from infocse_ray.storage.folder import Storage
 from infocse_ray.suites.bm25 import words_of
 
 _METRICS: list[tuple[str, Callable[[list[Storage]], tuple[pa.Table, np.ndarray]]]] = [
@@ -40,22 +38,8 @@ _Scores = dict[str, np.ndarray]
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
-    if arguments.whole and is_remote(arguments.storage):
-        raise ValueError(
-            f"--whole: sentence-transformers loads local folders alone, and --storage = {redacted(arguments.storage)}; "
-            "copy the runs, or leave --whole out"
-        )
-    root = Storage.open(arguments.storage)
-    manifests = [_finished(root / name) for name in arguments.runs]
-    corpora = {manifest["stages"]["corpus"]["folder"] for manifest in manifests}
-    if len(corpora) > 1:
-        raise ValueError(f"--runs: they are of {len(corpora)} corpora; give runs of one at a time")
-    store = TokenStore.open(folder_in(root, corpora.pop()))
-    if not store.summary["labelled"]["test"]:
-        raise ValueError(
-            f"--runs = {arguments.runs[0]}: no test document has a counterpart; give runs with corpus.counterpart and "
-            "corpus.test_fraction"
-        )
+    runs = FinishedRuns.of(arguments.storage, arguments.runs)
+    root, manifests, store = runs.root, runs.manifests, runs.store
     tested = _tested(manifests)
     questions = questions_for(store, "test", "counterpart")
     tokenizer = Tokenizer.from_str((root / arguments.runs[0] / "model" / "tokenizer.json").read_bytes().decode())
@@ -70,32 +54,17 @@ def run(arguments: argparse.Namespace) -> None:
     for name in tested:
         stages = [folder_in(root, manifest["stages"][name]["folder"]) for manifest in manifests]
         rows[name.removesuffix("/test")] = _left(stages, asked, store)
-    if arguments.whole:
-        came = folder_in(root, manifests[0]["stages"]["iteration_0/encoder"]["folder"]) / "model"
-        encoders = {"as it came": [came], "result": [root / name / "model" for name in arguments.runs]}
-        for encoder, folders in encoders.items():
-            of_each = [scores_of_whole(str(folder), questions, tokenizer) for folder in folders]
-            for name in of_each[0]:
-                rows[f"{encoder}, {name}"] = _mean([scored(one[name]) for one in of_each])
     documents = documents_asking(asked)
     header = ["ranked by"]
     for metric in ("R@5", "MRR"):
         header += [metric, f"less BM25's ({best})"]
     table(tuple(header), [_row(name, scores, by_words[best], documents) for name, scores in rows.items()])
-    many = f"{len(manifests)} run{'' if len(manifests) == 1 else 's'}"
     notes(
         f"{len(questions.asker):,} questions of the test, {len(questions.candidate_keys):,} counterparts; ties count "
-        f"against. Encoders: means over {many}; differences with 95 % intervals of a paired bootstrap over documents. "
+        f"against. Encoders: means over {runs}; differences with 95 % intervals of a paired bootstrap over documents. "
         f"BM25: Lucene's, k1 = 1.5, b = 0.75, {words_of(arguments.language).said}. Texts as the encoder's tokenizer "
         "reads them."
     )
-
-
-def _finished(run: Storage) -> dict[str, Any]:
-    manifest = read_manifest(run)
-    if "corpus" not in manifest["stages"] or not (run / "model" / "tokenizer.json").exists():
-        raise ValueError(f"--runs: {run} is not finished; give finished runs, as `infocse runs` lists them")
-    return manifest
 
 
 def _scored(questions: Questions, order: np.ndarray, scores: np.ndarray) -> _Scores:
@@ -114,10 +83,6 @@ def _left(stages: list[Storage], asked: pa.Table, store: TokenStore) -> _Scores:
                 "corpus"
             )
     return out
-
-
-def _mean(scores: list[_Scores]) -> _Scores:
-    return {metric: np.mean([one[metric] for one in scores], axis=0) for metric in scores[0]}
 
 
 def _row(name: str, scores: _Scores, words: _Scores, documents: np.ndarray) -> tuple[str, ...]:

@@ -20,14 +20,9 @@ def texts_of(sentences: Tokens, offsets: np.ndarray, tokenizer: Tokenizer) -> li
         offsets: int64 [groups + 1]; group i has the sentences offsets[i]:offsets[i + 1].
         tokenizer: that the ids are of.
     """
-    decoded = sentences_of(sentences, tokenizer)
-    return [" ".join(decoded[begin:end]) for begin, end in itertools.pairwise(offsets)]
-
-
-def sentences_of(sentences: Tokens, tokenizer: Tokenizer) -> list[str]:
-    """Sentences as texts."""
     ids = [part.tolist() for part in np.split(sentences.values, sentences.offsets[1:-1])] if len(sentences) else []
-    return tokenizer.decode_batch(ids)
+    decoded = tokenizer.decode_batch(ids)
+    return [" ".join(decoded[begin:end]) for begin, end in itertools.pairwise(offsets)]
 
 
 def ranks_of(questions: Questions, scores: np.ndarray) -> np.ndarray:

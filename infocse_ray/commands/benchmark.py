@@ -87,19 +87,15 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     )
     validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
 
-    alternatives = _command(
-        commands, "alternatives", "words alone, BM25, on the test of runs beside their encoders, and whole documents"
-    )
-    alternatives.add_argument(
-        "--runs", nargs="+", required=True, metavar="NAME", help="finished ones of one corpus, such as three seeds"
-    )
-    alternatives.add_argument("--storage", default="runs", metavar="FOLDER", help="that they are in")
+    alternatives = _command(commands, "alternatives", "words alone, BM25, on the test of runs beside their encoders")
+    _add_runs(alternatives)
     alternatives.add_argument("--language", default="en", help="of the corpus, ISO 639-1: stop words and stemmer")
-    alternatives.add_argument(
-        "--whole",
-        action="store_true",
-        help="also encode documents whole, by the first run's encoder as it came and by each run's result",
+
+    readings = _command(
+        commands, "readings", "recall with documents read by their sentences, whole and both, by encoders of runs"
     )
+    _add_runs(readings)
+    readings.add_argument("--documents", type=_count, default=1_000, help="of validation, about how many ask")
 
     language = _command(
         commands, "language_model", "what is left of a sentence encoder that is trained on as a language model"
@@ -199,6 +195,13 @@ def _add_labelled(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min_sentences", type=_count, default=2, help="shorter documents are left out")
     parser.add_argument("--max_document_sentences", type=_count, default=10_000, help="longer documents are left out")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runs", nargs="+", required=True, metavar="NAME", help="finished ones of one corpus, such as three seeds"
+    )
+    parser.add_argument("--storage", default="runs", metavar="FOLDER", help="that they are in")
 
 
 def _count(text: str) -> int:

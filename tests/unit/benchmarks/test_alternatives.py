@@ -6,15 +6,12 @@ import argparse
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
 from infocse_ray.benchmarks.alternatives import run
-from infocse_ray.benchmarks.asked_texts import ranks_of, sentences_of
-from infocse_ray.benchmarks.by_whole_documents import scores_of_whole
+from infocse_ray.benchmarks.asked_texts import ranks_of
 from infocse_ray.benchmarks.by_words import scores_by_words
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.store import TokenStore
@@ -80,7 +77,7 @@ def test_runs_beside_it(tmp_path: Path, tiny_encoder: Path, capsys: pytest.Captu
             keys = [stable_hash(repr(tokenizer.encode(c, add_special_tokens=False).ids)) for _, c in asked]
             table = pa.table({"doc_id": [d for d, _ in asked], "key": keys, "rank": ranks})
             write_parquet(root / name / place / "ranks" / "part-00000.parquet", table, [len(table)])
-    run(asking(tmp_path, whole=True))
+    run(asking(tmp_path))
     lines = capsys.readouterr().out.splitlines()
     cells = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:6]] for line in lines if "|" in line
@@ -93,9 +90,6 @@ def test_runs_beside_it(tmp_path: Path, tiny_encoder: Path, capsys: pytest.Captu
     assert cells["iteration_1"][0] == "0.5000"
     assert cells["iteration_1"][2] == f"{(1 + 1 / 6) / 2:.4f}"
     assert cells["iteration_1"][3].startswith(f"{(1 + 1 / 6) / 2 - 0.8:+.4f}")
-    # The results are the encoder as it came.
-    assert cells["result, whole"] == cells["as it came, whole"]
-    assert cells["result, whole and sentences"] == cells["as it came, whole and sentences"]
 
 
 def test_runs_of_two_corpora_and_unfinished_ones_are_refused(tmp_path: Path):
@@ -113,25 +107,5 @@ def test_runs_of_two_corpora_and_unfinished_ones_are_refused(tmp_path: Path):
         run(asking(tmp_path))
 
 
-def test_whole_documents_and_their_sentences(tmp_path: Path, tiny_encoder: Path):
-    tokenizer = Tokenizer.from_file(str(tiny_encoder / "tokenizer.json"))
-    questions = questions_for(words_in(Storage.open(str(tmp_path)), tokenizer), "test", "counterpart")
-    assert questions.candidates is not None
-    model = SentenceTransformer(str(tiny_encoder))
-
-    def unit(texts: list[str]) -> np.ndarray:
-        return model.encode(texts, normalize_embeddings=True)
-
-    found = scores_of_whole(str(tiny_encoder), questions, tokenizer)
-    asked = unit(sentences_of(questions.candidates.sentences, tokenizer))
-    for row, name in dict(zip(questions.asker.tolist(), questions.doc_ids, strict=True)).items():
-        sentences = TEXTS[name][0]
-        [whole] = unit([" ".join(sentences)])
-        mean = unit(sentences).mean(0)
-        both = whole + mean / np.linalg.norm(mean)
-        np.testing.assert_allclose(found["whole"][row], asked @ whole, atol=1e-5)
-        np.testing.assert_allclose(found["whole and sentences"][row], asked @ both, atol=1e-5)
-
-
-def asking(folder: Path, whole: bool = False) -> argparse.Namespace:
-    return argparse.Namespace(storage=str(folder), runs=["one", "two"], language="en", whole=whole)
+def asking(folder: Path) -> argparse.Namespace:
+    return argparse.Namespace(storage=str(folder), runs=["one", "two"], language="en")
