@@ -18,6 +18,7 @@ from infocse_ray.methods.labelled import Labelled
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.sampling.draw_labels import draw
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.train.schedule import Budget
@@ -103,12 +104,15 @@ def drawn(settings: Settings, labels: Stage) -> LabelSample:
     return LabelSample(settings.seed, (labels.summary or {})["last"])
 
 
-def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> tuple[dict[str, Any], EncoderFolder]:
+def fine_tune(
+    run: Run, sample: LabelSample, source: Shards | None, encoder: EncoderFolder, number: int
+) -> tuple[dict[str, Any], EncoderFolder]:
     """Train an encoder on the drawn examples, at most `finetune.epochs` times each.
 
     Args:
         run: under way.
-        labels: what `draw_labels` returned.
+        sample: which labels were drawn.
+        source: has the documents that they are of; None: the corpus.
         encoder: to start from.
         number: of the round, from 1.
 
@@ -128,14 +132,15 @@ def fine_tune(run: Run, labels: Stage, encoder: EncoderFolder, number: int) -> t
         }
     )
     method = Labelled(
-        drawn(settings, labels),
+        sample,
         section.temperature or settings.train.temperature,
         settings.train.similarity == "cosine",
         EncoderSpec.of(run.inputs.encoder),
     )
     budget = Budget(section.epochs * epoch, None, section.patience * epoch)
     say(f"round {number}: fine-tuning on {size:,} labelled examples, {epoch:,} steps an epoch")
-    stages, tuned = train_iteration(run, run.iteration_stages.fine_tuning(own), method, encoder, budget, number)
+    iteration_stages = run.iteration_stages.fine_tuning(own)
+    stages, tuned = train_iteration(run, iteration_stages, method, encoder, budget, number, source=source)
     report = iteration_report(number, stages)
     del report["iteration"]
     metric = settings.validate.metric

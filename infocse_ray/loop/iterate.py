@@ -18,6 +18,7 @@ from infocse_ray.loop.run import Run
 from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
+from infocse_ray.sampling.shards import Shards
 from infocse_ray.stages.stage import Stage
 from infocse_ray.train.schedule import Budget
 
@@ -109,8 +110,20 @@ def train_iteration(
     budget: Budget,
     t: int,
     labels: Mix | None = None,
+    source: Shards | None = None,
 ) -> tuple[dict[str, Stage], EncoderFolder]:
-    """One round's finished stages and the encoder that comes out of it."""
+    """One round's finished stages and the encoder that comes out of it.
+
+    Args:
+        run: under way.
+        iteration_stages: of the round's phase.
+        method: that trains.
+        encoder: to start from.
+        budget: of the training.
+        t: the round's number.
+        labels: to train on beside what the method makes of annotations; None: none.
+        source: the documents that a method which annotates nothing makes examples of; None: the corpus'.
+    """
     stages: dict[str, Stage] = {}
 
     def done(name: str, stage: Stage) -> Stage:
@@ -118,7 +131,7 @@ def train_iteration(
         run.manifest.add(f"{iteration_stages.name(t)}/{name}", stage)
         return stage
 
-    source = iteration_stages.documents
+    source = source or iteration_stages.documents
     if method.annotated:
         if (graph := iteration_stages.graph(encoder, t)) is not None:
             done("graph", graph)

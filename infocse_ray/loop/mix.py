@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.loop.identity import labelled_documents_identity
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.label_sample import LabelSample
@@ -13,10 +12,8 @@ from infocse_ray.methods.labelled import Labelled
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.mixed import Mixed
 from infocse_ray.runtime.progress import say
-from infocse_ray.sampling.examples import Examples, count_examples
-from infocse_ray.sampling.labelled_documents import copy_labelled, labelled_documents
+from infocse_ray.sampling.examples import Examples
 from infocse_ray.settings import Settings
-from infocse_ray.stages.stage import Stage, run_stage
 
 
 class Mix(NamedTuple):
@@ -63,26 +60,15 @@ def check_mix(settings: Settings) -> None:
         )
 
 
-def mix_of(run: Run, sample: LabelSample) -> Mix | None:
+def mix_of(run: Run, sample: LabelSample, examples: Examples | None) -> Mix | None:
     """The drawn labels, with their documents, if training on pairs is to have them too.
 
     Args:
         run: under way.
         sample: which labels were drawn.
+        examples: these.
     """
-    settings, stages, store = run.settings, run.iteration_stages, run.store
-    if not settings.plusplus.label_share:
+    if not run.settings.plusplus.label_share:
         return None
-    spec, title = EncoderSpec.of(run.inputs.encoder), "finding labelled documents"
-    corpus = stages.labelled()._replace(splits=["train"])
-
-    def work(stage: Stage) -> dict[str, Any]:
-        if sample.last is None:  # a copy of all would be a second corpus
-            return count_examples(corpus, Labelled(sample, 1.0, False, spec), title)
-        return copy_labelled(store, sample, stage.folder, title)
-
-    identity = labelled_documents_identity(store.fingerprint, sample)
-    stage = run_stage(stages.root, run.folder / "labelled_documents", "labelled documents", identity, work)
-    run.manifest.add("labelled_documents", stage)
-    copied = labelled_documents(store, stage.folder, stage.fingerprint)
-    return Mix(sample, Examples.of(stage, corpus if sample.last is None else copied), spec)
+    assert examples is not None
+    return Mix(sample, examples, EncoderSpec.of(run.inputs.encoder))

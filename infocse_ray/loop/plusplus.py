@@ -14,6 +14,7 @@ from typing import Any
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.card import few_shot_card
+from infocse_ray.loop.drawn_documents import drawn_examples
 from infocse_ray.loop.fine_tuning import check_labelled, check_labels, draw_labels, drawn, fine_tune
 from infocse_ray.loop.identity import few_shot_identity, with_plain
 from infocse_ray.loop.inputs import check
@@ -94,7 +95,10 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     settings = run.settings
     look_before(run)
     labels = draw_labels(run)
-    mix = mix_of(run, drawn(settings, labels))
+    sample = drawn(settings, labels)
+    examples = drawn_examples(run, sample)
+    mix = mix_of(run, sample, examples)
+    source = None if examples is None else examples.source
     rounds: list[dict[str, Any]] = []
     encoders: list[EncoderFolder] = []  # zero-shot and fine-tuned, by turns
     encoder, iterations, best = run.start, 0, 0
@@ -103,7 +107,7 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
             say(f"round {number} of at most {most}")
         result = iterate(run, encoder, iterations, may_stay=fall_back and number == 1, labels=mix)
         encoders.append(result.encoders[result.best])
-        fine_tuned, encoder = fine_tune(run, labels, encoders[-1], number)
+        fine_tuned, encoder = fine_tune(run, sample, source, encoders[-1], number)
         encoders.append(encoder)
         chosen = result.iterations[result.best]
         # Before its first step fine-tuning looked at what the iterations made, on counterparts as it does itself.

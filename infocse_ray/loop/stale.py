@@ -39,6 +39,9 @@ _ENDS = {"loop.max_iterations", "loop.early_stop"}
 _ENCODER = ("encoder.precision", "encoder.whiten", "encoder.dimensions")
 """Settings of how the encoder is used, not of what it is."""
 
+_VALIDATES = tuple(f"validate.{name}" for name in ("on", "reading", "max_documents", "max_candidates"))
+"""Settings of what validation asks."""
+
 _READ: dict[str, tuple[str, ...]] = {
     "corpus": ("corpus", "tokenizer"),
     "labels": ("labels", "seed"),
@@ -49,9 +52,9 @@ _READ: dict[str, tuple[str, ...]] = {
     "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
     "labelled_documents": ("labels", "seed"),
     "train": ("minutes", "train", "validate", "seed", *_ENCODER, *METHODS),
-    "valid": ("encoder.precision", "validate.on", "validate.max_documents", "validate.max_candidates", "seed"),
-    "test": ("encoder.precision",),
-    "test_plain": ("encoder.precision",),
+    "valid": ("encoder.precision", *_VALIDATES, "seed"),
+    "test": ("encoder.precision", "validate.reading"),
+    "test_plain": ("encoder.precision", "validate.reading"),
     "sts": ("encoder.precision", "validate.sts"),
 }
 """Inputs and settings (or whole sections) that a stage depends on, by the last part of its name in the run."""

@@ -87,18 +87,21 @@ class Training(NamedTuple):
         """This worker's batches, from the first."""
         size, worker = self.settings.train.batch_size, (rank(), workers())
         if self.labels is None:
-            return ExampleStream(self.examples, self.method, size, self.seed, *worker)
+            return ExampleStream(self._near(self.examples), self.method, size, self.seed, *worker)
         assert isinstance(self.method, Mixed)
-        labels = self.labels
-        if labels.source.fingerprint != self.store.fingerprint:
-            # Few, copied out of the corpus: they are dealt out every few steps and read again, from this machine.
-            here = Storage.open(str(labels.source.folder.local_copy(labels.fingerprint)))
-            labels = labels._replace(source=labels.source._replace(folder=here))
         quota = self.method.quota
         return MixedStream(
             ExampleStream(self.examples, self.method.pairs, size - quota, self.seed, *worker),
-            ExampleStream(labels, self.method.labels, quota, mix(self.seed, LABELS), *worker),
+            ExampleStream(self._near(self.labels), self.method.labels, quota, mix(self.seed, LABELS), *worker),
         )
+
+    def _near(self, examples: Examples) -> Examples:
+        """Those of a few documents copied out of the corpus on this machine: these are read again every few steps."""
+        source = examples.source
+        if source.annotations is not None or source.fingerprint == self.store.fingerprint:
+            return examples
+        here = Storage.open(str(source.folder.local_copy(source.fingerprint)))
+        return examples._replace(source=source._replace(folder=here))
 
 
 class _UnderWay(NamedTuple):

@@ -76,6 +76,10 @@ def test_plusplus_alternates_and_shares_its_stages(
     assert card.count(" to 0.") > 8
     stages = json.loads((folder / "runs" / "plus" / "manifest.json").read_text())["stages"]
     assert {"labels", "fine_tuning_1/train", "iteration_2/train", "fine_tuning_2/train"} <= stages.keys()
+    # Fine-tuning reads no document but those of its labels.
+    root = Storage.open(str(folder / "runs"))
+    counted = read_stage(root / stages["fine_tuning_1/examples"]["folder"]).summary or {}
+    assert (counted["examples"], counted["none"]) == (40, 0)
 
     # The same command again does nothing.
     monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))

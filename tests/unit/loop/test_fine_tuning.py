@@ -12,6 +12,7 @@ import torch
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop import fine_tuning
 from infocse_ray.loop.fine_tuning import fine_tune
+from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
@@ -146,8 +147,10 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
     )
     asked: list[Any] = []
 
-    def train_iteration(run: Any, rounds: Any, method: Any, encoder: Any, budget: Budget, number: int) -> Any:
-        asked.append((rounds, method, encoder, budget, number))
+    def train_iteration(
+        run: Any, rounds: Any, method: Any, encoder: Any, budget: Budget, number: int, source: Any
+    ) -> Any:
+        asked.append((rounds, method, encoder, budget, number, source))
         entry = {"step": 3, "recall@5": 0.5, "queries": 100}
         chosen = entry | {"kind": "trained"}
         summary = {"best_step": 3, "history": [entry | {"step": 0}, entry], "chosen": chosen, "seconds": 1.0}
@@ -164,9 +167,10 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
         inputs=SimpleNamespace(encoder=None),
         iteration_stages=SimpleNamespace(fine_tuning=lambda settings: settings),
     )
-    labels: Any = SimpleNamespace(summary={"last": 77})
-    report, tuned = fine_tune(run, labels, "encoder", 4)  # pyright: ignore
-    [(own, method, encoder, budget, number)] = asked
+    copied: Any = "the documents that were copied"
+    report, tuned = fine_tune(run, LabelSample(settings.seed, 77), copied, "encoder", 4)  # pyright: ignore
+    [(own, method, encoder, budget, number, source)] = asked
+    assert source == copied
     assert budget == Budget(60, None, 6)  # 130 examples are 3 batches of 64
     assert (own.validate.every, own.validate.every_tokens) == (3, None)
     assert (own.train.batch_size, own.train.learning_rate, own.train.warmup_steps) == (64, 0.25, 0)

@@ -54,6 +54,7 @@ class Script:
         monkeypatch.setattr(plusplus, "finished", lambda *_: None)
         monkeypatch.setattr(plusplus, "open_run", open_run)
         monkeypatch.setattr(plusplus, "draw_labels", lambda _: labels)
+        monkeypatch.setattr(plusplus, "drawn_examples", lambda _, sample: SimpleNamespace(source=sample))
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
         monkeypatch.setattr(plusplus, "look_before", lambda _: None)
         monkeypatch.setattr(plusplus, "outcome", self.outcome)
@@ -73,7 +74,8 @@ class Script:
         summary = {"best_step": 1, "history": history, "chosen": history[1], "seconds": 0.0}
         return {"train": Stage("train", trained, HERE, summary)}, trained
 
-    def fine_tune(self, run: Any, labels: Stage, encoder: str, number: int) -> Any:
+    def fine_tune(self, run: Any, sample: LabelSample, source: Any, encoder: str, number: int) -> Any:
+        assert sample == source == LabelSample(42, 7)
         tuned = f"f{number}"
         self.done.append(f"{encoder} > {tuned}")
         return {"history": [self.entry(encoder)], "validation": self.entry(tuned)}, tuned
@@ -153,7 +155,7 @@ def test_labels_are_mixed_into_every_round_if_that_is_asked_for(monkeypatch: pyt
     plusplus.plusplus(settings(plusplus={"max_rounds": 2}, **asked))
     assert script.labels == {"i1": None, "i2": None}
     script = Script(scores, monkeypatch)
-    monkeypatch.setattr(plusplus, "mix_of", lambda run, sample: (run.settings.plusplus.label_share, sample))
+    monkeypatch.setattr(plusplus, "mix_of", lambda run, sample, examples: (run.settings.plusplus.label_share, sample))
     plusplus.plusplus(settings(plusplus={"max_rounds": 2, "label_share": 0.25}, **asked))
     assert script.labels == dict.fromkeys(("i1", "i2"), (0.25, LabelSample(42, 7)))
 

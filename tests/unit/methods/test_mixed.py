@@ -14,9 +14,7 @@ import torch
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.prompts import Prompts
-from infocse_ray.loop import mix as mix_module
-from infocse_ray.loop.identity import labelled_documents_identity
-from infocse_ray.loop.mix import Mix, check_mix, mix_of
+from infocse_ray.loop.mix import Mix, check_mix
 from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.labelled import Labelled
@@ -139,11 +137,14 @@ def test_what_was_copied_out_of_the_corpus_is_read_on_this_machine(
     monkeypatch.setattr(Storage, "local_copy", local_copy)
     method, nothing = method_for(MIXED), cast(Any, None)
     store = cast(Any, SimpleNamespace(fingerprint="store"))
-    labels = counted(source._replace(fingerprint="copy" if copied else "store"), method.labels)
+    named = "copy" if copied else "store"
+    labels = counted(source._replace(fingerprint=named, annotations=None), method.labels)
     pairs, place = counted(source, method.pairs), (nothing, nothing, 1, nothing, cast(Any, "counterpart"))
     training = Training(settings_for(MIXED), store, pairs, method, *place)
     stream = training._replace(labels=labels).stream()
-    assert asked == ([(source.folder, labels.fingerprint)] if copied else [])
+    assert asked == ([(source.folder, "copy")] if copied else [])
+    training._replace(examples=labels, method=method.labels).stream()  # as fine-tuning does
+    assert asked == ([(source.folder, "copy")] * 2 if copied else [])
     size = training.settings.train.batch_size
     assert content([stream.next_batch()]) == content([stream_of(source, method, size, 1).next_batch()])
     assert not isinstance(training._replace(method=method.pairs).stream(), MixedStream)
@@ -196,40 +197,3 @@ def test_labels_are_mixed_with_pairs_alone():
         ValueError, match=r"^train\.batch_size = 3: plusplus\.label_share = 0\.5 .*; set it to 4 or more"
     ):
         check_mix(mixing(size=3))
-
-
-@pytest.mark.parametrize(("last", "expected"), [(5, "copied"), (None, "counted")])
-def test_labels_of_all_documents_are_not_copied(
-    last: int | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """They would be the corpus again; their documents are those of the train split, as they are."""
-    root, corpus = Storage.open(str(tmp_path)), Shards(Storage("corpus"), "store", 6, 3, ["train", "test"], True)
-    run: Any = SimpleNamespace(
-        settings=mixing(),
-        store=SimpleNamespace(fingerprint="store", summary={"lanes": 3}),
-        iteration_stages=SimpleNamespace(root=root, labelled=lambda: corpus),
-        folder=root / "run",
-        manifest=SimpleNamespace(add=lambda *_: None),
-        inputs=SimpleNamespace(encoder=None),
-    )
-    summaries = {name: {"documents": 3, "said": name} for name in ("copied", "counted")}
-    monkeypatch.setattr(mix_module, "copy_labelled", lambda *_: summaries["copied"])
-    monkeypatch.setattr(mix_module, "count_examples", lambda *_: summaries["counted"])
-    monkeypatch.setattr(mix_module.EncoderSpec, "of", lambda _: SPEC)
-    mix = mix_of(run, LabelSample(1, last))
-    assert mix is not None
-    assert mix.examples.summary["said"] == expected
-    source = mix.examples.source
-    assert (source.splits, source.labels) == (["train"], True)
-    assert (source.fingerprint == "store") == (source.shards == 6) == (expected == "counted")
-    run.settings = mixing(share=0.0)
-    assert mix_of(run, LabelSample(1, last)) is None
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_seed_copies_other_documents_where_it_draws(seed: int):
-    named = labelled_documents_identity("store", LabelSample(seed, None))
-    assert named == labelled_documents_identity("store", LabelSample(7, None))
-    assert named != labelled_documents_identity("other", LabelSample(7, None))
-    drawn = labelled_documents_identity("store", LabelSample(seed, 5))
-    assert drawn not in (named, *(labelled_documents_identity("store", LabelSample(*of)) for of in ((7, 5), (seed, 6))))

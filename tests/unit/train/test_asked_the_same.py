@@ -26,13 +26,15 @@ def test_the_runs_seed_draws_the_questions_of_all_stages(monkeypatch: pytest.Mon
     monkeypatch.setattr(loop, "assigned_cores", torch.get_num_threads)
     monkeypatch.setattr(loop.ray.train, "get_checkpoint", lambda: None)
     monkeypatch.setattr(loop, "questions_for", questions_for)
-    settings = Settings.model_validate({"name": "r", "seed": 7, "corpus": {"source": "a"}, "encoder": {"model": "m"}})
+    settings = Settings.model_validate(
+        {"name": "r", "seed": 7, "corpus": {"source": "a"}, "encoder": {"model": "m"}, "validate": {"reading": "both"}}
+    )
     encoder = cast(Any, SimpleNamespace(load=lambda: torch.nn.Linear(1, 1)))
-    nothing = cast(Any, None)
+    nothing, examples = cast(Any, None), cast(Any, SimpleNamespace(source=SimpleNamespace(annotations="some")))
     for stage_seed in (1, 2):
         training = loop.Training(
-            settings, nothing, nothing, nothing, loop.Budget(1, None, 1), encoder, stage_seed, nothing, "sentence"
+            settings, nothing, examples, nothing, loop.Budget(1, None, 1), encoder, stage_seed, nothing, "sentence"
         )
         with pytest.raises(Asked) as asked:
             loop.train_worker(training)
-        assert asked.value.args[0][1:] == ("valid", "sentence", 10_000, torch.device("cpu"), 7, None)
+        assert asked.value.args[0][1:] == ("valid", "sentence", 10_000, torch.device("cpu"), 7, None, "both")
