@@ -132,6 +132,10 @@ def _cosines(settings: Evaluate, encoder: SentenceEncoder, pairs: StsPairs) -> n
     return sts_cosines(for_inference(encoder, settings.precision, device), pairs)
 
 
+_READ = {"whole": "whole", "both": "both whole and by their sentences"}
+"""How documents are read, for people."""
+
+
 def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
     """A table with a row for each encoder."""
     ours = scored[0]
@@ -139,7 +143,8 @@ def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
     spearman = ours.spearman is not None
     questions, candidates = (int(ours.metrics[name]) for name in ("queries", "candidates"))
     whose = "all documents" if settings.split == "all" else f"split {settings.split}"
-    say(f"\n{questions:,} questions of {whose} ({on}) among {candidates:,} candidates, with 95 % intervals:\n")
+    read = "" if settings.reading == "sentences" else f", documents read {_READ[settings.reading]}"
+    say(f"\n{questions:,} questions of {whose} ({on}){read} among {candidates:,} candidates, with 95 % intervals:\n")
     head = ["encoder", *columns.values(), *(["Spearman"] if spearman else [])]
     say(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for one in scored:

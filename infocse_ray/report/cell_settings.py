@@ -55,7 +55,7 @@ _OF_THE_TABLES = {
 }
 """Settings that make the rows comparable, and what of the tables' configuration they follow from."""
 
-_OF_ALL_CELLS = ("encoder.whiten", "encoder.dimensions")
+_OF_ALL_CELLS = ("encoder.whiten", "encoder.dimensions", "validate.reading")
 """Settings that are the same in every cell, so that all tables have the same columns."""
 
 _AS_PUBLISHED = {"train.whitened": False, "train.never_worse": False, "train.interpolation": []}

@@ -141,7 +141,7 @@ _BASELINES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conp
 _COMPARED = (*_BASELINES, "infocse")
 """What the paper compares, without the encoder as it is."""
 
-FEW_SHOT, PLUS_PLUS = "few_shot", "plusplus"
+FEW_SHOT, PLUS_PLUS, LABEL_SHARE = "few_shot", "plusplus", "label_share"
 
 
 def _study(name: str, title: str, rows: tuple[TableRow, ...], **more: Any) -> Study:
@@ -195,12 +195,23 @@ STUDIES: dict[str, Study] = {
 }
 
 
-STUDY_NAMES = (*STUDIES, FEW_SHOT, PLUS_PLUS)
+STUDY_NAMES = (*STUDIES, FEW_SHOT, PLUS_PLUS, LABEL_SHARE)
+
+_FROM_START = "infocse_distillation_none"
+"""What trains in the rows of `label_share`: the default, from the encoder as it is."""
+
+_MIXED = 0.5
+"""Of a batch's examples those that are labelled, in the row that mixes."""
 
 
 def tuned_key(method: str, size: LabelSize, alternates: bool = False) -> str:
     """The key of a method and of its row, fine-tuned on so many labelled examples."""
     return f"{method}_plusplus_{size}" if alternates else f"{method}_{size}"
+
+
+def mixed_key(size: LabelSize) -> str:
+    """The key of the row that has so many labelled examples among its pairs, too."""
+    return f"{_FROM_START}_mixed_{size}"
 
 
 def methods_with(sizes: Sequence[LabelSize]) -> dict[str, TableMethod]:
@@ -215,6 +226,18 @@ def methods_with(sizes: Sequence[LabelSize]) -> dict[str, TableMethod]:
                 label = f"{base.label}{'++' if alternates else ', fine-tuned'} ({shown_size(size)})"
                 tuned = base._replace(key=name, label=label, settings=settings, base=key, labels=size)
                 rows[name] = tuned._replace(alternates=alternates, rate_of=None if key == "start" else key)
+    for size in dict.fromkeys(sizes):
+        base = METHODS[_FROM_START]
+        settings = {**base.settings, "labels.train_size": size}
+        # The rate that suits training without labels is too low for one with them: each chooses its own.
+        turns = base._replace(base=_FROM_START, labels=size, alternates=True, rate_of=None, settings=settings)
+        in_turns, mixed = tuned_key(_FROM_START, size, alternates=True), mixed_key(size)
+        rows[in_turns] = turns._replace(key=in_turns, label=f"InfoCSE++ from the encoder as it is ({shown_size(size)})")
+        rows[mixed] = turns._replace(
+            key=mixed,
+            label=f"InfoCSE++, label_share = {_MIXED:g}, from the encoder as it is ({shown_size(size)})",
+            settings=settings | {"plusplus.label_share": _MIXED},
+        )
     return rows
 
 
@@ -226,6 +249,8 @@ def studies_with(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[Study
             studies += [_few_shot(size) for size in sizes]
         elif name == PLUS_PLUS:
             studies.append(_plus_plus(list(dict.fromkeys((sizes[0], "all")))))
+        elif name == LABEL_SHARE:
+            studies.append(_label_share(list(sizes), methods_with(sizes)))
         else:
             studies.append(STUDIES[name])
     return studies
@@ -258,6 +283,16 @@ def _plus_plus(sizes: Sequence[LabelSize]) -> Study:
         rows += [TableRow(plus, f"InfoCSE++ ({shown_size(size)})", plus, over=start.key)]
         versus.append((plus, tuned))
     return _study(PLUS_PLUS, "InfoCSE++", tuple(rows), versus=tuple(versus))
+
+
+def _label_share(sizes: list[LabelSize], methods: Mapping[str, TableMethod]) -> Study:
+    rows, versus = [], []
+    for size in sizes:
+        start = _tuned_start(size, f" ({shown_size(size)})")
+        turns, mixed = tuned_key(_FROM_START, size, alternates=True), mixed_key(size)
+        rows += [start, *(TableRow(key, methods[key].label, key, over=start.key) for key in (turns, mixed))]
+        versus.append((mixed, turns))
+    return _study(LABEL_SHARE, "Labels among the pairs", tuple(rows), versus=tuple(versus))
 
 
 def row_keys(names: Sequence[str], sizes: Sequence[LabelSize]) -> list[str]:

@@ -260,7 +260,8 @@ def test_few_shot_cells_are_those_without_labels_and_labels(tmp_path: Path):
     every = {slot.place[1] for slot in found.slots}
     assert every >= {f"{m}_{size}" for m in ("start", "simcse", "infocse") for size in (3, 4)}
     assert {"start_3", "start_all"} <= every, "what InfoCSE++ is held against"
-    assert {m for m in every if "plusplus" in m} == {"infocse_plusplus_3", "infocse_plusplus_all"}
+    turns = {f"infocse_distillation_none_plusplus_{size}" for size in (3, 4)}
+    assert {m for m in every if "plusplus" in m} == {"infocse_plusplus_3", "infocse_plusplus_all", *turns}
     for key in ("start", "simcse", "infocse"):
         alone, tuned = settings(found, key), settings(found, f"{key}_4")
         assert tuned.labels.train_size == 4
@@ -274,7 +275,26 @@ def test_few_shot_cells_are_those_without_labels_and_labels(tmp_path: Path):
     cells = {cell.method: cell for cell in found.cells}
     assert {cell.labelled for name, cell in cells.items() if name in METHODS} == {False}
     assert {cell.labelled for name, cell in cells.items() if name not in METHODS} == {True}
-    assert [study.name for study in found.studies][-3:] == ["few_shot_3", "few_shot_4", "plusplus"]
+    assert [study.name for study in found.studies][-4:] == ["few_shot_3", "few_shot_4", "plusplus", "label_share"]
+
+
+def test_labels_among_pairs_are_held_against_turns_from_the_same_start(tmp_path: Path):
+    asked = {"tables": ["label_share"], "label_sizes": [3, "all"], "rounds": 5}
+    found = plan(tmp_path, **asked)
+    for size in (3, "all"):
+        base = "infocse_distillation_none"
+        turns, mixed = (settings(found, f"{base}_{how}_{size}") for how in ("plusplus", "mixed"))
+        assert (turns.plusplus.label_share, mixed.plusplus.label_share) == (0.0, 0.5)
+        update = {section: getattr(turns, section) for section in ("name", "plusplus")}
+        assert mixed.model_copy(update=update) == turns, "they differ in nothing else"
+        assert (mixed.train.distillation, mixed.loop.initialization, mixed.labels.train_size) == (0.5, "none", size)
+        assert mixed.plusplus.max_rounds == turns.plusplus.max_rounds == 5
+    # With labels another learning rate may be best than without.
+    chooses = {slot.place[1]: slot.chooses for slot in plan(tmp_path, **asked, learning_rates=[1e-5, 1e-4]).slots}
+    assert all(chooses[f"{base}_{how}_3"] for how in ("plusplus", "mixed"))
+    [study] = found.studies
+    assert study.versus[0] == (f"{base}_mixed_3", f"{base}_plusplus_3")
+    assert [row.over for row in study.rows] == ["", "start", "start_3", "start_3", "start", "start_all", "start_all"]
 
 
 def test_labels_name_another_cell_and_only_one_that_has_them(tmp_path: Path):
