@@ -23,13 +23,16 @@ class FinishedRuns(NamedTuple):
         """Find them.
 
         Raises:
-            ValueError: one isn't finished, they are of several corpora, or there is no test.
+            ValueError: one isn't finished, they are of several corpora or encoders, or there is no test.
         """
         root = Storage.open(storage)
         manifests = [_finished(root / name) for name in names]
         corpora = {manifest["stages"]["corpus"]["folder"] for manifest in manifests}
         if len(corpora) > 1:
             raise ValueError(f"--runs: they are of {len(corpora)} corpora; give runs of one at a time")
+        began = {(manifest.get("inputs") or {}).get("encoder") for manifest in manifests}
+        if len(began) > 1:
+            raise ValueError(f"--runs: they began with {len(began)} encoders; give runs of one at a time")
         store = TokenStore.open(folder_in(root, corpora.pop()))
         if not store.summary["labelled"]["test"]:
             raise ValueError(

@@ -70,7 +70,7 @@ def _saved(runs: FinishedRuns, stage: str | None) -> list[EncoderFolder]:
         place = runs.root / name if stage is None else folder_in(runs.root, manifest["stages"][stage]["folder"])
         # The fingerprint names a copy that this machine may make, and nothing else.
         length = manifest["settings"]["encoder"]["max_length"]
-        saved.append(EncoderFolder(place / "model", fingerprint("reading", str(place)), length))
+        saved.append(EncoderFolder(place / "model", fingerprint("reading", str(place), manifest["finished"]), length))
     return saved
 
 

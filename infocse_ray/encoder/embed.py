@@ -117,7 +117,8 @@ def _encode_into(
             raise
         if len(lengths) == 1:
             raise OutOfMemory(
-                f"out of GPU memory: one sentence of {tokens} tokens; lower encoder.max_length, or {MORE}"
+                f"out of GPU memory: one text of {tokens} tokens; lower encoder.max_length (of documents that are read "
+                f"whole the max_seq_length in the encoder's folder), or {MORE}"
             ) from error
     # Only here nothing keeps what that batch had on the device.
     if device.type == "cuda":

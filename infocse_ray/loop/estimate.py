@@ -16,6 +16,8 @@ from typing import NamedTuple
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
 from infocse_ray.methods.recipes import RECIPES
+from infocse_ray.retrieval.documents import whole_length
+from infocse_ray.retrieval.held_out import MOST
 from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, sample_limit
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import duration
@@ -107,7 +109,12 @@ def work_of(run: Run) -> Work:
     annotates = method is not None and method.annotated
     iterations = settings.loop.max_iterations if annotates else int(method is not None)
     trainings = iterations + (run.inputs.initialization is not None)
-    asked = min(documents["valid"], validate.max_documents) * document
+    whole = min(counts["tokens"] / max(sum(documents.values()), 1), float(whole_length(run.inputs.encoder)))
+    read = {"sentences": document, "whole": whole, "both": document + whole}[validate.reading]
+    asks = read
+    if run.judged_on == "sentence":  # sentences are embedded as answers, and documents without each of them
+        asks = document + (0.0 if validate.reading == "sentences" else MOST * whole)
+    asked = min(documents["valid"], validate.max_documents) * asks
     look = asked
     if (plan := iteration_stages.whitening) is not None:
         look += own * sample_limit(run.store, plan.splits, run.inputs.encoder.base_dimension) / 2**63
@@ -125,7 +132,7 @@ def work_of(run: Run) -> Work:
         look=look,
         looks=2 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
-        tested=5 * asked + tests * documents["test"] * document,  # the starts, before and after, and the result
+        tested=5 * asked + tests * documents["test"] * read,  # the starts, before and after, and the result
         pilots=len(RECIPES) if settings.recipe else 0,
         piloted=settings.loop.pilot_steps * step,
         cost=passes / _beside(where, iteration_stages.where["annotate"]),

@@ -112,9 +112,10 @@ def labels_identity(settings: Settings, store: str) -> str:
     return fingerprint("labels", _LABELS_FORMAT, store, asked, settings.seed if asked != "all" else None)
 
 
-def labelled_documents_identity(store: str, drawn: LabelSample) -> str:
-    """Of the documents of drawn labels, copied out of the token store of this fingerprint."""
-    return fingerprint("labelled documents", _LABELS_FORMAT, store, None if drawn.last is None else drawn)
+def labelled_documents_identity(store: str, drawn: LabelSample, copied: bool) -> str:
+    """Of the documents of drawn labels in the token store of this fingerprint, copied or only counted."""
+    counted = [] if copied or drawn.last is None else ["counted"]
+    return fingerprint("labelled documents", _LABELS_FORMAT, store, None if drawn.last is None else drawn, *counted)
 
 
 def annotate_identity(

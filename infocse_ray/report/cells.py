@@ -194,6 +194,8 @@ def _slot(
                 stamps[path] = _stamp(path)
         without = _NOT_NAMED | ({} if method.labels else dict.fromkeys(FEW_SHOT, True))
         content = settings.model_dump(mode="json", exclude=without)
+        if settings.validate.reading == "sentences":  # pyright: ignore
+            del content["validate"]["reading"]  # cells from before there were others keep their names
         identity = fingerprint(_RECORD, content, files, *(stamps[path] for path in paths))
         shown, tokens = rate if len(rates) > 1 else None, budget_of(config, method)
         labelled = method.labels is not None

@@ -154,6 +154,7 @@ def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = T
     Raises:
         ValueError: no worker has a question.
     """
+    assert held_out.reading == "sentences", "vectors of sentences say nothing of whole documents"
     with _advised(len(held_out.sentences)), torch.inference_mode():
         queries, true = _asked(vectors, held_out, 0, len(held_out.offsets) - 1, normalize)
         return _score(queries, true, held_out)

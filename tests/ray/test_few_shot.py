@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.loop import fine_tuning, iteration_stages, run
+from infocse_ray.loop import drawn_documents, fine_tuning, iteration_stages, run
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.settings import Settings
@@ -44,6 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_plusplus_alternates_and_shares_its_stages(
     folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(drawn_documents, "_FEW", 1)
     labels = {"labels": str(folder / "labels.jsonl")}
     evaluated: list[set[str]] = []
     evaluate = run.evaluate
@@ -90,8 +91,9 @@ def test_plusplus_alternates_and_shares_its_stages(
 
 
 def test_labels_are_trained_on_among_the_pairs(
-    folder: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(drawn_documents, "_FEW", 1)
     labels = {"labels": str(folder / "labels.jsonl")}
     settings = few_shot(folder, tiny_encoder, "mixed", corpus=labels, plusplus={"max_rounds": 1, "label_share": 0.5})
     [one] = plusplus(settings)["rounds"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def runs(tmp_path: Path, tiny_encoder: Path) -> dict[str, list[SentenceEncoder]]
             EncoderFolder.save(encoder, root / name / stage / "model" if stage else root / name / "model")
             stages[stage] = {"folder": f"{name}/{stage}"}
         settings = {"encoder": {"max_length": 16}}
-        manifest = {"format": 2, "stages": stages, "settings": settings}
+        manifest = {"format": 2, "stages": stages, "settings": settings, "finished": "f", "inputs": {"encoder": "e"}}
         (root / name / "manifest.json").write_json(checked(manifest))
     return shown
 
@@ -85,3 +86,9 @@ def test_each_row_is_a_plain_evaluation(
             assert [float(value) for value in row[::2]] == pytest.approx(expected, abs=1e-4)
             assert all(row[1::2]) == (reading != "sentences")
     assert len({tuple(row) for row in cells.values()}) == len(cells)
+    manifest = tmp_path / "two" / "manifest.json"
+    other = json.loads(manifest.read_text()) | {"inputs": {"encoder": "other"}}
+    del other["checksum"]
+    manifest.write_text(json.dumps(checked(other)))
+    with pytest.raises(ValueError, match=r"^--runs: they began with 2 encoders; give runs of one at a time"):
+        readings.FinishedRuns.of(str(tmp_path), ["one", "two"])

@@ -17,16 +17,25 @@ from tests.unit.stores import SPEC
 
 
 @pytest.mark.parametrize(
-    ("last", "share", "expected"), [(5, 0.0, "copied"), (5, 0.5, "copied"), (None, 0.5, "counted"), (None, 0.0, None)]
+    ("size", "share", "expected"),
+    [
+        (9, 0.0, "copied"),
+        (9, 0.5, "copied"),
+        (10, 0.0, None),
+        (10, 0.5, "counted"),
+        ("all", 0.5, "counted"),
+        ("all", 0.0, None),
+    ],
 )
-def test_labels_of_all_documents_are_not_copied(
-    last: int | None, share: float, expected: str | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+def test_labels_of_many_documents_are_not_copied(
+    size: int | str, share: float, expected: str | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
     """They would be the corpus again; their documents are those of the train split, as they are."""
+    last = None if size == "all" else 5
     root, corpus = Storage.open(str(tmp_path)), Shards(Storage("corpus"), "store", 6, 3, ["train", "test"], True)
     run: Any = SimpleNamespace(
-        settings=SimpleNamespace(plusplus=SimpleNamespace(label_share=share)),
-        store=SimpleNamespace(fingerprint="store", summary={"lanes": 3}),
+        settings=SimpleNamespace(plusplus=SimpleNamespace(label_share=share), labels=SimpleNamespace(train_size=size)),
+        store=SimpleNamespace(fingerprint="store", summary={"lanes": 3, "documents": {"train": 99}}),
         iteration_stages=SimpleNamespace(root=root, labelled=lambda: corpus),
         folder=root / "run",
         manifest=SimpleNamespace(add=lambda *_: None),
@@ -49,8 +58,9 @@ def test_labels_of_all_documents_are_not_copied(
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_seed_copies_other_documents_where_it_draws(seed: int):
-    named = labelled_documents_identity("store", LabelSample(seed, None))
-    assert named == labelled_documents_identity("store", LabelSample(7, None))
-    assert named != labelled_documents_identity("other", LabelSample(7, None))
-    drawn = labelled_documents_identity("store", LabelSample(seed, 5))
-    assert drawn not in (named, *(labelled_documents_identity("store", LabelSample(*of)) for of in ((7, 5), (seed, 6))))
+    def named(store: str, of: int, last: int | None, copied: bool = True) -> str:
+        return labelled_documents_identity(store, LabelSample(of, last), copied)
+
+    assert named("store", seed, None, False) == named("store", 7, None, False) != named("other", 7, None, False)
+    different = [(seed, None, False), (7, 5, True), (seed, 5, True), (seed, 6, True), (seed, 5, False)]
+    assert len({named("store", *of) for of in different}) == len(different)

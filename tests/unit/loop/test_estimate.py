@@ -65,7 +65,7 @@ def test_speed_is_that_of_all_actors_without_their_start():
     assert speed_of(0, 0.0, 1, 0.5).tokens_per_second > 0
 
 
-def run_of(folder: Storage | None = None, **sections: Any) -> Run:
+def run_of(folder: Storage | None = None, on: str = "counterpart", **sections: Any) -> Run:
     settings = Settings.model_validate({"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}} | sections)
     counts = {
         "tokens": 100_000,
@@ -84,13 +84,14 @@ def run_of(folder: Storage | None = None, **sections: Any) -> Run:
         where=where,
         whitening=None,
         settings=settings,
+        on=on,
     )
     rounds.share = lambda _: None
     rounds._replace = lambda settings: SimpleNamespace(**(vars(rounds) | {"settings": settings}))
     inputs: Any = SimpleNamespace(
         method=SimpleNamespace(annotated=settings.train.method == "idc", distillation=settings.train.distillation),
         initialization=None,
-        encoder=SimpleNamespace(max_length=32),
+        encoder=SimpleNamespace(max_length=32, max_seq_length=60),
     )
     manifest: Any = SimpleNamespace(add=lambda name, stage: None)
     nothing: Any = None
@@ -120,6 +121,25 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     long = run_of()
     long.store.summary["tokens"] *= 10
     assert work_of(long).step == 2 * 128 * 32, "an encoder reads max_length tokens of a sentence"
+
+
+@pytest.mark.parametrize(
+    ("reading", "on", "look", "test"),
+    [
+        ("sentences", "counterpart", 100, 100),
+        ("whole", "counterpart", 60, 60),  # where the encoder's folder cuts
+        ("both", "counterpart", 160, 160),
+        ("sentences", "sentence", 100, 100),
+        ("whole", "sentence", 100 + 4 * 60, 60),  # without each of four sentences
+        ("both", "sentence", 100 + 4 * 60, 160),
+    ],
+)
+def test_what_reading_documents_takes(reading: str, on: str, look: float, test: float):
+    run = run_of(on=on, validate={"reading": reading})
+    run.store.summary["labelled"]["test"] = 9
+    work = work_of(run)
+    assert work.look == pytest.approx(100 * look)
+    assert work.tested == pytest.approx(5 * 100 * look + (work.trainings + 3) * 100 * test)
 
 
 def test_a_run_says_before_it_works_how_long_it_takes(capsys):
