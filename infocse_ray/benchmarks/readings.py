@@ -37,18 +37,31 @@ def run(arguments: argparse.Namespace) -> None:
     }
     test, valid = asked["sentences"]
     documents = {"test": _numbers(test.doc_ids), "valid": _numbers(valid.doc_ids)}
-    rows: list[tuple[str, ...]] = []
+    found: dict[str, dict[Reading, _Scores]] = {}
     for name, encoders in _encoders(runs):
-        ranks = {reading: {"test": [], "valid": []} for reading in READINGS}
+        ranks: dict[Reading, dict[str, list[np.ndarray]]] = {one: {"test": [], "valid": []} for one in READINGS}
         for folder in encoders:
             encoder = for_inference(folder.load(), "auto", torch.device("cpu"))
             for reading, questions in asked.items():
                 for split, one in zip(("test", "valid"), questions, strict=True):
                     ranks[reading][split].append(score(encoder, one).ranks)
-        scores = {reading: _scores(by_split) for reading, by_split in ranks.items()}
-        rows += [(name, reading, *_cells(of, scores["sentences"], documents)) for reading, of in scores.items()]
+        found[name] = {reading: _scores(by_split) for reading, by_split in ranks.items()}
     less = "less `sentences`"
-    table(("encoder", "reading", "test R@5", less, "test MRR", less, "validation MRR, `sentence`", less), rows)
+    header = ("encoder", "reading", "test R@5", less, "test MRR", less, "validation MRR, `sentence`", less)
+    table(
+        header,
+        [
+            (name, reading, *_cells(of, scores["sentences"], documents))
+            for name, scores in found.items()
+            for reading, of in scores.items()
+        ],
+    )
+    if "whitened" in found:
+        print()
+        table(
+            ("result, read", *("less whitened, read alike" if name == less else name for name in header[2:])),
+            [(reading, *_cells(of, found["whitened"][reading], documents)) for reading, of in found["result"].items()],
+        )
     notes(
         f"{len(test.doc_ids):,} questions of the test, {len(valid.doc_ids):,} of validation without labels. Means over "
         f"{runs}; differences with 95 % intervals of a paired bootstrap over documents."

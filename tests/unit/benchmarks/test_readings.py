@@ -67,7 +67,14 @@ def test_each_row_is_a_plain_evaluation(
     run(argparse.Namespace(storage=str(tmp_path), runs=["one", "two"], documents=100))
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")]
-    cells = {(row[0], row[1]): row[2:] for row in rows}
+    cells = {(row[0], row[1]): row[2:] for row in rows if len(row) == 8}
+    added = {row[0]: row[1:] for row in rows if len(row) == 7}
+    for reading in readings.READINGS:
+        ours, start = cells["result", reading], cells["whitened", reading]
+        assert added[reading][::2] == ours[::2]
+        for place in (0, 2, 4):
+            lead = float(added[reading][place + 1].split()[0])
+            assert lead == pytest.approx(float(ours[place]) - float(start[place]), abs=2e-4)
     store = readings.FinishedRuns.of(str(tmp_path), ["one"]).store
     for name, encoders in runs.items():
         for reading in readings.READINGS:
