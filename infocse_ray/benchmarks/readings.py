@@ -19,7 +19,8 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
-from infocse_ray.retrieval.validation import questions_for, score
+from infocse_ray.retrieval.held_out import HeldOut
+from infocse_ray.retrieval.validation import Questions, questions_for, score
 from infocse_ray.settings import Reading, fingerprint
 
 READINGS: tuple[Reading, ...] = get_args(Reading)
@@ -28,7 +29,7 @@ READINGS: tuple[Reading, ...] = get_args(Reading)
 def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
     runs = FinishedRuns.of(arguments.storage, arguments.runs)
-    asked = {
+    asked: dict[Reading, tuple[Questions, Questions | HeldOut]] = {
         reading: (
             questions_for(runs.store, "test", "counterpart", reading=reading),
             questions_for(runs.store, "valid", "sentence", arguments.documents, reading=reading),
