@@ -300,7 +300,7 @@ def test_embedding_takes_smaller_batches_until_they_fit(tiny_encoder, annotation
     embed(run.encoder, sentences)
     assert max(sizes) <= 600, "what was found out is gone on with"
     most = 10
-    with pytest.raises(OutOfMemory, match=r"one sentence of 1\d tokens; lower encoder\.max_length"):
+    with pytest.raises(OutOfMemory, match=r"one text of 1\d tokens; lower encoder\.max_length"):
         embed(run.encoder, sentences)
 
 
