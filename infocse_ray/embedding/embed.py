@@ -19,6 +19,7 @@ from infocse_ray.embedding.texts import write_texts
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.export.questions import run_of
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings import Annotate, Corpus, Encoder, fingerprint
@@ -55,6 +56,7 @@ def embed_corpus(settings: Embed) -> Storage:
     where = placement(Annotate(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     store = prepare(root, corpus, source, encoder.corpus_tokenizer())
     say(f"{store.documents(SPLITS):,} documents; {show_rejected(store)}")
+    _say_other_reading(settings)
     _save(output, encoder, embedding)
     stage = run_stage(
         output,
@@ -70,6 +72,18 @@ def embed_corpus(settings: Embed) -> Storage:
         f"{embedding.precision}: {output}"
     )
     return output
+
+
+def _say_other_reading(settings: Embed) -> None:
+    """Say so where the run that made the encoder read documents otherwise, and nobody said how they are to be read."""
+    run = run_of(settings.model)
+    if run is None or "reading" in settings.model_fields_set:
+        return
+    if (there := run.settings.validate.reading) != settings.reading:  # pyright: ignore
+        say(
+            f"note: the run that made the encoder had validate.reading = {there}, and here reading = "
+            f"{settings.reading}; for the vectors that it was validated with give --reading {there}, and another output"
+        )
 
 
 def all_documents(corpus: Corpus) -> Corpus:
