@@ -169,3 +169,10 @@ def test_another_embedding_is_refused_in_the_same_output(tmp_path: Path, tiny_en
     with pytest.raises(ValueError, match="vectors of corpus another, not this"):
         first._replace(corpus="other").begin(output)
     assert read_embedding(output) == first
+
+
+def test_another_reading_names_other_vectors(tmp_path: Path, tiny_encoder: Path):
+    named = {reading: embedding_of(tmp_path, tiny_encoder, reading=reading).identity() for reading in ("whole", "both")}
+    plain = embedding_of(tmp_path, tiny_encoder).identity()
+    assert "sentences" not in plain, "as before there were others"
+    assert len({plain, *named.values()}) == 3

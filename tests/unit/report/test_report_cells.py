@@ -415,3 +415,16 @@ def test_what_chooses_a_learning_rate_is_asked_for_too(tmp_path: Path):
         for one, other in zip(base.cells, tuned.cells, strict=True):
             assert one.settings.train == other.settings.train, "so that stages are shared"
             assert one.settings.finetune == other.settings.finetune
+
+
+def test_one_reading_for_all_cells_names_them_only_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(cells, "fingerprint", lambda *parts: found.append(parts[1]) or repr(parts))
+    plan(tmp_path)
+    assert found
+    assert not any("reading" in content["validate"] for content in found)
+    found.clear()
+    plan(tmp_path, settings={"validate": {"reading": "both"}})
+    assert {content["validate"]["reading"] for content in found} == {"both"}
+    with pytest.raises(ValueError, match=r"methods: simcse: validate\.reading would make rows that can't be compared"):
+        plan(tmp_path, methods={"simcse": {"validate.reading": "both"}})

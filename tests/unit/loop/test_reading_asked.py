@@ -1,0 +1,44 @@
+"""What a run and `infocse evaluate` ask of encoders is asked with documents read as their settings say."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infocse_ray.loop import run as run_module
+from infocse_ray.loop import scored
+from infocse_ray.loop.run import Look, Run
+from infocse_ray.settings import Settings
+from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.storage.folder import Storage
+
+
+@pytest.mark.parametrize("reading", ["sentences", "both"])
+def test_validation_and_test_of_a_run(reading: str, monkeypatch: pytest.MonkeyPatch):
+    settings = Settings.model_validate(
+        {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "validate": {"reading": reading}}
+    )
+    asked: list[Any] = []
+    monkeypatch.setattr(run_module, "evaluate", lambda *given: asked.extend(given[3]) or [None] * len(given[3]))
+    store = SimpleNamespace(summary={"labelled": {"valid": 9}})
+    stages: Any = SimpleNamespace(root=None, run=Storage("r"), store=store, on="sentence", where={"train": None})
+    nothing: Any = None
+    run = Run(settings, nothing, nothing, stages, nothing, nothing, None, False, "i")._replace(
+        manifest=SimpleNamespace(add=lambda *_: None)
+    )  # pyright: ignore
+    run.evaluate({split: Look(nothing, split) for split in ("valid", "test")})
+    assert [(one.split, one.reading) for one in asked] == [("valid", reading), ("test", reading)]
+
+
+@pytest.mark.parametrize("reading", ["sentences", "whole"])
+def test_an_encoder_that_is_evaluated(reading: str, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Any] = []
+    monkeypatch.setattr(scored, "evaluate", lambda *given: asked.extend(given[3]) or [None])
+    monkeypatch.setattr(scored, "save_shared", lambda *_: None)
+    settings = Evaluate.model_validate({"model": "m", "corpus": {"source": "a"}, "reading": reading})
+    encoder: Any = SimpleNamespace(corpus_tokenizer=lambda: "t")
+    nothing: Any = None
+    scored._score(settings, Storage("s"), {"model": encoder}, {"t": nothing}, "counterpart", nothing, None)
+    assert [one.reading for one in asked] == [reading]
