@@ -42,6 +42,16 @@ class Moments(NamedTuple):
             second += (part.mT @ part).to(torch.int64)
         return cls(len(whole), whole.to(torch.int64).sum(0).cpu().numpy(), second.cpu().numpy())
 
+    @property
+    def dimension(self) -> int:
+        """Of the vectors: d."""
+        return len(self.first)
+
+    @property
+    def effective_count(self) -> float:
+        """All weigh alike."""
+        return self.count
+
     @classmethod
     def none(cls, dimension: int) -> Moments:
         """Those of no vectors."""

@@ -1,4 +1,4 @@
-"""The whitening of sentence vectors, from their moments.
+"""The whitening of sentence vectors, from their moments, or of these and whole texts' together.
 
 1. The covariance C of unit vectors is shrunk towards a multiple of the identity: C' = (1 - s) C + s mean(l) I, l its
    eigenvalues, s by oracle approximating shrinkage, at least 1e-3. A sample of fewer sentences than dimensions, too,
@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
 
@@ -27,12 +28,15 @@ SENTENCES_A_DIMENSION = 16
 """Sentences that a map is fitted on, for each dimension of the vectors; more don't make it better by what can be
 measured (docs/measurements.md)."""
 
+WHOLE_A_DIMENSION = 1
+"""Whole texts likewise, where documents are read whole, too."""
+
 _LEAST_SHRINKAGE = 1e-3
 _CONSTANT = 1e-4
 """A sum of variances below this is rounding: that of unit vectors that differ is nearer to 1."""
 
 
-def fit_whitening(moments: Moments, power: float, dimensions: int | None = None) -> Whitening:
+def fit_whitening(moments: Moments | Mixture, power: float, dimensions: int | None = None) -> Whitening:
     """The map that whitens vectors of these moments.
 
     Args:
@@ -43,7 +47,7 @@ def fit_whitening(moments: Moments, power: float, dimensions: int | None = None)
     Raises:
         ValueError: there are no vectors or all are the same; or `dimensions` are more than d.
     """
-    d = len(moments.first)
+    d = moments.dimension
     if dimensions is not None and dimensions > d:
         raise ValueError(f"encoder.dimensions = {dimensions}: the encoder's vectors have {d}; set it to {d} or less")
     if not moments.count:
@@ -52,10 +56,10 @@ def fit_whitening(moments: Moments, power: float, dimensions: int | None = None)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     if values.sum() < _CONSTANT:
         raise ValueError(
-            f"encoder.whiten: the {moments.count:,} sentences it is fitted on all have the same vector; set "
+            f"encoder.whiten: the {moments.count:,} texts it is fitted on all have the same vector; set "
             "encoder.whiten to off, or look into the corpus for what repeats"
         )
-    values = _shrunk(values, moments.count)
+    values = _shrunk(values, moments.effective_count)
     matrix = (vectors * values ** (-power / 2.0))[:, :dimensions]
     # Lengths don't matter, for the map's output is normalised: near 1 they lose nothing in float32.
     matrix = matrix / np.abs(matrix).max()
@@ -73,17 +77,17 @@ def spectrum(moments: Moments) -> np.ndarray:
     return _shrunk(np.maximum(values[::-1], 0.0), moments.count)
 
 
-def _shrunk(values: np.ndarray, count: int) -> np.ndarray:
+def _shrunk(values: np.ndarray, count: float) -> np.ndarray:
     share = shrinkage(values, count)
     return (1.0 - share) * values + share * values.mean()
 
 
-def shrinkage(values: np.ndarray, count: int) -> float:
+def shrinkage(values: np.ndarray, count: float) -> float:
     """How much of the covariance's estimate is replaced by its mean eigenvalue, from 1e-3 to 1.
 
     Args:
         values: float [d], eigenvalues of the sample's covariance.
-        count: vectors in the sample.
+        count: vectors of equal weight in the sample.
     """
     d = len(values)
     total, squares = values.sum(), (values**2).sum()

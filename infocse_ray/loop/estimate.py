@@ -17,8 +17,7 @@ from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
 from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.retrieval.documents import whole_length
-from infocse_ray.retrieval.held_out import MOST
-from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, sample_limit
+from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, sample_limit, whole_limit
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import duration
 
@@ -111,13 +110,14 @@ def work_of(run: Run) -> Work:
     trainings = iterations + (run.inputs.initialization is not None)
     whole = min(counts["tokens"] / max(sum(documents.values()), 1), float(whole_length(run.inputs.encoder)))
     read = {"sentences": document, "whole": whole, "both": document + whole}[validate.reading]
-    asks = read
-    if run.judged_on == "sentence":  # sentences are embedded as answers, and documents without each of them
-        asks = document + (0.0 if validate.reading == "sentences" else MOST * whole)
+    asks = read if run.judged_on == "counterpart" else document
     asked = min(documents["valid"], validate.max_documents) * asks
     look = asked
     if (plan := iteration_stages.whitening) is not None:
         look += own * sample_limit(run.store, plan.splits, run.inputs.encoder.base_dimension) / 2**63
+        if plan.whole:
+            there = run.store.documents(plan.splits)
+            look += whole * there * whole_limit(run.store, plan.splits, run.inputs.encoder.base_dimension) / 2**63
         look += min(documents["valid"], CHOOSING_DOCUMENTS) * document if plan.power is None else 0.0
     tests = trainings + 3 if counts["labelled"]["test"] else 0
     where = iteration_stages.where["train"]

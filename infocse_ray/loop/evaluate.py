@@ -46,14 +46,14 @@ class Asked(NamedTuple):
     max_candidates: int | None = None
     """About how many counterparts are ranked, likewise."""
     reading: Reading = "sentences"
-    """How documents become vectors."""
+    """How documents become vectors, where they must find counterparts; it says nothing of other questions."""
 
     @property
     def questions(self) -> tuple[Any, ...]:
         """The questions, whichever encoder answers them."""
         # Stages from before there were these keep their names.
         bound = () if self.max_candidates is None else (self.max_candidates,)
-        read = () if self.reading == "sentences" else (self.reading,)
+        read = () if self.reading == "sentences" or self.on != "counterpart" else (self.reading,)
         return self.split, self.on, self.max_documents, *bound, *read
 
 

@@ -174,8 +174,8 @@ def train_identity(
 ) -> str:
     """Of the train stage of iteration t; `max_candidates` where it leaves out some."""
     unasked = {"patience", "sts", "max_candidates"}
-    if settings.validate.reading == "sentences":  # pyright: ignore
-        unasked.add("reading")  # stages from before there were others keep their names
+    if settings.validate.reading == "sentences" or on != "counterpart":  # pyright: ignore
+        unasked.add("reading")  # stages from before there were others keep their names; `whitening` has the rest
     validation = settings.validate.model_dump(mode="json", exclude=unasked)  # pyright: ignore
     unread = set() if method.head_is_new else {"head_learning_rate"}
     return fingerprint(
@@ -191,14 +191,14 @@ def train_identity(
         settings.seed,
         t,
         settings.encoder.precision,
-        whitening,
+        None if whitening is None else whitening.identity(),
         *([] if max_candidates is None else [max_candidates]),
     )
 
 
 def whitening_identity(store: str, encoder: str, plan: WhiteningPlan, precision: Precision) -> str:
     """Of the whitening of the encoder of this fingerprint, fitted on the token store of that."""
-    return fingerprint("whitening", _WHITENING_FORMAT, store, encoder, plan, precision)
+    return fingerprint("whitening", _WHITENING_FORMAT, store, encoder, plan.identity(), precision)
 
 
 def _annotation(settings: Settings) -> dict[str, Any]:

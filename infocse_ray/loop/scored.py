@@ -132,7 +132,7 @@ def _cosines(settings: Evaluate, encoder: SentenceEncoder, pairs: StsPairs) -> n
     return sts_cosines(for_inference(encoder, settings.precision, device), pairs)
 
 
-_READ = {"whole": "whole", "both": "both whole and by their sentences"}
+_READ = {"sentences": "by their sentences", "whole": "whole", "both": "both whole and by their sentences"}
 """How documents are read, for people."""
 
 
@@ -143,7 +143,7 @@ def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
     spearman = ours.spearman is not None
     questions, candidates = (int(ours.metrics[name]) for name in ("queries", "candidates"))
     whose = "all documents" if settings.split == "all" else f"split {settings.split}"
-    read = "" if settings.reading == "sentences" else f", documents read {_READ[settings.reading]}"
+    read = f", documents read {_READ[settings.reading]}" if on == "counterpart" else ""
     say(f"\n{questions:,} questions of {whose} ({on}){read} among {candidates:,} candidates, with 95 % intervals:\n")
     head = ["encoder", *columns.values(), *(["Spearman"] if spearman else [])]
     say(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")

@@ -47,7 +47,7 @@ _READ: dict[str, tuple[str, ...]] = {
     "labels": ("labels", "seed"),
     "first_encoder": ("first_encoder",),
     "encoder": ("encoder",),
-    "whitening": ("encoder", "corpus.unlabelled", "seed"),
+    "whitening": ("encoder", "corpus.unlabelled", "validate.reading", "seed"),
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
     "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
     "labelled_documents": ("labels", "seed"),

@@ -1,13 +1,14 @@
 """The whitening of the encoder that a run starts from, fitted in one pass over a sample of the corpus.
 
-1. Actors with the encoder write the moments of the sampled sentences of each group of shards, and the vectors of the
-   validation sentences that a power is chosen by.
+1. Actors with the encoder write the moments of the sampled sentences of each group of shards, those of whole texts
+   where documents are read whole, too, and the vectors of the validation sentences that a power is chosen by.
 2. One task merges the moments, whose sum depends neither on the actors nor on their order, and fits the map.
 3. The driver saves the encoder with it. Later encoders are whitened by the workers that train them.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any, NamedTuple
 
@@ -27,14 +28,17 @@ from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.loop.identity import whitening_identity
 from infocse_ray.loop.speed import speed_of
+from infocse_ray.retrieval.documents import cut_at, whole_length
 from infocse_ray.retrieval.held_out import held_out_for, key_limit
 from infocse_ray.retrieval.refit import (
     CHOOSING_DOCUMENTS,
     WhiteningPlan,
     best_whitening,
     moments_of,
+    moments_of_whole,
     sample_limit,
     sampled,
+    whole_limit,
 )
 from infocse_ray.retrieval.whitening_curves import whitening_curves
 from infocse_ray.runtime.cluster import Placement, quiet_data
@@ -80,7 +84,7 @@ def whitening_plan(settings: Settings, encoder: SentenceEncoder, splits: list[st
             )
         return None
     power = None if section.whiten == "auto" else float(section.whiten)
-    return WhiteningPlan(power, section.dimensions, splits, settings.seed)
+    return WhiteningPlan(power, section.dimensions, splits, settings.seed, settings.validate.reading != "sentences")
 
 
 def trained_dimension(settings: Settings, encoder: SentenceEncoder) -> int:
@@ -100,7 +104,9 @@ class _FitPieces(NamedTuple):
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """Write the group's pieces unless they are there; return how many shards it is of, and what embedding took."""
-        moments, vectors = (self.folder / "parts" / f"{kind}-{shards[0]:06d}" for kind in ("moments", "vectors"))
+        moments, whole, vectors = (
+            self.folder / "parts" / f"{kind}-{shards[0]:06d}" for kind in ("moments", "whole", "vectors")
+        )
         encoder, begun, tokens = annotator.encoder, time.monotonic(), 0
         if self.plan.power is None and not vectors.exists():
             asking = held_out_for(self.store, "valid", self.plan.seed, CHOOSING_DOCUMENTS, shards=shards)
@@ -111,6 +117,12 @@ class _FitPieces(NamedTuple):
             sentences = concatenate([sampled(self.store, self.plan.splits, limit, shard) for shard in shards])
             moments.write_bytes(sealed(moments_of(encoder, sentences).to_bytes()))
             tokens += _tokens(encoder, sentences)
+        if self.plan.whole and not whole.exists():
+            limit = whole_limit(self.store, self.plan.splits, encoder.dimension)
+            texts = concatenate([sampled(self.store, self.plan.splits, limit, shard, whole=True) for shard in shards])
+            whole.write_bytes(sealed(moments_of_whole(encoder, texts).to_bytes()))
+            with cut_at(encoder, whole_length(encoder)):
+                tokens += _tokens(encoder, texts)
         return [{"shards": len(shards), "tokens": tokens, "seconds": time.monotonic() - begun if tokens else 0.0}]
 
 
@@ -126,22 +138,23 @@ def _fit(plan: WhiteningPlan, store: TokenStore, folder: Storage) -> None:
     """
     parts = folder / "parts"
     names = sorted(parts.files())
-    moments = None
-    for name in names:
-        if name.startswith("moments"):
-            one = Moments.from_bytes(read_sealed(parts / name))
-            moments = one if moments is None else moments.merged(one)
-    assert moments is not None
+
+    def merged(kind: str) -> Moments:
+        read = (Moments.from_bytes(read_sealed(parts / name)) for name in names if name.startswith(kind))
+        return functools.reduce(Moments.merged, read)
+
+    moments, whole = merged("moments"), merged("whole") if plan.whole else None
     held_out = vectors = None
     if plan.power is None:
         held_out = held_out_for(store, "valid", plan.seed, CHOOSING_DOCUMENTS)
         parts_read = [load_array(parts / name) for name in names if name.startswith("vectors")]
         vectors = torch.from_numpy(np.concatenate(parts_read))
-    whitening, scores = best_whitening(moments, plan, vectors, held_out)
+    whitening, scores = best_whitening(moments, plan, vectors, held_out, whole)
     save_array(folder / "mean.npy", whitening.mean.numpy())
     save_array(folder / "matrix.npy", whitening.matrix.numpy())
     curves = whitening_curves(moments, whitening.power, plan.dimensions, vectors, held_out)
     record = {"power": whitening.power, "scores": scores, "sentences": moments.count, "curves": curves}
+    record |= {} if whole is None else {"whole": whole.count}
     (folder / "whitening.json").write_json(checked(record))
 
 
@@ -168,9 +181,9 @@ def whiten_start(
         placement: of the actors.
 
     Returns:
-        The stage, whose summary has `power`, the `sentences` it was fitted on, the vectors' `dimension`, and where the
-        power was chosen the `scores` (MRR) of all, and the `speed` of embedding (see `Speed`) where it was seen; and
-        the whitened encoder.
+        The stage, whose summary has `power`, the `sentences` it was fitted on and, where the plan has them, how many
+        `whole` texts, the vectors' `dimension`, where the power was chosen the `scores` (MRR) of all, and the `speed`
+        of embedding (see `Speed`) where it was seen; and the whitened encoder.
 
     Raises:
         ValueError: there is nothing to fit it on.
@@ -196,12 +209,14 @@ def whiten_start(
         EncoderFolder.save(encoder, stage.folder / "model", like=saved.folder)
         encoder.whitening = had
         (stage.folder / "parts").delete()
-        kept = {name: record[name] for name in ("power", "scores", "sentences")}
+        kept = {name: record[name] for name in ("power", "scores", "sentences", "whole") if name in record}
         return kept | {"dimension": matrix.shape[1], "speed": speed}
 
     stage = run_stage(root, folder, "whitening", identity, work)
     summary = stage.summary or {}
-    say(f"whitened: power {summary['power']:g}, fitted on {summary['sentences']:,} sentences ({stage.seconds:.0f} s)")
+    texts = f" and {summary['whole']:,} whole documents" if "whole" in summary else ""
+    fitted = f"fitted on {summary['sentences']:,} sentences{texts}"
+    say(f"whitened: power {summary['power']:g}, {fitted} ({stage.seconds:.0f} s)")
     if plan.power is None and not summary["scores"]:
         say(
             "  warning: no power can be chosen, as no validation document has a sentence to take out and find; set "
@@ -213,6 +228,8 @@ def whiten_start(
 def _groups(store: TokenStore, plan: WhiteningPlan, dimension: int) -> list[list[int]]:
     """The groups of shards that have sentences of the sample, or to choose a power by: the first, as both go by key."""
     limit = sample_limit(store, plan.splits, dimension)
+    if plan.whole:
+        limit = max(limit, whole_limit(store, plan.splits, dimension))
     if plan.power is None:
         limit = max(limit, key_limit(store.summary["documents"]["valid"], CHOOSING_DOCUMENTS))
     groups = TrainingDocuments(store, plan.splits).groups()

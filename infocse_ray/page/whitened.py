@@ -26,8 +26,9 @@ def whitening_section(record: Record) -> Section:
     power, sentences = stage.summary.get("power"), stage.summary.get("sentences", 0)
     blocks: list[Block] = []
     if power is not None:
-        said = f"Power {power:g}, fitted on {sentences:,} sentences; vectors have {stage.summary['dimension']:,} "
-        blocks.append(Note(f"{said}dimensions."))
+        texts = f" and {whole:,} whole documents" if (whole := stage.summary.get("whole")) else ""
+        said = f"Power {power:g}, fitted on {sentences:,} sentences{texts}; "
+        blocks.append(Note(f"{said}vectors have {stage.summary['dimension']:,} dimensions."))
     curves = _curves(stage)
     if curves is None:
         blocks.append(Note("No spectrum and no curves: an earlier version made this whitening and kept none."))

@@ -2,7 +2,8 @@
 
 1. Of each document up to four sentences are held out, drawn by hash of (seed, document key). Each asks alone: the query
    is the mean of the vectors of all other sentences of its document, so one encoding of each sentence serves all.
-   Documents that are read whole are embedded anew for each question, without the sentence.
+   So it is however documents are read elsewhere: whole, each would be embedded anew for each question, and that judges
+   encoders no better (docs/results.md).
 2. Candidates are the held-out sentences of all validation documents, told by their text: equal texts are one.
 3. A question isn't ranked among sentences of its own document, wherever else their texts are held out: they are in the
    mean that asks. A sentence whose text is in its document twice is not held out, for the same reason.
@@ -23,16 +24,14 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.corpus.store import TokenStore, documents_of
-from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of, sample_hashes, spans
+from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of, sample_hashes
 from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
 from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.retrieval.documents import embed_whole, read_as
 from infocse_ray.retrieval.maps import Map, normalized, under, width_under
 from infocse_ray.retrieval.ranks import LeftOut
 from infocse_ray.retrieval.scores import Scores, score_among_all
-from infocse_ray.settings import Reading
 
 MOST = 4
 """Sentences that a document holds out at most: more of the same document say less and less that is new."""
@@ -61,8 +60,6 @@ class HeldOut(NamedTuple):
     """int64 [candidates], the questions whose sentence is this worker's to offer: each text once over all workers."""
     left_out: LeftOut
     """Candidates that are left out for a question."""
-    reading: Reading = "sentences"
-    """Of a document without the sentence, by `score_by_pieces`; a sentence is a text of its own always."""
 
     def embed(self, encoder: SentenceEncoder) -> torch.Tensor:
         """Vectors of this worker's sentences, float32 [sentences, d], on the encoder's device.
@@ -143,7 +140,7 @@ def key_limit(there: int, most: int | None) -> int:
 
 
 def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = True) -> Scores:
-    """Rank every held-out sentence and make metrics of the ranks, documents read as means of their sentences.
+    """Rank every held-out sentence and make metrics of the ranks.
 
     Args:
         vectors: float32 [sentences, d] of this worker's sentences, as they are searched with: what `HeldOut.embed`
@@ -154,7 +151,6 @@ def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = T
     Raises:
         ValueError: no worker has a question.
     """
-    assert held_out.reading == "sentences", "vectors of sentences say nothing of whole documents"
     with _advised(len(held_out.sentences)), torch.inference_mode():
         queries, true = _asked(vectors, held_out, 0, len(held_out.offsets) - 1, normalize)
         return _score(queries, true, held_out)
@@ -162,8 +158,6 @@ def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = T
 
 def score_by_pieces(encoder: SentenceEncoder, maps: Sequence[Map], held_out: HeldOut, top: int = 1) -> list[Scores]:
     """As `score_held_out` of `HeldOut.embed`, keeping of the vectors those of questions and their answers only.
-
-    Documents are read as `held_out.reading` says.
 
     Args:
         encoder: in evaluation mode, in the precision to use; without whitening, if any of the maps is one.
@@ -181,14 +175,10 @@ def score_by_pieces(encoder: SentenceEncoder, maps: Sequence[Map], held_out: Hel
         queries, true = [[one] for one in none], [[one] for one in none]
         for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
             some = held_out.sentences.take(np.arange(offsets[first], offsets[last]))
-            vectors, whole = embed(encoder, some).vectors, None
-            if held_out.reading != "sentences":
-                whole = embed_whole(encoder, _without_answers(held_out, first, last))
+            vectors = embed(encoder, some).vectors
             for one, asking, answering in zip(maps, queries, true, strict=True):
-                normalize = normalized(encoder, one)
-                means, answers = _asked(under(one, vectors), held_out, first, last, normalize)
-                mean = None if held_out.reading == "whole" else means
-                asking.append(read_as(mean, None if whole is None else under(one, whole), normalize))
+                means, answers = _asked(under(one, vectors), held_out, first, last, normalized(encoder, one))
+                asking.append(means)
                 answering.append(answers)
         return [_score(torch.cat(q), torch.cat(t), held_out, top) for q, t in zip(queries, true, strict=True)]
 
@@ -271,17 +261,6 @@ def _asked(
     rest = torch.from_numpy(np.diff(offsets) - 1).to(device)[asker]
     queries = (sums[asker] - true) / rest[:, None]
     return (torch.nn.functional.normalize(queries, dim=-1) if normalize else queries), true
-
-
-def _without_answers(held_out: HeldOut, first: int, last: int) -> Tokens:
-    """For each question of documents first:last its document as one text, without the sentence that it asks for."""
-    values, at = held_out.sentences
-    begin, end = np.searchsorted(held_out.asker, [first, last])
-    document, row = held_out.asker[begin:end], held_out.rows[begin:end]
-    starts = np.stack([at[held_out.offsets[document]], at[row + 1]], axis=1)
-    ends = np.stack([at[row], at[held_out.offsets[document + 1]]], axis=1)
-    parts = spans(values, starts.ravel(), (ends - starts).ravel())
-    return Tokens(parts.values, parts.offsets[::2])
 
 
 def _score(queries: torch.Tensor, true: torch.Tensor, held_out: HeldOut, top: int = 1) -> Scores:

@@ -3,11 +3,13 @@
 1. Moments of the sentences of a sample of documents, those with the smallest hashes: enough for a good map.
 2. One map for each power to choose from; the chosen one is that with which validation documents, each without one of
    its sentences, best find that sentence (mean reciprocal rank). The sentences are embedded once for all powers.
+3. Where documents are read whole, too, the map is fitted, with that power, on sentences and whole texts of a sample
+   (`Mixture`). The power is chosen before: asked for sentences, a map that knows nothing else is at an advantage.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +19,13 @@ from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.distributed.collectives import all_reduce_sum, of_first, rank, workers
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
+from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, fit_whitening
-from infocse_ray.retrieval.held_out import HeldOut, held_out_for, score_held_out
+from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, WHOLE_A_DIMENSION, fit_whitening
+from infocse_ray.retrieval.documents import cut_at, one_text_each, whole_length
+from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_held_out
 from infocse_ray.retrieval.scores import Scores
 
 CHOOSING_DOCUMENTS = 1_000
@@ -43,6 +47,12 @@ class WhiteningPlan(NamedTuple):
     """Whose sentences it is fitted on."""
     seed: int
     """Of the choice of the sentences that are taken out."""
+    whole: bool = False
+    """Whether it is fitted on whole texts, too."""
+
+    def identity(self) -> list[Any]:
+        """What names a result of it: of a plan without whole texts as before there were such."""
+        return list(self) if self.whole else list(self)[:-1]
 
 
 def sample_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
@@ -54,12 +64,19 @@ def sample_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
     return 2**63 if there <= (most := SENTENCES_A_DIMENSION * dimension) else 2**63 * most // there
 
 
-def sampled(store: TokenStore, splits: list[str], limit: int, shard: int) -> Tokens:
-    """The sentences of a shard's documents of these splits with a key below the limit."""
+def whole_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
+    """The documents that are sampled as whole texts have a key below this: about one for each dimension."""
+    return key_limit(store.documents(splits), WHOLE_A_DIMENSION * dimension)
+
+
+def sampled(store: TokenStore, splits: list[str], limit: int, shard: int, whole: bool = False) -> Tokens:
+    """The sentences of a shard's documents of these splits with a key below the limit, or each as one text."""
     parts = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
     if shard in store.shards_below(limit):
         for table in store.read(shard, splits, ["doc_id", "key", "sentences"]):
-            parts.append(documents_of(table.filter(pa.array(table["key"].to_numpy() < limit))).sentences)
+            documents = documents_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
+            sentences = documents.sentences
+            parts.append(one_text_each(sentences, documents.offsets) if whole else sentences)
     return concatenate(parts)
 
 
@@ -77,8 +94,18 @@ def moments_of(encoder: SentenceEncoder, sentences: Tokens) -> Moments:
     return moments
 
 
+def moments_of_whole(encoder: SentenceEncoder, texts: Tokens) -> Moments:
+    """As `moments_of`, of whole texts, each cut at `whole_length`."""
+    with cut_at(encoder, whole_length(encoder)):
+        return moments_of(encoder, texts)
+
+
 def best_whitening(
-    moments: Moments, plan: WhiteningPlan, vectors: torch.Tensor | None, held_out: HeldOut | None
+    moments: Moments,
+    plan: WhiteningPlan,
+    vectors: torch.Tensor | None,
+    held_out: HeldOut | None,
+    whole: Moments | None = None,
 ) -> tuple[Whitening, dict[str, float]]:
     """The map of the plan's power, or of the one that scores best without labels.
 
@@ -88,6 +115,7 @@ def best_whitening(
         vectors: float32 [sentences, d] of this worker's part of `held_out`, before whitening; both are only read where
             a power is chosen. Every worker of the process group must call.
         held_out: what asks.
+        whole: of all workers' whole texts, where the plan has them.
 
     Returns:
         The map, on the vectors' device, and the score of every power that it was chosen among; none where no document
@@ -96,19 +124,23 @@ def best_whitening(
     Raises:
         ValueError: there is nothing to fit it on.
     """
+    fitted = moments if whole is None or not whole.count or not moments.count else Mixture(moments, whole)
     if plan.power is not None:
-        return fit_whitening(moments, plan.power, plan.dimensions), {}
+        return fit_whitening(fitted, plan.power, plan.dimensions), {}
     assert vectors is not None
     assert held_out is not None
     scores: dict[str, float] = {}
     if not int(all_reduce_sum(torch.tensor(len(held_out.true_keys), device=vectors.device))):
-        return _everywhere(fit_whitening(moments, UNCHOSEN, plan.dimensions).to(vectors.device)), scores
+        return _everywhere(fit_whitening(fitted, UNCHOSEN, plan.dimensions).to(vectors.device)), scores
     maps = [_everywhere(fit_whitening(moments, power, plan.dimensions).to(vectors.device)) for power in POWERS]
     for one in maps:
         with torch.inference_mode():
             scores[f"{one.power:g}"] = score_held_out(one(vectors), held_out).metrics["mrr"]
     # max() returns the first of equals: the smallest power.
-    return max(maps, key=lambda one: scores[f"{one.power:g}"]), scores
+    best = max(maps, key=lambda one: scores[f"{one.power:g}"])
+    if fitted is not moments:
+        best = _everywhere(fit_whitening(fitted, best.power, plan.dimensions).to(vectors.device))
+    return best, scores
 
 
 def _everywhere(whitening: Whitening) -> Whitening:
@@ -116,11 +148,21 @@ def _everywhere(whitening: Whitening) -> Whitening:
     return Whitening(of_first(whitening.mean), of_first(whitening.matrix), whitening.power)
 
 
+def _over_workers(own: Moments, device: torch.device) -> Moments:
+    """Those of all workers; all of them must call."""
+    count, first, second = (
+        all_reduce_sum(torch.as_tensor(part, device=device)) for part in (own.count, own.first, own.second)
+    )
+    return Moments(int(count), first.cpu().numpy(), second.cpu().numpy())
+
+
 class Refit(NamedTuple):
     """A worker's share of what whitening an encoder needs."""
 
     plan: WhiteningPlan
     sample: Tokens
+    whole: Tokens | None
+    """Whole texts; None if the map isn't fitted on any."""
     held_out: HeldOut | None
     """The held-out sentences that choose the power; None if it is given."""
 
@@ -134,12 +176,17 @@ class Refit(NamedTuple):
             dimension: of the encoder's vectors before whitening.
             device: that workers can exchange from.
         """
-        limit = sample_limit(store, plan.splits, dimension)
-        parts = [sampled(store, plan.splits, limit, shard) for shard in range(rank(), store.shards, workers())]
+
+        def share(limit: int, whole: bool = False) -> Tokens:
+            own = [sampled(store, plan.splits, limit, shard, whole) for shard in range(rank(), store.shards, workers())]
+            return concatenate(own) if own else sampled(store, [], 0, 0)
+
+        sample = share(sample_limit(store, plan.splits, dimension))
+        texts = share(whole_limit(store, plan.splits, dimension), whole=True) if plan.whole else None
         held_out = None
         if plan.power is None:
             held_out = held_out_for(store, "valid", plan.seed, CHOOSING_DOCUMENTS, device)
-        return cls(plan, concatenate(parts) if parts else sampled(store, [], 0, 0), held_out)
+        return cls(plan, sample, texts, held_out)
 
     def __call__(self, encoder: SentenceEncoder) -> Whitening:
         """The encoder's whitening, the same on every worker; all of them must call. See `fit`."""
@@ -158,13 +205,11 @@ class Refit(NamedTuple):
             ValueError: there is nothing to fit it on.
         """
         encoder.whitening = None
-        own, device = moments_of(encoder, self.sample), encoder.device
-        count, first, second = (
-            all_reduce_sum(torch.as_tensor(part, device=device)) for part in (own.count, own.first, own.second)
-        )
-        moments = Moments(int(count), first.cpu().numpy(), second.cpu().numpy())
+        device = encoder.device
+        moments = _over_workers(moments_of(encoder, self.sample), device)
+        whole = None if self.whole is None else _over_workers(moments_of_whole(encoder, self.whole), device)
         vectors = None if self.held_out is None else self.held_out.embed(encoder)
-        whitening, _ = best_whitening(moments, self.plan, vectors, self.held_out)
+        whitening, _ = best_whitening(moments, self.plan, vectors, self.held_out, whole)
         return (whitening if vectors is not None else _everywhere(whitening.to(device))), vectors
 
     def scores(self, encoder: SentenceEncoder, questions: object) -> Scores | None:
@@ -178,12 +223,10 @@ class Refit(NamedTuple):
             questions: this worker's share of the validation; every worker of the process group must call.
 
         Returns:
-            The scores; None where others are asked, or documents read otherwise, which are still to be embedded.
+            The scores; None where others are asked, which are still to be embedded.
         """
         encoder.whitening, vectors = self.fit(encoder)
         if vectors is None or self.held_out is None or not isinstance(questions, HeldOut):
-            return None
-        if questions.reading != self.held_out.reading:
             return None
         ours, theirs = (
             (asked.sentences.offsets, asked.sentences.values, asked.offsets, asked.rows)

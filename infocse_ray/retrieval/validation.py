@@ -150,17 +150,16 @@ def questions_for(
         seed: of the draw of sentences, where `on` is `sentence`.
         max_candidates: about how many counterparts are ranked, where `on` is `counterpart`, beside those of the
             documents that ask: those of the first documents by the hash of the id; None for all.
-        reading: of the documents, and of halves of them.
+        reading: of documents, where `on` is `counterpart`; without labels what is asked is made of sentences.
 
     Every worker of the process group must call.
     """
     if on == "sentence":
-        return held_out_for(store, split, seed, max_documents, device)._replace(reading=reading)
+        return held_out_for(store, split, seed, max_documents, device)
     if on == "halves":
         limit = key_limit(store.summary["documents"][split], max_documents)
         asked = _joined([_ask_for_halves(table) for table in _tables(store, split, limit)])
-        even, odd = (half._replace(reading=reading) for half in (asked.documents, asked.true))
-        return Questions(*asked._replace(documents=even, true=odd), None, asked.true_keys)
+        return Questions(*asked, None, asked.true_keys)
     limit = key_limit(store.summary["labelled"][split], max_documents)
     asked = _joined([_ask_for_counterparts(table) for table in _tables(store, split, limit)])
     documents, true = asked.documents._replace(reading=reading), asked.true._replace(role="query")

@@ -24,7 +24,7 @@ def whitening_curves(
     """The figures.
 
     Args:
-        moments: that the map is fitted on.
+        moments: of sentences, that the map is fitted on, if not on whole texts, too.
         power: of the map.
         dimensions: of its output; None: all d.
         vectors: float32 [sentences, d] of `held_out`, before whitening; None: nothing was asked.

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import READING, OnGpu, Reading, Section, Workers
+from infocse_ray.settings.section import DEFAULT_READING, READING, OnGpu, Reading, Section, Workers
 
 Stored = Literal["fp32", "fp16", "int8"]
 
@@ -25,7 +25,7 @@ class Embed(Section):
         default=False,
         description="Write the vectors of sentences, too. false: of documents only.",
     )
-    reading: Reading = Field(default="sentences", description=READING)
+    reading: Reading = Field(default=DEFAULT_READING, description=READING)
     format: Literal["parquet", "lance"] = Field(
         default="parquet",
         description="`parquet`: files that every tool reads; `infocse search` copies them into its engine once. "

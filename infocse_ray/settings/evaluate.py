@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import READING, Metric, OnGpu, Reading, Section, Workers
+from infocse_ray.settings.section import DEFAULT_READING, READING, Metric, OnGpu, Reading, Section, Workers
 
 Suite = Literal["sts", "beir", "mteb"]
 
@@ -67,7 +67,10 @@ class Evaluate(Section):
         description="What each document must find, as validate.on of `infocse pretrain`. `auto`: its counterpart "
         "(corpus.counterpart) if there are any, else a sentence that was taken out of it.",
     )
-    reading: Reading = Field(default="sentences", description=READING)
+    reading: Reading = Field(
+        default=DEFAULT_READING,
+        description=f"{READING} Where documents must find counterparts; without labels the mean of sentences asks.",
+    )
     seed: int = Field(
         default=42, ge=0, lt=2**31, description="Seed for drawing the sentences that documents must find."
     )
@@ -116,6 +119,11 @@ class Evaluate(Section):
                 raise ValueError(f"{given[0]}: is for suites; add suite = sts, beir or mteb, or leave it out")
             if not self.corpus.source:
                 raise ValueError("corpus.source is required, or in its place suite (sts, beir, mteb)")
+            if self.on in ("sentence", "halves") and _changed(self, ("reading",)) and self.reading != "sentences":
+                raise ValueError(
+                    f"reading = {self.reading} with on = {self.on}: without labels the mean of a document's sentences "
+                    "asks; leave reading out, or set on to counterpart"
+                )
             return self
         if self.corpus.source:
             raise ValueError(

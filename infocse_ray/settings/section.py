@@ -16,6 +16,9 @@ Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Reading = Literal["sentences", "whole", "both"]
 """How a document becomes a vector, as READING tells people."""
 
+DEFAULT_READING: Reading = "both"
+"""What finds most, on all corpora but sequences, where it is level (docs/results.md)."""
+
 READING = (
     "How a document becomes a vector. `sentences`: the mean of its sentences' vectors, as in the paper. `whole`: the "
     "vector of its sentences as one text, cut at the length that the encoder's folder says (max_seq_length), as "

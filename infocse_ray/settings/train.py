@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from infocse_ray.settings.methods import Baseline, MethodName
-from infocse_ray.settings.section import READING, Metric, OnGpu, Reading, Section, Workers
+from infocse_ray.settings.section import DEFAULT_READING, READING, Metric, OnGpu, Reading, Section, Workers
 
 
 class Train(Section):
@@ -151,9 +151,10 @@ class Validate(Section):
         "documents have one, else sentence. Training on labels is always validated on counterparts.",
     )
     reading: Reading = Field(
-        default="sentences",
-        description=f"{READING} For validation and test; training is on sentences, and the power of whitening is "
-        "chosen by `sentences`, whatever it is.",
+        default=DEFAULT_READING,
+        description=f"{READING} So test and validation on counterparts read documents, and with the latter two "
+        "whitening is fitted on whole texts, too. Training, validation without labels and the choice of a power are "
+        "of sentences, whatever it is.",
     )
     max_documents: int = Field(
         default=10_000,

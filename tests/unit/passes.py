@@ -32,7 +32,7 @@ from tests.unit.stores import Written, write_store
 SPLITS = ["train", "test"]
 
 
-def small_store(folder: Path, shift: int = 0, count: int = 40) -> TokenStore:
+def small_store(folder: Path, shift: int = 0, count: int = 40, by_key: bool = False) -> TokenStore:
     """Random documents in 6 shards; `shift` writes the same ones in other tokens, and every other sentence longer."""
     draw = random.Random(1)
     written = [
@@ -46,7 +46,7 @@ def small_store(folder: Path, shift: int = 0, count: int = 40) -> TokenStore:
         )
         for i in range(count)
     ]
-    return write_store(Storage.open(str(folder)), written, 6)
+    return write_store(Storage.open(str(folder)), written, 6, by_key=by_key)
 
 
 def encoder_in(folder: Path) -> EncoderFolder:

@@ -12,7 +12,7 @@ from infocse_ray.settings.embed import Embed
 
 @pytest.mark.parametrize(
     ("there", "asked", "said"),
-    [("both", None, True), ("both", "sentences", False), ("sentences", None, False), (None, None, False)],
+    [("whole", None, True), ("whole", "both", False), ("both", None, False), (None, None, False)],
 )
 def test_it_is_said_once(
     there: str | None,
@@ -26,4 +26,4 @@ def test_it_is_said_once(
     given = {"model": "runs/news/model", "output": "o", "corpus": {"source": "a"}}
     embed._say_other_reading(Embed.model_validate(given | ({} if asked is None else {"reading": asked})))
     out = capsys.readouterr().out
-    assert ("give --reading both" in out) == bool(out) == said
+    assert ("give --reading whole" in out) == bool(out) == said

@@ -36,7 +36,7 @@ def read(output: Storage, over: str) -> dict[Any, dict]:
 
 
 def test_a_document_is_the_mean_of_its_sentences(tmp_path: Path, tiny_encoder: Path):
-    output = write_index(tmp_path, tiny_encoder, sentences=True)
+    output = write_index(tmp_path, tiny_encoder, reading="sentences", sentences=True)
     documents, sentences = read(output, "documents"), read(output, "sentences")
     assert {doc_id for doc_id, _ in documents} == {text.doc_id for text in TEXTS}
     encoder = tiny(tiny_encoder)
@@ -84,7 +84,7 @@ def test_documents_are_read_whole_or_both_ways(
 
 
 def test_fewer_dimensions_are_of_each_sentence_then_of_the_document(tmp_path: Path, tiny_encoder: Path):
-    output = write_index(tmp_path, tiny_encoder, dimensions=8, precision="fp16", sentences=True)
+    output = write_index(tmp_path, tiny_encoder, reading="sentences", dimensions=8, precision="fp16", sentences=True)
     documents, sentences = read(output, "documents"), read(output, "sentences")
     mean = np.mean([sentences["court", number]["vector"] for number in (0, 1)], axis=0)
     assert mean.shape == (8,)
@@ -173,6 +173,6 @@ def test_another_embedding_is_refused_in_the_same_output(tmp_path: Path, tiny_en
 
 def test_another_reading_names_other_vectors(tmp_path: Path, tiny_encoder: Path):
     named = {reading: embedding_of(tmp_path, tiny_encoder, reading=reading).identity() for reading in ("whole", "both")}
-    plain = embedding_of(tmp_path, tiny_encoder).identity()
+    plain = embedding_of(tmp_path, tiny_encoder, reading="sentences").identity()
     assert "sentences" not in plain, "as before there were others"
     assert len({plain, *named.values()}) == 3

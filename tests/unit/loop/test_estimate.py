@@ -15,6 +15,7 @@ from infocse_ray.loop.minutes import sized
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed, speed_of
 from infocse_ray.methods.recipes import RECIPES
+from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
@@ -103,7 +104,7 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert (work.annotations, work.trainings) == (2, 2)
     assert work.annotated == pytest.approx(900 * 100)  # ten tokens a sentence, ten sentences a document
     assert work.step == 2 * 128 * 10
-    assert work.look == pytest.approx(100 * 100)
+    assert work.look == pytest.approx(100 * (100 + 60)), "by their sentences, and whole"
     assert work.cost == THREE + 1, "one chunk, and the start's encoder"
     assert work_of(run_of(train={"distillation": 0.0})).cost == THREE
     assert work_of(run_of(train={"distillation": 0.0, "chunk_tokens": 64})).cost == FOUR
@@ -130,8 +131,8 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
         ("whole", "counterpart", 60, 60),  # where the encoder's folder cuts
         ("both", "counterpart", 160, 160),
         ("sentences", "sentence", 100, 100),
-        ("whole", "sentence", 100 + 4 * 60, 60),  # without each of four sentences
-        ("both", "sentence", 100 + 4 * 60, 160),
+        ("whole", "sentence", 100, 60),  # sentences ask
+        ("both", "sentence", 100, 160),
     ],
 )
 def test_what_reading_documents_takes(reading: str, on: str, look: float, test: float):
@@ -140,6 +141,15 @@ def test_what_reading_documents_takes(reading: str, on: str, look: float, test: 
     work = work_of(run)
     assert work.look == pytest.approx(100 * look)
     assert work.tested == pytest.approx(5 * 100 * look + (work.trainings + 3) * 100 * test)
+
+
+@pytest.mark.parametrize(("whole", "more"), [(False, 0.0), (True, 32 * 60)])
+def test_whitening_anew_takes_its_sample(whole: bool, more: float):
+    run = run_of(on="sentence")
+    look = work_of(run).look
+    run.inputs.encoder.base_dimension = 32
+    run.iteration_stages.whitening = WhiteningPlan(0.5, None, ["train", "valid"], 1, whole)  # pyright: ignore
+    assert work_of(run).look == pytest.approx(look + 16 * 32 * 10 + more), "a whole document for each dimension"
 
 
 def test_a_run_says_before_it_works_how_long_it_takes(capsys):

@@ -78,11 +78,12 @@ def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, wo
         {"on": "counterpart"},
         {"on": "sentence"},
         {"on": "sentence", "seed": 2},
-        {"reading": "whole"},
-        {"split": "valid", "max_documents": 100, "reading": "whole"},
+        {"on": "counterpart", "reading": "whole"},
+        {"on": "counterpart", "split": "valid", "max_documents": 100, "reading": "whole"},
     ]
     assert len({stage(**question) for question in different}) == len(worked) == len(different)
     assert stage(seed=2) == stage()
+    assert stage(reading="whole") == stage(), "of counterparts alone is anything else asked"
 
 
 def test_the_start_of_the_workers_is_the_first_stages(root, worked, monkeypatch):

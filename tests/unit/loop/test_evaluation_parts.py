@@ -95,7 +95,7 @@ def test_questions_are_read_once_for_all_encoders(tmp_path: Path, worker: Worker
         ("valid", "sentence", 100, "sentences"),
         ("test", "counterpart", None, "sentences"),
         ("valid", "sentence", None, "sentences"),
-        ("valid", "sentence", None, "both"),
+        ("test", "counterpart", None, "both"),
     ]
     todo = [
         (Asked(encoder(name), *cast(Any, kind[:3]), reading=cast(Any, kind[3])), root / fingerprint(name, kind))

@@ -113,7 +113,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "validate.patience": (9, TRAIN),
     "validate.metric": ("mrr", TRAIN),
     "validate.on": ("halves", TRAIN),
-    "validate.reading": ("both", TRAIN),
+    "validate.reading": ("sentences", TRAIN),
     "validate.max_documents": (999, TRAIN),
     "validate.max_candidates": (999, RUN),
     "validate.sts": ("pairs.tsv", NONE),

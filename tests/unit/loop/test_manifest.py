@@ -150,7 +150,7 @@ def test_changed_settings_are_named_with_what_they_were_and_the_stages_that_read
     assert "Stale: iteration_0/encoder, iteration_1/annotations, iteration_1/train and" in line
     for name in ("result/valid", "result/test", "result/sts"):
         Manifest(run).add(name, Stage(name, "f", run / name, {"seconds": 1.0}))
-    [line] = told(run, settings(validate={"reading": "both"}))
+    [line] = told(run, settings(validate={"reading": "sentences"}))
     assert line.endswith(
         "Stale: iteration_1/train, result/test, result/valid and what is made of these; they are made anew, beside the "
         "old ones"

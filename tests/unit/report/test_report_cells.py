@@ -420,11 +420,11 @@ def test_what_chooses_a_learning_rate_is_asked_for_too(tmp_path: Path):
 def test_one_reading_for_all_cells_names_them_only_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(cells, "fingerprint", lambda *parts: found.append(parts[1]) or repr(parts))
-    plan(tmp_path)
+    plan(tmp_path, settings={"validate": {"reading": "sentences"}})
     assert found
     assert not any("reading" in content["validate"] for content in found)
     found.clear()
-    plan(tmp_path, settings={"validate": {"reading": "both"}})
+    plan(tmp_path)
     assert {content["validate"]["reading"] for content in found} == {"both"}
     with pytest.raises(ValueError, match=r"methods: simcse: validate\.reading would make rows that can't be compared"):
-        plan(tmp_path, methods={"simcse": {"validate.reading": "both"}})
+        plan(tmp_path, methods={"simcse": {"validate.reading": "whole"}})

@@ -53,14 +53,14 @@ def load(folder, cosine=False):
     return load_encoder(folder, Encoder(model=str(folder), max_length=16), cosine)
 
 
-def vector(encoder, tokens, longest=16):
-    """One text's vector, encoded alone."""
-    ids = torch.tensor([[*encoder.prefix, *tokens[: longest - 2], *encoder.suffix]])
+def vector(encoder, tokens):
+    """One sentence's vector, encoded alone."""
+    ids = torch.tensor([[*encoder.prefix, *tokens[: 16 - 2], *encoder.suffix]])
     with torch.inference_mode():
         return encoder(ids, torch.ones_like(ids))[0].double().numpy()
 
 
-def slow_ranks(documents, drawn, vector_of, normalize, reading="sentences", whole_of=None):
+def slow_ranks(documents, drawn, vector_of, normalize):
     """Rank of every drawn (document, sentence number), and how many candidates there are."""
     texts = {d.doc_id: [tuple(s) for s in d.sentences] for d in documents}
     candidates = {texts[doc_id][number] for doc_id, number in drawn}
@@ -71,10 +71,6 @@ def slow_ranks(documents, drawn, vector_of, normalize, reading="sentences", whol
         query = np.mean(rest, axis=0)
         if normalize:
             query = query / np.linalg.norm(query)
-        if whole_of is not None:
-            left = [token for place, text in enumerate(texts[doc_id]) if place != number for token in text]
-            query = {"whole": whole_of(left), "both": (query + whole_of(left)) / 2}[reading]
-            query = query / np.linalg.norm(query) if normalize else query
         true = vectors[texts[doc_id][number]]
         # What a rounding error in fp32 may make equal is a tie.
         bar = query @ true - 16 * np.finfo(np.float32).eps * np.linalg.norm(query) * np.linalg.norm(true)
@@ -111,33 +107,6 @@ def test_ranks_equal_the_slow_version(tiny_encoder, store, documents, cosine, at
     assert len(set(ranks.values())) > 5
     # The texts that are alike as far as the encoder sees are ties, and count against each other.
     assert candidates < len(drawn)
-
-
-@pytest.mark.parametrize("reading", ["whole", "both"])
-@pytest.mark.parametrize(("cosine", "at_once"), [(False, 16_384), (True, 16_384), (True, 11)])
-def test_documents_are_read_whole_without_the_sentence(
-    tiny_encoder, store, documents, cosine, at_once, reading, monkeypatch
-):
-    for room in (module, all_scores):
-        monkeypatch.setattr(room, "SENTENCES_AT_ONCE", at_once)
-    encoder = load(tiny_encoder, cosine)
-    encoder.max_seq_length = 30  # some documents are cut, some in the middle of the sentence
-    held = questions_for(store, "valid", "sentence", seed=3, reading=reading)
-    assert isinstance(held, HeldOut)
-    drawn = list(zip(held.doc_ids, held.question_keys.tolist(), strict=True))
-    asking = [d for d in documents if d.split == "valid"]
-    assert sum(len([t for s in d.sentences for t in s]) > 40 for d in asking) > 5
-    ranks, _ = slow_ranks(
-        asking,
-        drawn,
-        lambda text: vector(encoder, text),
-        cosine,
-        reading,
-        lambda text: vector(encoder, text, 30),
-    )
-    assert by_question(held, score(encoder, held)) == ranks
-    assert ranks != by_question(held, score_held_out(held.embed(encoder), held._replace(reading="sentences"), cosine))
-    assert encoder.max_length == 16, "as it was before"
 
 
 def test_any_map_of_the_vectors_can_be_scored(tiny_encoder, store, documents):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ import torch
 from infocse_ray.annotate import documents
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.store import TokenStore, documents_of
-from infocse_ray.corpus.tokens import concatenate
+from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening_fit import POWERS, fit_whitening
@@ -27,12 +29,14 @@ from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Encoder, Settings
+from infocse_ray.settings.train import Validate
 from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
 from tests.unit.passes import SPLITS, encoder_in, small_store
 
 AUTO = WhiteningPlan(None, None, SPLITS, 3)
+WHOLE = AUTO._replace(whole=True)
 CPU = torch.device("cpu")
 
 
@@ -42,7 +46,7 @@ def encoder_of(folder: Path) -> SentenceEncoder:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
-    return small_store(tmp_path_factory.mktemp("store"), count=120)
+    return small_store(tmp_path_factory.mktemp("store"), count=120, by_key=True)
 
 
 def sentences_of(store: TokenStore) -> Any:
@@ -66,6 +70,52 @@ def test_the_map_is_that_of_all_sentences_and_the_power_the_one_that_finds_held_
     assert (fixed.power, fixed.dimension) == (0.4, 5)
 
 
+def whole_texts_of(encoder: SentenceEncoder, store: TokenStore) -> Any:
+    """Vectors of documents as one text each, in a slow way."""
+    texts = []
+    for table in (t for shard in range(store.shards) for t in store.read(shard, SPLITS)):
+        documents = documents_of(table)
+        for begin, end in itertools.pairwise(documents.offsets):
+            own = documents.sentences.take(np.arange(begin, end))
+            texts.append(Tokens(own.values, np.array([0, len(own.values)])))
+    before, encoder.max_length = encoder.max_length, 24
+    vectors = embed(encoder, concatenate(texts)).vectors
+    encoder.max_length = before
+    return vectors
+
+
+def test_the_map_for_whole_documents_is_of_them_and_of_sentences_and_the_power_that_of_sentences_alone(
+    tiny_encoder: Path, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoder_of(tiny_encoder)
+    encoder.max_seq_length = 24
+    moments = Moments.of(embed(encoder, sentences_of(store)).vectors)
+    whole = Moments.of(whole_texts_of(encoder, store))
+    monkeypatch.setattr(refit, "WHOLE_A_DIMENSION", 10)
+    found = Refit.of(WHOLE, store, encoder.base_dimension, CPU)
+    assert found.whole is not None
+    assert len(found.whole) == whole.count, "of a small corpus all"
+    both, alone = found(encoder), Refit.of(AUTO, store, encoder.base_dimension, CPU)(encoder)
+    assert both.power == alone.power
+    torch.testing.assert_close(both.matrix, fit_whitening(Mixture(moments, whole), both.power).matrix)
+    assert not torch.allclose(both.matrix, alone.matrix, atol=1e-3)
+    fixed = Refit.of(WHOLE._replace(power=0.4), store, encoder.base_dimension, CPU)(encoder)
+    torch.testing.assert_close(fixed.matrix, fit_whitening(Mixture(moments, whole), 0.4).matrix)
+    assert encoder.max_length == 16, "as it was before"
+
+
+def test_about_one_whole_document_a_dimension_is_sampled(store: TokenStore) -> None:
+    there = store.documents(SPLITS)
+    some = Refit.of(WHOLE, store, there // 4, CPU).whole
+    assert some is not None
+    assert there / 8 < len(some) < there / 2
+
+
+def test_a_plan_without_whole_documents_is_named_as_before_there_were_such() -> None:
+    assert AUTO.identity() == [None, None, SPLITS, 3]
+    assert WHOLE.identity() == [None, None, SPLITS, 3, True]
+
+
 def test_the_whitening_that_the_encoder_had_is_not_whitened_again(tiny_encoder: Path, store: TokenStore) -> None:
     encoder = encoder_of(tiny_encoder)
     share = Refit.of(AUTO._replace(power=1.0), store, encoder.base_dimension, CPU)
@@ -86,19 +136,21 @@ def test_validating_by_what_chooses_the_power_embeds_nothing_twice(tiny_encoder:
     # Others are not taken for these.
     assert share.scores(encoder, held_out_for(store, "valid", AUTO.seed + 1)) is None
     assert share.scores(encoder, questions_for(store, "valid", "halves")) is None
-    assert share.scores(encoder, questions._replace(reading="whole")) is None
     assert Refit.of(AUTO._replace(power=1.0), store, encoder.base_dimension, CPU).scores(encoder, questions) is None
 
 
-def whitened(folder: str, store: TokenStore) -> tuple[float, np.ndarray, np.ndarray]:
+def whitened(folder: str, store: TokenStore, plan: WhiteningPlan = AUTO) -> tuple[float, np.ndarray, np.ndarray]:
     encoder = encoder_of(Path(folder))
-    found = Refit.of(AUTO, store, encoder.base_dimension, CPU)(encoder)
+    found = Refit.of(plan, store, encoder.base_dimension, CPU)(encoder)
     return found.power, found.mean.numpy(), found.matrix.numpy()
 
 
-def test_three_workers_find_the_map_of_one_and_all_have_the_same(tiny_encoder: Path, store: TokenStore) -> None:
-    power, mean, matrix = whitened(str(tiny_encoder), store)
-    found = on_workers(3, whitened, str(tiny_encoder), store)
+@pytest.mark.parametrize("plan", [AUTO, WHOLE])
+def test_three_workers_find_the_map_of_one_and_all_have_the_same(
+    tiny_encoder: Path, store: TokenStore, plan: WhiteningPlan
+) -> None:
+    power, mean, matrix = whitened(str(tiny_encoder), store, plan)
+    found = on_workers(3, whitened, str(tiny_encoder), store, plan)
     for theirs in found:
         assert theirs[0] == power
         np.testing.assert_array_equal(theirs[2], found[0][2])
@@ -142,12 +194,15 @@ def whiten(store: TokenStore, folder: Path, model: Path, plan: WhiteningPlan = A
     return whiten_start(root, root / "w", store, encoder_of(model), encoder_in(model), plan, "fp32", where)
 
 
+@pytest.mark.parametrize("plan", [AUTO, WHOLE])
 def test_the_starts_stage_finds_what_workers_find_by_any_number_of_actors(
-    tiny_encoder: Path, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder: Path, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: WhiteningPlan
 ) -> None:
     actors = Actors(monkeypatch)
-    (one, folder), (three, other) = (whiten(store, tmp_path / str(n), tiny_encoder, workers=n) for n in (1, 3))
-    power, mean, _ = whitened(str(tiny_encoder), store)
+    (one, folder), (three, other) = (whiten(store, tmp_path / str(n), tiny_encoder, plan, n) for n in (1, 3))
+    power, mean, _ = whitened(str(tiny_encoder), store, plan)
+    sampled = Refit.of(plan, store, 32, CPU).whole
+    assert one.summary.get("whole") == (None if sampled is None else len(sampled))
     assert (one.summary["power"], one.summary["dimension"]) == (power, 32)
     assert one.summary["sentences"] == len(sentences_of(store))
     assert one.summary["scores"] == three.summary["scores"]
@@ -163,7 +218,7 @@ def test_the_starts_stage_finds_what_workers_find_by_any_number_of_actors(
     assert len(curves["spectrum"]) == 32
     assert curves["spectrum"] == sorted(curves["spectrum"], reverse=True)
     before = actors.works
-    whiten(store, tmp_path / "1", tiny_encoder)
+    whiten(store, tmp_path / "1", tiny_encoder, plan)
     assert actors.works == before
 
 
@@ -175,7 +230,7 @@ def test_a_corpus_of_one_sentence_gives_one_clear_line(
     same = [Written(f"d{i}", [[7, 8, 9]] * 4, split="train" if i % 3 else "valid") for i in range(30)]
     constant = write_store(Storage.open(str(tmp_path / "s")), same, 2)
     Actors(monkeypatch)
-    with pytest.raises(ValueError, match=r"encoder\.whiten: the 80 sentences .* all have the same vector"):
+    with pytest.raises(ValueError, match=r"encoder\.whiten: the 80 texts .* all have the same vector"):
         whiten(constant, tmp_path / "r", tiny_encoder, AUTO._replace(power=1.0, splits=["train"]))
     with pytest.raises(ValueError, match=r"encoder\.whiten"):
         whiten(constant, tmp_path / "q", tiny_encoder, AUTO._replace(splits=["train"]))
@@ -202,8 +257,10 @@ def test_auto_whitens_where_vectors_have_length_1_and_an_asked_for_power_is_refu
 ) -> None:
     unit = encoder_of(tiny_encoder)
     plain = load_encoder(tiny_encoder, Encoder(model="m", max_length=16), cosine=False)
-    assert whitening_plan(settings(), unit, ["train"]) == WhiteningPlan(None, None, ["train"], 42)
-    assert whitening_plan(settings(whiten=0.5), unit, []) == WhiteningPlan(0.5, None, [], 42)
+    assert whitening_plan(settings(), unit, ["train"]) == WhiteningPlan(None, None, ["train"], 42, whole=True)
+    assert whitening_plan(settings(whiten=0.5), unit, []) == WhiteningPlan(0.5, None, [], 42, whole=True)
+    by_sentences = settings().model_copy(update={"validate": Validate(reading="sentences")})
+    assert whitening_plan(by_sentences, unit, []) == WhiteningPlan(None, None, [], 42)
     assert whitening_plan(settings(whiten="off"), unit, []) is None
     assert whitening_plan(settings(), plain, []) is None
     with pytest.raises(ValueError, match=r"encoder\.whiten = 0\.5: .* set train\.similarity to cosine"):
