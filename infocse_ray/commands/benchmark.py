@@ -95,7 +95,6 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
         commands, "readings", "recall with documents read by their sentences, whole and both, by encoders of runs"
     )
     _add_runs(readings)
-    readings.add_argument("--documents", type=_count, default=1_000, help="of validation, about how many ask")
 
     language = _command(
         commands, "language_model", "what is left of a sentence encoder that is trained on as a language model"

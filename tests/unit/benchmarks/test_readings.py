@@ -1,4 +1,4 @@
-"""Documents read three ways by the encoders of runs: each row is what a plain evaluation of that encoder gives."""
+"""Documents read three ways by the encoders of runs: a row is what a plain evaluation of the whitened encoder gives."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import pytest
 import torch
 
 from infocse_ray.benchmarks import readings
-from infocse_ray.benchmarks.readings import run
+from infocse_ray.benchmarks.finished_runs import FinishedRuns
+from infocse_ray.benchmarks.readings import READINGS, run
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.retrieval.validation import questions_for, score
+from infocse_ray.settings import Reading
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 from tests.unit.encoder.test_encoder import load
@@ -29,7 +32,7 @@ def sentences(draw: np.random.Generator, count: int) -> list[list[int]]:
 
 @pytest.fixture
 def runs(tmp_path: Path, tiny_encoder: Path) -> dict[str, list[SentenceEncoder]]:
-    """Two runs whose results are other whitenings; their encoders by the row that shows them."""
+    """Two runs, whose results are other encoders; those of each run, without whitening, by the rows that show them."""
     root, draw = Storage.open(str(tmp_path)), np.random.default_rng(0)
     written = [
         Written(f"d{i}", sentences(draw, 4), (), sentences(draw, 1), "test" if i % 2 else "valid") for i in range(40)
@@ -37,21 +40,26 @@ def runs(tmp_path: Path, tiny_encoder: Path) -> dict[str, list[SentenceEncoder]]
     store = write_store(root / "corpora" / "c", written, 2)
     stage = {"fingerprint": "f", "files": {}, "kind": "prepare", "summary": store.summary}
     (root / "corpora" / "c" / "stage.json").write_json(checked(stage))
-    shown: dict[str, list[SentenceEncoder]] = {"as it came": [load(tiny_encoder, True)], "whitened": [], "result": []}
+    shown: dict[str, list[SentenceEncoder]] = {"as it came": [], "result": []}
     for number, name in enumerate(("one", "two")):
         stages = {"corpus": {"folder": "corpora/c"}}
-        for stage, row, out in (
-            ("iteration_0/encoder", "as it came", None),
-            ("iteration_0/whitening", "whitened", 8),
-            ("", "result", 9 + number),
-        ):
+        for stage, row in (("iteration_0/encoder", "as it came"), ("", "result")):
             encoder = load(tiny_encoder, True)
-            if out is not None:
-                encoder.whitening = some_whitening(out=out)
-                shown[row].append(encoder)
+            if row == "result":
+                encoder.whitening = some_whitening(out=8)
+                with torch.no_grad():
+                    for weights in encoder.backbone.parameters():
+                        weights += 0.05 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(number))
+            shown[row].append(encoder)
             EncoderFolder.save(encoder, root / name / stage / "model" if stage else root / name / "model")
             stages[stage] = {"folder": f"{name}/{stage}"}
-        settings = {"encoder": {"max_length": 16}}
+        settings = {
+            "name": name,
+            "seed": number,
+            "encoder": {"model": "m", "max_length": 16},
+            "corpus": {"source": "a"},
+            "validate": {"on": "sentence"},
+        }
         manifest = {"format": 2, "stages": stages, "settings": settings, "finished": "f", "inputs": {"encoder": "e"}}
         (root / name / "manifest.json").write_json(checked(manifest))
     return shown
@@ -64,38 +72,38 @@ def test_each_row_is_a_plain_evaluation(
     capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.setattr(readings, "for_inference", lambda encoder, _, device: for_inference(encoder, "fp32", device))
-    run(argparse.Namespace(storage=str(tmp_path), runs=["one", "two"], documents=100))
+    run(argparse.Namespace(storage=str(tmp_path), runs=["one", "two"]))
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")]
-    cells = {(row[0], row[1]): row[2:] for row in rows if len(row) == 8}
-    added = {row[0]: row[1:] for row in rows if len(row) == 7}
-    for reading in readings.READINGS:
-        ours, start = cells["result", reading], cells["whitened", reading]
-        assert added[reading][::2] == ours[::2]
-        for place in (0, 2, 4):
-            lead = float(added[reading][place + 1].split()[0])
+    cells = {tuple(row[:3]): row[3:] for row in rows if len(row) == 7}
+    added = {tuple(row[:2]): row[2:] for row in rows if len(row) == 6}
+    ways: list[tuple[str, Reading]] = [
+        (fitted, reading) for fitted in ("none", "sentences", "sentences, whole texts") for reading in READINGS
+    ]
+    for way in ways:
+        ours, start = cells["result", *way], cells["as it came", *way]
+        assert added[way][::2] == ours[::2]
+        for place in (0, 2):
+            lead = float(added[way][place + 1].split()[0])
             assert lead == pytest.approx(float(ours[place]) - float(start[place]), abs=2e-4)
-    store = readings.FinishedRuns.of(str(tmp_path), ["one"]).store
-    for name, encoders in runs.items():
-        for reading in readings.READINGS:
-            asked = (
-                questions_for(store, "test", "counterpart", reading=reading),
-                questions_for(store, "valid", "sentence", 100, reading=reading),
-            )
-            found = [
-                [score(for_inference(one, "fp32", torch.device("cpu")), q).metrics for one in encoders] for q in asked
-            ]
-            expected = [
-                np.mean([metrics[name] for metrics in found[split]])
-                for split, name in ((0, "recall@5"), (0, "mrr"), (1, "mrr"))
-            ]
-            row = cells[name, reading]
-            assert [float(value) for value in row[::2]] == pytest.approx(expected, abs=1e-4)
-            assert all(row[1::2]) == (reading != "sentences")
-    assert len({tuple(row) for row in cells.values()}) == len(cells)
+    store = FinishedRuns.of(str(tmp_path), ["one"]).store
+    for row, encoders in runs.items():
+        for fitted, reading in ways:
+            asked, found = questions_for(store, "test", "counterpart", reading=reading), []
+            for seed, encoder in enumerate(encoders):
+                encoder.whitening = None
+                plan = WhiteningPlan(None, None, ["train", "test"], seed, fitted not in ("none", "sentences"))
+                ready = for_inference(encoder, "fp32", torch.device("cpu"))
+                ready.whitening = None if fitted == "none" else Refit.of(plan, store, 32, torch.device("cpu"))(ready)
+                found.append(score(ready, asked).metrics)
+            expected = [np.mean([metrics[name] for metrics in found]) for name in ("recall@5", "mrr")]
+            shown = cells[row, fitted, reading]
+            assert [float(value) for value in shown[::2]] == pytest.approx(expected, abs=1e-4)
+            assert all(shown[1::2]) == ((fitted, reading) not in (("none", "sentences"), ("sentences", "sentences")))
+    assert len({tuple(shown[::2]) for shown in cells.values()}) > len(cells) / 2
     manifest = tmp_path / "two" / "manifest.json"
     other = json.loads(manifest.read_text()) | {"inputs": {"encoder": "other"}}
     del other["checksum"]
     manifest.write_text(json.dumps(checked(other)))
     with pytest.raises(ValueError, match=r"^--runs: they began with 2 encoders; give runs of one at a time"):
-        readings.FinishedRuns.of(str(tmp_path), ["one", "two"])
+        FinishedRuns.of(str(tmp_path), ["one", "two"])

@@ -147,7 +147,7 @@ def test_what_reading_documents_takes(reading: str, on: str, look: float, test: 
 def test_whitening_anew_takes_its_sample(whole: bool, more: float):
     run = run_of(on="sentence")
     look = work_of(run).look
-    run.inputs.encoder.base_dimension = 32
+    run.inputs.encoder.base_dimension = 32  # pyright: ignore
     run.iteration_stages.whitening = WhiteningPlan(0.5, None, ["train", "valid"], 1, whole)  # pyright: ignore
     assert work_of(run).look == pytest.approx(look + 16 * 32 * 10 + more), "a whole document for each dimension"
 
