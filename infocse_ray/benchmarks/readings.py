@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
     notes(
         f"{len(test.doc_ids):,} questions of the test. Means over {runs}; differences of the first table are from the "
-        "encoder with the map of sentences (or none), read by them; 95 % intervals of a paired bootstrap over documents."
+        "encoder with the map of sentences (or none), read by them, with 95 % intervals of a paired bootstrap."
     )
 
 

@@ -1,8 +1,8 @@
 """Embed a corpus: write a vector for every document, and if asked for every sentence, with ids and texts.
 
-A document's vector is the mean of its sentences' vectors, unless --reading says else, as `infocse evaluate` has it.
-Actors of Ray Data write Parquet shards, or fragments of one Lance dataset; a shard is there whole or not at all, and
-the same command goes on. Every document is embedded, of all splits, also those of one sentence. `infocse search`
+A document's vector is the mean of that of its whole text and of its sentences', unless --reading says else, as
+`infocse evaluate` has it. Actors of Ray Data write Parquet shards, or fragments of one Lance dataset; a shard is there
+whole or not at all, and the same command goes on. Every document is embedded, of all splits, also those of one sentence. `infocse search`
 searches the output.
 
 Example:

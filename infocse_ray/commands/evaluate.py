@@ -1,7 +1,7 @@
 """Score an encoder on a corpus, or compare two: every document must find its counterparts among those of all documents.
 
-A counterpart is a text that belongs to the document, such as its headline. A document's vector is the mean of its
-sentences' vectors, unless --reading says else. Prints Recall@5/10/20 and MRR with 95 % intervals, and writes them and
+A counterpart is a text that belongs to the document, such as its headline. A document's vector is the mean of that
+of its whole text and of its sentences', unless --reading says else. Prints Recall@5/10/20 and MRR with 95 % intervals, and writes them and
 the rank of every question below <storage>/evaluations. Without a counterpart column, one sentence is taken out of each
 document, which must find it. With --compare a second encoder answers the same questions: prints which is better, by how
 much, and examples.

@@ -1,7 +1,7 @@
 """Fine-tuning on labelled pairs (section 3.3 of arXiv 2202.13802): a document and its counterpart.
 
 1. An example is a document and one of its counterparts; a document of several is as many examples.
-2. The document's vector is the mean of its sentences' vectors, as when it is searched for, and is trained through all.
+2. The document's vector is the mean of its sentences' vectors, and is trained through all.
 3. The document is to find its counterpart among those of the batch's other documents, one way (Eq. 1's form).
 """
 
