@@ -1,10 +1,10 @@
 """Score an encoder on a corpus, or compare two: every document must find its counterparts among those of all documents.
 
 A counterpart is a text that belongs to the document, such as its headline. A document's vector is the mean of that
-of its whole text and of its sentences', unless --reading says else. Prints Recall@5/10/20 and MRR with 95 % intervals, and writes them and
-the rank of every question below <storage>/evaluations. Without a counterpart column, one sentence is taken out of each
-document, which must find it. With --compare a second encoder answers the same questions: prints which is better, by how
-much, and examples.
+of its whole text and of its sentences', unless --reading says else. Prints Recall@5/10/20 and MRR with 95 % intervals,
+and writes them and the rank of every question below <storage>/evaluations. Without a counterpart column, one sentence
+is taken out of each document, which must find it. With --compare a second encoder answers the same questions: prints
+which is better, by how much, and examples.
 
 With --suite the questions come from elsewhere: scored sentence pairs (sts), folders in BEIR's layout beside BM25
 (beir), tasks of the package mteb (mteb). With --compare the table shows what was forgotten: before, after, difference.
