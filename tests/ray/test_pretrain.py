@@ -304,7 +304,7 @@ def test_two_workers_train_the_encoder_that_one_worker_trains(
         mix(settings.seed, 1),
         Storage.open(str(tmp_path)),
         "counterpart",
-        whitening=WhiteningPlan(None, None, list(SPLITS), settings.seed),
+        whitening=WhiteningPlan(None, None, list(SPLITS), settings.seed, whole=True),
     )
     summary = train(training, Placement(2, False, 1), "two workers")
     assert summary["workers"] == 2
@@ -380,7 +380,7 @@ def test_evaluate_scores_any_encoder_on_all_documents(
     [scored] = evaluate_encoders(Evaluate.model_validate(content))
     metrics = scored.metrics
     said = capsys.readouterr().out
-    assert "150 questions of all documents (counterpart) among 150 candidates" in said
+    assert "(counterpart), documents read both whole and by their sentences among 150 candidates" in said
     assert f"| {content['model']} | {shown(metrics, 'recall@5')} |" in said
     assert metrics["queries"] == 150
     (stage,) = (read_stage(Storage.open(str(f))) for f in (folder / "runs" / "evaluations").glob("*") if f.is_dir())
@@ -439,7 +439,7 @@ def test_evaluate_puts_two_encoders_side_by_side(
     }
     evaluate_encoders(Evaluate.model_validate(content))
     said = capsys.readouterr().out
-    assert "150 questions of all documents (counterpart) among 150 candidates" in said
+    assert "(counterpart), documents read both whole and by their sentences among 150 candidates" in said
     assert "| encoder | R@5 | R@10 | R@20 | MRR | Spearman |" in said
     rows = {
         name: line for line in said.splitlines() for name in (model, str(tiny_encoder)) if line.startswith(f"| {name}")

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.usefixtures("ray_cluster", "workers_here")
 LOOP = {"pilot_steps": 4, "max_iterations": 1}
 PLAIN = {"whiten": "off", "pooling": "mean"}
 """Of an encoder that was never trained: with it four steps give something."""
+OF_SENTENCES = {"loop": LOOP, "encoder": PLAIN, "validate": {"reading": "sentences"}}
+"""Random weights learn what they are trained on, in so few steps, and no more."""
 
 
 def choosing(settings: Settings) -> Settings:
@@ -30,7 +32,7 @@ def test_the_best_pilot_trains_the_run_as_if_it_were_named(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", make_documents(150))
-    metrics = pretrain(choosing(settings_for(tmp_path, tiny_encoder, "chosen", loop=LOOP, encoder=PLAIN)))
+    metrics = pretrain(choosing(settings_for(tmp_path, tiny_encoder, "chosen", **OF_SENTENCES)))
     recipe, metric = metrics["recipe"], metrics["settings"]["validate"]["metric"]
     assert list(recipe["pilots"]) == list(RECIPES)
     assert [pilot["steps"] for pilot in recipe["pilots"].values()] == [4] * len(RECIPES)
@@ -50,10 +52,10 @@ def test_the_best_pilot_trains_the_run_as_if_it_were_named(
 
     # A run with that training finds all of it, so nothing of the pilots went into it; so does one that chooses again.
     monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
-    same = settings_for(tmp_path, tiny_encoder, "named", loop=LOOP, encoder=PLAIN, train=named._asdict())
+    same = settings_for(tmp_path, tiny_encoder, "named", **OF_SENTENCES, train=named._asdict())
     assert pretrain(same)["iterations"][1]["validation"] == metrics["iterations"][1]["validation"]
     capsys.readouterr()
-    again = pretrain(choosing(settings_for(tmp_path, tiny_encoder, "again", loop=LOOP, encoder=PLAIN)))
+    again = pretrain(choosing(settings_for(tmp_path, tiny_encoder, "again", **OF_SENTENCES)))
     assert again["recipe"]["chosen"] == recipe["chosen"]
     assert f"recipe: {recipe['chosen']}, for validation {metric}" in capsys.readouterr().out
 
