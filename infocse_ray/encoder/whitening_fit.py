@@ -67,7 +67,7 @@ def fit_whitening(moments: Moments | Mixture, power: float, dimensions: int | No
     return Whitening(mean, torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float32)), power)
 
 
-def spectrum(moments: Moments) -> np.ndarray:
+def spectrum(moments: Moments | Mixture) -> np.ndarray:
     """The variances that a map of these moments levels: float64 [d], eigenvalues of the shrunk covariance, descending.
 
     Args:

@@ -8,6 +8,7 @@ import torch
 
 from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.moments import Moments
+from infocse_ray.encoder.whitening_fit import shrinkage, spectrum
 
 
 def unit(count: int, shift: float, seed: int) -> np.ndarray:
@@ -25,6 +26,15 @@ def test_mean_and_covariance_are_weighted(texts: int, share: float) -> None:
     np.testing.assert_allclose(found.mean(), weights @ every, atol=1e-6)
     np.testing.assert_allclose(found.covariance(), np.cov(every.T, aweights=weights, bias=True), atol=1e-6)
     assert found.effective_count == pytest.approx(1 / (weights**2).sum())
+
+
+def test_the_covariance_is_shrunk_as_that_of_so_many_vectors_of_equal_weight() -> None:
+    sentences, whole = (Moments.of(torch.from_numpy(unit(count, 0.5, count))) for count in (400, 8))
+    mixture = Mixture(sentences, whole)
+    values = np.linalg.eigvalsh(mixture.covariance())[::-1]
+    share = shrinkage(values, mixture.effective_count)
+    assert share > 2 * shrinkage(values, mixture.count)
+    np.testing.assert_allclose(spectrum(mixture), (1 - share) * values + share * values.mean())
 
 
 def test_of_equal_weights_all_count() -> None:
