@@ -74,7 +74,7 @@ def spectrum(moments: Moments | Mixture) -> np.ndarray:
         moments: of at least one vector.
     """
     values = np.linalg.eigvalsh(moments.covariance())
-    return _shrunk(np.maximum(values[::-1], 0.0), moments.count)
+    return _shrunk(np.maximum(values[::-1], 0.0), moments.effective_count)
 
 
 def _shrunk(values: np.ndarray, count: float) -> np.ndarray:

@@ -42,3 +42,23 @@ def test_an_encoder_that_is_evaluated(reading: str, monkeypatch: pytest.MonkeyPa
     nothing: Any = None
     scored._score(settings, Storage("s"), {"model": encoder}, {"t": nothing}, "counterpart", nothing, None)
     assert [one.reading for one in asked] == [reading]
+
+
+@pytest.mark.parametrize("on", ["sentence", "halves"])
+def test_a_reading_is_refused_where_sentences_ask(on: str):
+    given = {"model": "m", "corpus": {"source": "a"}, "on": on}
+    assert Evaluate.model_validate(given).on == on
+    assert Evaluate.model_validate(given | {"reading": "sentences"}).reading == "sentences"
+    with pytest.raises(
+        ValueError, match=f"reading = whole with on = {on}: .* leave reading out, or set on to counterpart"
+    ):
+        Evaluate.model_validate(given | {"reading": "whole"})
+
+
+@pytest.mark.parametrize(("on", "said"), [("counterpart", True), ("sentence", False)])
+def test_how_documents_were_read_is_said_where_they_were(on: Any, said: bool, capsys: pytest.CaptureFixture[str]):
+    settings = Evaluate.model_validate({"model": "m", "corpus": {"source": "a"}})
+    metrics = dict.fromkeys(("recall@5", "recall@10", "recall@20", "mrr"), 0.5) | {"queries": 9.0, "candidates": 9.0}
+    one: Any = SimpleNamespace(name="m", spearman=None, metrics=metrics)
+    scored._show_scores(settings, [one], on)
+    assert ("documents read both whole and by their sentences" in capsys.readouterr().out) == said
