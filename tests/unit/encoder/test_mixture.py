@@ -8,7 +8,7 @@ import torch
 
 from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.moments import Moments
-from infocse_ray.encoder.whitening_fit import shrinkage, spectrum
+from infocse_ray.encoder.whitening_fit import fit_whitening, shrinkage, spectrum
 
 
 def unit(count: int, shift: float, seed: int) -> np.ndarray:
@@ -34,7 +34,10 @@ def test_the_covariance_is_shrunk_as_that_of_so_many_vectors_of_equal_weight() -
     values = np.linalg.eigvalsh(mixture.covariance())[::-1]
     share = shrinkage(values, mixture.effective_count)
     assert share > 1.2 * shrinkage(values, mixture.count)
-    np.testing.assert_allclose(spectrum(mixture), (1 - share) * values + share * values.mean())
+    expected = (1 - share) * values + share * values.mean()
+    np.testing.assert_allclose(spectrum(mixture), expected)
+    lengths = fit_whitening(mixture, 1.0).matrix.norm(dim=0).numpy()
+    np.testing.assert_allclose((lengths / lengths[0]) ** -2, expected / expected[0], rtol=1e-5)
 
 
 def test_of_equal_weights_all_count() -> None:
