@@ -27,7 +27,7 @@ from infocse_ray.retrieval.validation import questions_for, score_under
 from infocse_ray.settings import Reading, Settings, fingerprint
 
 READINGS: tuple[Reading, ...] = get_args(Reading)
-NONE, SENTENCES, WHOLE = "none", "sentences", "sentences, whole texts"
+FITTED = NONE, SENTENCES, WHOLE = "none", "sentences", "sentences, whole texts"
 """What maps are fitted on."""
 
 _Way = tuple[str, str]
@@ -44,14 +44,14 @@ def run(arguments: argparse.Namespace) -> None:
     documents = np.unique(test.doc_ids, return_inverse=True)[1]
     found: dict[str, dict[_Way, _Scores]] = {}
     for name, encoders in _encoders(runs):
-        ranks: dict[_Way, list[np.ndarray]] = {}
+        ranks: dict[_Way, list[np.ndarray]] = {(fitted, reading): [] for fitted in FITTED for reading in READINGS}
         for folder, manifest in encoders:
             plain = for_inference(folder.without_whitening().load(), "auto", torch.device("cpu"))
             maps = _maps(runs, plain, manifest)
             for reading, questions in asked.items():
                 for fitted, scores in zip(maps, score_under(plain, list(maps.values()), questions), strict=True):
-                    ranks.setdefault((fitted, reading), []).append(scores.ranks)
-        found[name] = {way: _scores(of) for way, of in sorted(ranks.items(), key=lambda one: _place(one[0]))}
+                    ranks[fitted, reading].append(scores.ranks)
+        found[name] = {way: _scores(of) for way, of in ranks.items()}
     less = "less `sentences`"
     table(
         ("encoder", "whitening of", "reading", "test R@5", less, "test MRR", less),
@@ -71,11 +71,6 @@ def run(arguments: argparse.Namespace) -> None:
         f"{len(test.doc_ids):,} questions of the test. Means over {runs}; differences of the first table are from the "
         "encoder with the map of sentences (or none), read by them, with 95 % intervals of a paired bootstrap."
     )
-
-
-def _place(way: _Way) -> tuple[int, int]:
-    fitted, reading = way
-    return (NONE, SENTENCES, WHOLE).index(fitted), [*READINGS].index(reading)
 
 
 def _encoders(runs: FinishedRuns) -> Iterator[tuple[str, list[tuple[EncoderFolder, dict[str, Any]]]]]:

@@ -18,9 +18,16 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.moments import Moments
-from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, fit_whitening
+from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, WHOLE_A_DIMENSION, fit_whitening
 from infocse_ray.retrieval.held_out import held_out_for
-from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, WhiteningPlan, best_whitening, sampled
+from infocse_ray.retrieval.refit import (
+    CHOOSING_DOCUMENTS,
+    WhiteningPlan,
+    best_whitening,
+    moments_of_whole,
+    sampled,
+    whole_limit,
+)
 
 SPLITS = ["train", "valid"]
 """What maps are fitted on; the test's documents are other ones."""
@@ -54,6 +61,11 @@ def measure_once(model: str, store: TokenStore, seed: int) -> Measured:
     begun = now()
     sample = vectors(fitted)
     embedding = now() - begun
+    limit = whole_limit(store, SPLITS, encoder.dimension)
+    texts = concatenate([sampled(store, SPLITS, limit, shard, whole=True) for shard in range(store.shards)])
+    begun = now()
+    whole = moments_of_whole(encoder, texts)
+    reading = (now() - begun) / whole.count
     begun = now()
     moments = Moments.of(sample)
     summing = now() - begun
@@ -93,6 +105,8 @@ def measure_once(model: str, store: TokenStore, seed: int) -> Measured:
     counts = [row(f"{size:,}", Moments.of(sample[order[:size]])) for size in sizes]
     counts += [row(f"all {len(sample):,}", moments), row(f"{len(first):,}, each text once", Moments.of(sample[first]))]
     d = sample.shape[1]
+    all_of_it = SENTENCES_A_DIMENSION * d * (embedding + summing) / len(sample) + fitting + choosing
+    also_whole = WHOLE_A_DIMENSION * d * reading
     seconds = [
         ("embedding, a sentence", f"{1e6 * embedding / len(sample):,.1f} us", "100 %"),
         ("moments, a sentence", f"{1e6 * summing / len(sample):,.1f} us", f"{100 * summing / embedding:.2f} %"),
@@ -100,12 +114,23 @@ def measure_once(model: str, store: TokenStore, seed: int) -> Measured:
         (f"choosing among {len(POWERS)} powers by {len(asking.doc_ids):,} questions", f"{choosing:.2f} s", "once"),
         (
             f"all of it, on {SENTENCES_A_DIMENSION * d:,} sentences ({SENTENCES_A_DIMENSION} a dimension)",
-            f"{SENTENCES_A_DIMENSION * d * (embedding + summing) / len(sample) + fitting + choosing:.1f} s",
-            f"3 % of annotating {SENTENCES_A_DIMENSION * d / 0.03:,.0f} sentences",
+            f"{all_of_it:.1f} s",
+            _share(all_of_it, embedding / len(sample)),
+        ),
+        ("embedding a whole text, and its moments", f"{1e3 * reading:,.1f} ms", ""),
+        (
+            f"all of it, and {WHOLE_A_DIMENSION * d:,} whole texts ({WHOLE_A_DIMENSION} a dimension)",
+            f"{all_of_it + also_whole:.1f} s",
+            _share(all_of_it + also_whole, embedding / len(sample)),
         ),
     ]
     cuts = [row(f"{d}", moments)] + [row(f"{cut}", moments, cut) for cut in CUTS if cut < d]
     return Measured(compared, powers, cuts, counts, seconds, start)
+
+
+def _share(seconds: float, a_sentence: float) -> str:
+    """What it is 3 % of; both in seconds."""
+    return f"3 % of annotating {seconds / 0.03 / a_sentence:,.0f} sentences"
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -26,6 +26,7 @@ from infocse_ray.runtime.cluster import Placement, connect, placement
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Train
 from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.settings.section import DEFAULT_READING
 from infocse_ray.stages.repair import repairing
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
@@ -98,7 +99,13 @@ def _asked(settings: Evaluate, store: TokenStore) -> On:
         )
     if there < 2:
         raise ValueError(f"split = {settings.split}: it has {there} documents; name another")
-    return settings.on if settings.on != "auto" else "counterpart" if labelled else "sentence"
+    on = settings.on if settings.on != "auto" else "counterpart" if labelled else "sentence"
+    if on != "counterpart" and settings.reading not in ("sentences", DEFAULT_READING):
+        raise ValueError(
+            f"reading = {settings.reading}: without labels (on = {on}) the mean of a document's sentences asks; leave "
+            "it out, or name counterparts with corpus.counterpart"
+        )
+    return on
 
 
 def _score(

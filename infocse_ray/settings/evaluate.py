@@ -119,11 +119,6 @@ class Evaluate(Section):
                 raise ValueError(f"{given[0]}: is for suites; add suite = sts, beir or mteb, or leave it out")
             if not self.corpus.source:
                 raise ValueError("corpus.source is required, or in its place suite (sts, beir, mteb)")
-            if self.on in ("sentence", "halves") and _changed(self, ("reading",)) and self.reading != "sentences":
-                raise ValueError(
-                    f"reading = {self.reading} with on = {self.on}: without labels the mean of a document's sentences "
-                    "asks; leave reading out, or set on to counterpart"
-                )
             return self
         if self.corpus.source:
             raise ValueError(

@@ -15,11 +15,12 @@ from infocse_ray.loop.identity import (
     labels_identity,
     run_identity,
     train_identity,
+    whitening_identity,
 )
 from infocse_ray.methods.recipes import Recipe
 from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.retrieval.refit import WhiteningPlan
-from infocse_ray.settings import MethodName, Settings
+from infocse_ray.settings import MethodName, Settings, fingerprint
 from infocse_ray.settings.command_line import dotted_names
 from infocse_ray.train.schedule import Budget
 from tests.unit.stores import SPEC
@@ -310,6 +311,7 @@ def test_inputs_name_another_result():
         trained(on="halves"),
         trained(whitening=WhiteningPlan(0.5, None, ["train"], 1)),
         trained(whitening=WhiteningPlan(None, None, ["train"], 1)),
+        trained(whitening=WhiteningPlan(None, None, ["train"], 1, whole=True)),
         trained(max_candidates=100),
         trained(t=2),
         trained(budget=Budget(8, None, 9)),
@@ -324,3 +326,24 @@ def test_a_finished_run_is_not_what_a_stage_that_gives_another_result_would_make
     before = run_identity(settings, "source", "encoder", "tokenizer")
     monkeypatch.setitem(identity._FORMATS, "train", 0)
     assert run_identity(settings, "source", "encoder", "tokenizer") != before
+
+
+def test_the_reading_names_what_it_can_change_and_whitening_for_sentences_is_named_as_before_there_was_another():
+    by: dict[str, Settings] = {
+        reading: Settings.model_validate(
+            {"name": "n", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "validate": {"reading": reading}}
+        )
+        for reading in ("sentences", "both")
+    }
+    idc = method_of("idc", by["both"], SPEC)
+    assert idc is not None
+
+    def trained(reading: str, on: Any) -> str:
+        return train_identity(by[reading], idc, "examples", "encoder", on, 1, Budget(9, None, 9), None)
+
+    assert trained("sentences", "counterpart") != trained("both", "counterpart")
+    assert trained("sentences", "sentence") == trained("both", "sentence")
+    plan = WhiteningPlan(None, None, ["train"], 1)
+    before = fingerprint("whitening", 1, "store", "encoder", [None, None, ["train"], 1], "fp32")
+    assert whitening_identity("store", "encoder", plan, "fp32") == before
+    assert whitening_identity("store", "encoder", plan._replace(whole=True), "fp32") != before

@@ -44,15 +44,15 @@ def test_an_encoder_that_is_evaluated(reading: str, monkeypatch: pytest.MonkeyPa
     assert [one.reading for one in asked] == [reading]
 
 
-@pytest.mark.parametrize("on", ["sentence", "halves"])
+@pytest.mark.parametrize("on", ["auto", "sentence", "halves"])
 def test_a_reading_is_refused_where_sentences_ask(on: str):
     given = {"model": "m", "corpus": {"source": "a"}, "on": on}
-    assert Evaluate.model_validate(given).on == on
-    assert Evaluate.model_validate(given | {"reading": "sentences"}).reading == "sentences"
-    with pytest.raises(
-        ValueError, match=f"reading = whole with on = {on}: .* leave reading out, or set on to counterpart"
-    ):
-        Evaluate.model_validate(given | {"reading": "whole"})
+    store: Any = SimpleNamespace(summary={"labelled": {"train": 0}, "documents": {"train": 9}})
+    found = "sentence" if on == "auto" else on
+    for reading in ({}, {"reading": "sentences"}):
+        assert scored._asked(Evaluate.model_validate(given | reading), store) == found
+    with pytest.raises(ValueError, match=rf"reading = whole: without labels \(on = {found}\) .* corpus\.counterpart"):
+        scored._asked(Evaluate.model_validate(given | {"reading": "whole"}), store)
 
 
 @pytest.mark.parametrize(("on", "said"), [("counterpart", True), ("sentence", False)])

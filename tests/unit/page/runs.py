@@ -136,7 +136,7 @@ def write_run(
     corpus = stage("corpus", "prepare", CORPUS, root / "corpora" / "c")
     rows = [{"doc_id": None, "file": f"a{EVIL}.jsonl", "row": 3, "reason": "not JSON"}]
     write_parquet(corpus / "rejected" / "shard-000000.parquet", pa.Table.from_pylist(rows, rejected_schema()), [1])
-    whitened = {"power": 0.75, "sentences": 70, "dimension": 4, "scores": {"0": 0.4, "0.75": 0.5}}
+    whitened = {"power": 0.75, "sentences": 70, "whole": 9, "dimension": 4, "scores": {"0": 0.4, "0.75": 0.5}}
     place = stage("iteration_0/whitening", "whitening", whitened)
     (place / "whitening.json").write_json(checked(whitened | {"curves": CURVES}))
     stage("start/valid", "evaluate", {"metrics": scores(0.4)})

@@ -70,6 +70,7 @@ def test_a_finished_run_has_every_section(root):
         assert title in text["training"]
     for title in ("Spectrum before whitening", "By power", "By dimensions"):
         assert title in text["whitening"]
+    assert "Power 0.75, fitted on 70 sentences and 9 whole documents; vectors have 4 dimensions." in text["whitening"]
     assert "Pairs by similarity, iteration 2" in text["pairs"]
     assert "Documents by length" in text["corpus"]
     assert "not JSON" in text["corpus"]

@@ -211,6 +211,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         write_jsonl(source.with_suffix(""), rows)
         corpus.settings["corpus"]["source"] = str(source.with_suffix(""))
     plan = plan_cells(config)
+    assert {cell.settings.validate.reading for cell in plan.cells} == {"sentences"}  # as in the paper
     assert {cell.seed for cell in plan.cells} == {7}
     assert {cell.corpus for cell in plan.cells} == set(columns)
     # Without the row that needs first_encoder; nine rows for each of two sizes, all labels, and InfoCSE++.

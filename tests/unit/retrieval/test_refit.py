@@ -222,6 +222,17 @@ def test_the_starts_stage_finds_what_workers_find_by_any_number_of_actors(
     assert actors.works == before
 
 
+def test_shards_of_whole_texts_are_looked_at_where_sentences_need_fewer(
+    tiny_encoder: Path, store: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refit, "SENTENCES_A_DIMENSION", 1)
+    monkeypatch.setattr(refit, "WHOLE_A_DIMENSION", 10)
+    Actors(monkeypatch)
+    one, _ = whiten(store, tmp_path, tiny_encoder, WHOLE._replace(power=1.0))
+    assert one.summary["sentences"] < len(sentences_of(store))
+    assert one.summary["whole"] == store.documents(SPLITS)
+
+
 def test_a_corpus_of_one_sentence_gives_one_clear_line(
     tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +255,9 @@ def test_documents_of_one_text_repeated_that_cant_be_asked_get_the_power_that_no
     echoes = [Written(f"d{i}", [[5 + i % 50]] * 2, split="train" if i % 3 else "valid") for i in range(60)]
     repeated = write_store(Storage.open(str(tmp_path / "s")), echoes, 2)
     encoder = encoder_of(tiny_encoder)
-    assert Refit.of(AUTO, repeated, encoder.base_dimension, CPU)(encoder).power == 0.5
+    alone, both = (Refit.of(plan, repeated, encoder.base_dimension, CPU)(encoder) for plan in (AUTO, WHOLE))
+    assert alone.power == both.power == 0.5
+    assert not torch.allclose(alone.matrix, both.matrix, atol=1e-3), "that of whole texts, too, is of both"
 
 
 def settings(train: dict | None = None, **encoder: Any) -> Settings:

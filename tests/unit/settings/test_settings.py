@@ -50,7 +50,7 @@ def test_the_paper_is_a_config():
     assert run.train.learning_rate == 2e-5
     assert run.train.max_steps == 200_000
     assert run.validate.patience == 20_000  # pyright: ignore
-    assert run.validate.metric == "recall@5"  # pyright: ignore
+    assert (run.validate.metric, run.validate.reading) == ("recall@5", "sentences")  # pyright: ignore
     assert (run.train.similarity, run.train.temperature, run.train.distillation) == ("dot", 1.0, 0.0)
     assert (run.loop.initialization, run.loop.max_iterations) == ("conpono", 5)
     # What goes past the paper is off.
