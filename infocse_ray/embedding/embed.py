@@ -14,6 +14,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.lance_dataset import LanceWriter, require_lance
 from infocse_ray.embedding.rows import document_schema, sentence_schema
+from infocse_ray.embedding.sampled import write_sampled
 from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
 from infocse_ray.embedding.texts import write_texts
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -158,5 +159,6 @@ def _embed(
         lance.commit("documents", document_schema(*shape), store.shards)
         if embedding.sentences:
             lance.commit("sentences", sentence_schema(*shape), store.shards)
+    write_sampled(stage.folder, texts, store.shards, corpus.language)
     texts.delete()
     return {**totals, "shards": store.shards}

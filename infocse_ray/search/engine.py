@@ -3,6 +3,8 @@
 Lance keeps vectors, ids and texts in columns on disk (or in an object store) and reads what a query needs. Up to
 `EXACT_ROWS` vectors a query is compared with all of them; beyond that an index is built once: inverted lists of 8-bit
 scalar-quantised vectors (IVF_SQ), whose best candidates are compared again by the vectors as they are stored.
+
+Where words count, too, candidates are the best by vectors and the best by words; each is then scored exactly by both.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from infocse_ray.embedding.index import Embedding, Over
 from infocse_ray.embedding.lance_dataset import dataset_place, require_lance
 from infocse_ray.embedding.numbers import vector_fields, vectors_of
 from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.search.fusion import fused
+from infocse_ray.search.words import among, best_by_words, index_words, scores_by_words
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
@@ -30,6 +34,8 @@ _PROBED = 0.1
 _FEWEST_PROBED = 16
 _REFINE = 5
 """How many times the results asked for are compared exactly."""
+_CANDIDATES = 100
+"""Of vectors and of words, each, where both count; more if more results are asked for."""
 
 
 class Engine:
@@ -62,6 +68,10 @@ class Engine:
             self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
         self._probes = max(_FEWEST_PROBED, round(lists * _PROBED))
 
+    def index_words(self, language: str) -> None:
+        """Let words count: index the texts' once. `language` is their ISO 639-1 code."""
+        index_words(self._dataset, language)
+
     def search(self, vector: np.ndarray, top: int, exact: bool = False, row_ids: bool = False) -> pa.Table:
         """The rows most similar to a query, best first.
 
@@ -79,15 +89,64 @@ class Engine:
         nearest |= {"use_index": approximate}
         if approximate:
             nearest |= {"minimum_nprobes": self._probes, "maximum_nprobes": self._probes, "refine_factor": _REFINE}
-        columns = [name for name in self._dataset.schema.names if name not in ("vector", "scale")]
         found = self._dataset.to_table(
-            columns=[*columns, "_distance"],
+            columns=[*self._columns(), "_distance"],
             nearest=nearest,
             with_row_id=row_ids,
             disable_scoring_autoprojection=True,
         )
         similarity = 1 - found["_distance"].to_numpy()
         return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))
+
+    def search_both(self, vector: np.ndarray, query: str, weight: float, top: int, exact: bool = False) -> pa.Table:
+        """The best rows by vectors and words together, best first.
+
+        Args:
+            vector: float32 [d], of the query.
+            query: its text.
+            weight: of words, from 0 to 1 (see `fused`).
+            top: how many.
+            exact: as for `search`.
+
+        Returns:
+            As `search`, with `words`, float32: BM25.
+        """
+        found = self.candidates(vector, query, max(top, _CANDIDATES), exact)
+        score = fused(found["similarity"].to_numpy(), found["words"].to_numpy(), weight)
+        return found.take(pa.array(np.argsort(-score, kind="stable")[:top]))
+
+    def candidates(self, vector: np.ndarray, query: str, each: int = _CANDIDATES, exact: bool = False) -> pa.Table:
+        """The rows best by vectors, and those best by words, each scored by both, most similar first.
+
+        Args:
+            vector: float32 [d], of the query.
+            query: its text; words must be indexed.
+            each: how many of either.
+            exact: as for `search`.
+
+        Returns:
+            The dataset's columns but the vectors, and `similarity` and `words`, float32 each.
+        """
+        near = self.search(vector, each, exact, row_ids=True)
+        far = [row for row in best_by_words(self._dataset, query, each) if row not in {*near["_rowid"].to_pylist()}]
+        if far:
+            near = pa.concat_tables([near, self._scored(vector, np.array(far))])
+        words = scores_by_words(self._dataset, query, near["_rowid"].to_numpy())
+        near = near.append_column("words", pa.array(words, pa.float32())).drop_columns(["_rowid"])
+        return near.sort_by([("similarity", "descending")])
+
+    def _scored(self, vector: np.ndarray, rows: np.ndarray) -> pa.Table:
+        """Rows by their numbers, compared with a query exactly; as `search` has them, in any order."""
+        there = self._dataset.to_table(columns=[*self._columns(), "vector"], filter=among(rows), with_row_id=True)
+        vectors = vectors_of(there)
+        similarity = vectors @ vector
+        if self._metric == "cosine":
+            lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
+            similarity = similarity / np.maximum(lengths, np.finfo(np.float32).tiny)
+        return there.drop_columns(["vector"]).append_column("similarity", pa.array(similarity, pa.float32()))
+
+    def _columns(self) -> list[str]:
+        return [name for name in self._dataset.schema.names if name not in ("vector", "scale")]
 
 
 def open_engine(output: Storage, embedding: Embedding, over: Over, vectors: str, cosine: bool) -> Engine:

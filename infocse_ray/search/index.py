@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
-from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.embedding.index import Over, read_embedding
-from infocse_ray.embedding.numbers import truncated
-from infocse_ray.encoder.embed import embed, for_inference
+from infocse_ray.embedding.sampled import read_sampled
+from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.search.engine import open_engine
+from infocse_ray.search.queries import vectors_of_queries
+from infocse_ray.search.weight import chosen_weight
 from infocse_ray.settings import Encoder
 from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.folder import Storage
@@ -31,6 +32,9 @@ class Hit(NamedTuple):
     title: str
     text: str
     similarity: float
+    """Of its vector and the query's."""
+    words: float | None = None
+    """BM25 of its words for the query; None where words don't count."""
 
     @property
     def key(self) -> tuple[str, int | None]:
@@ -44,21 +48,33 @@ class Index:
     Attributes:
         name: the encoder's, for people.
         approximate: whether a search isn't exact unless that is asked for: the index is large.
+        words: what words count for beside vectors, from 0 (nothing) to 1.
     """
 
-    def __init__(self, folder: str, over: Over = "documents", model: str | None = None, setting: str = "index") -> None:
-        """Open it; the first time its vectors are copied into the engine, and indexed if they are many.
+    def __init__(
+        self,
+        folder: str,
+        over: Over = "documents",
+        model: str | None = None,
+        setting: str = "index",
+        words: float | Literal["auto"] = "auto",
+    ) -> None:
+        """Open it; the first time its vectors are copied into the engine and indexed if they are many, its words, too.
 
         Args:
             folder: or URI, the `output` of `infocse embed`.
             over: what is found; `sentences` needs an index that has them.
             model: the encoder that made it, to be checked against it; None: the copy that it has.
             setting: what error messages call `folder`.
+            words: what words count for, from 0 to 1; `auto`: what best finds documents by sentences taken out of them,
+                tried the first time, 0 for sentences.
 
         Raises:
-            ValueError: nothing finished is there, it has no sentences, `model` is another encoder, or Lance isn't
-                installed.
+            ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
+                installed, or `words` is no such number.
         """
+        if words != "auto" and not 0.0 <= words <= 1.0:
+            raise ValueError(f"words = {words}: give a number from 0 (vectors alone) to 1 (words alone), or auto")
         output = Storage.open(folder)
         where = f"{setting} = {str(output)!r}"
         try:
@@ -79,6 +95,14 @@ class Index:
         self._dimensions = embedding.dimensions
         self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
         self._engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
+        sampled = read_sampled(output / "vectors")
+        if words == "auto":
+            words = 0.0
+            if over == "documents" and sampled is not None:
+                words = chosen_weight(output, vectors.fingerprint, self._encoder, embedding, sampled)
+        self.words = words
+        if words:
+            self._engine.index_words(sampled.language if sampled else "en")
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
 
@@ -96,7 +120,7 @@ class Index:
             return vectors_of_queries(self._encoder, [query], self._dimensions)[0]
 
     def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]:
-        """The documents, or sentences, most similar to a query, best first.
+        """The documents, or sentences, that fit a query best, by vectors and, as far as they count, words; best first.
 
         Args:
             query: a text; what goes beyond the encoder's max_length is cut.
@@ -108,24 +132,16 @@ class Index:
         """
         if not query.strip():
             raise ValueError("query: has no text")
-        found: list[dict[str, Any]] = self._engine.search(self.vector(query), top, exact).to_pylist()
+        vector = self.vector(query)
+        if self.words:
+            found = self._engine.search_both(vector, query, self.words, top, exact)
+        else:
+            found = self._engine.search(vector, top, exact)
+        rows: list[dict[str, Any]] = found.to_pylist()
         return [
-            Hit(rank, row["doc_id"], row.get("number"), row["title"], row["text"], row["similarity"])
-            for rank, row in enumerate(found, 1)
+            Hit(rank, row["doc_id"], row.get("number"), row["title"], row["text"], row["similarity"], row.get("words"))
+            for rank, row in enumerate(rows, 1)
         ]
-
-
-def vectors_of_queries(encoder: SentenceEncoder, queries: list[str], dimensions: int | None = None) -> np.ndarray:
-    """Vectors of n queries, float32 [n, d], with the encoder's query prompt.
-
-    Args:
-        encoder: in evaluation mode, in the precision to use.
-        queries: texts.
-        dimensions: what their vectors are cut to, as those of the documents; None: not at all.
-    """
-    tokens = tokenised(encoder, [" ".join(query.split()) for query in queries])
-    vectors = embed(encoder, tokens, role="query").vectors
-    return truncated(vectors, dimensions, encoder.normalize).float().cpu().numpy()
 
 
 def _check(model: str, setting: str, fingerprint: str, where: str, own: SentenceEncoder) -> None:

@@ -25,6 +25,8 @@ def search(settings: Search) -> None:
         serve(indexes, settings)
         return
     assert settings.query is not None
+    if indexes[0].words:
+        say(f"rank, similarity of vectors, BM25 of words, which counts {indexes[0].words:g}")
     for index, results in zip(
         indexes, search_sides(indexes, settings.query, settings.top, settings.exact), strict=True
     ):
@@ -36,10 +38,11 @@ def search(settings: Search) -> None:
 
 def _open(settings: Search) -> list[Index]:
     """The index, behind the one before where there is one."""
-    after = Index(settings.index, settings.over, settings.model)
     if settings.compare_index is None:
-        return [after]
-    before = Index(settings.compare_index, settings.over, settings.compare, setting="compare_index")
+        return [Index(settings.index, settings.over, settings.model, words=settings.words)]
+    words = 0.0 if settings.words == "auto" else settings.words  # it is encoders that are looked at
+    after = Index(settings.index, settings.over, settings.model, words=words)
+    before = Index(settings.compare_index, settings.over, settings.compare, setting="compare_index", words=words)
     if before.corpus != after.corpus:
         say("note: the two indexes are not of the same files and corpus settings; results are matched by their ids")
     return [before, after]
@@ -50,7 +53,8 @@ def _lines(results: list[Placed], compared: bool) -> Iterator[str]:
         number = "" if hit.number is None else f" #{hit.number}"
         place = f"  [{_moved(hit.rank, other)}]" if compared else ""
         named = f"{plain(hit.title, _TITLE)}  ({plain(hit.doc_id, _TITLE)}{number})"
-        yield f"{hit.rank:3}  {hit.similarity:.3f}  {named}{place}"
+        words = "" if hit.words is None else f"  {hit.words:6.2f}"
+        yield f"{hit.rank:3}  {hit.similarity:.3f}{words}  {named}{place}"
         yield f"            {plain(hit.text, _TEXT)}"
 
 

@@ -93,7 +93,10 @@ class SearchServer(ThreadingHTTPServer):
 
     def about(self) -> dict[str, Any]:
         """What is searched, as JSON."""
-        sides = [{"name": index.name, "size": len(index), "approximate": index.approximate} for index in self.indexes]
+        sides = [
+            {"name": index.name, "size": len(index), "approximate": index.approximate, "words": index.words}
+            for index in self.indexes
+        ]
         return {"over": self.settings.over, "top": self.settings.top, "depth": DEPTH, "sides": sides}
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Annotated as Bounded
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -29,6 +30,12 @@ class Search(Section):
     top: int = Field(default=10, ge=1, le=1000, description="How many results to show.")
     over: Literal["documents", "sentences"] = Field(
         default="documents", description="What is found. `sentences` needs an index made with --sentences true."
+    )
+    words: Literal["auto"] | Bounded[float, Field(ge=0.0, le=1.0)] = Field(
+        default="auto",
+        description="What words (BM25) count beside vectors: from 0, nothing, to 1, nothing but words. `auto`: what "
+        "finds documents best by sentences taken out of them, tried once for an index; 0 for sentences, and where two "
+        "encoders are compared.",
     )
     exact: bool = Field(
         default=False,

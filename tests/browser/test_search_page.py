@@ -23,6 +23,7 @@ class Listed:
     """An index that gives its documents in one order, whatever is asked."""
 
     approximate = False
+    words = 0.0
 
     def __init__(self, name: str, order: str) -> None:
         self.name, self.order = name, order

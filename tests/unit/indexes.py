@@ -16,6 +16,7 @@ from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.lance_dataset import LanceWriter
 from infocse_ray.embedding.rows import document_schema, sentence_schema
+from infocse_ray.embedding.sampled import write_sampled
 from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
@@ -101,6 +102,7 @@ def write_index(folder: Path, encoder: Path, texts: Sequence[Text] = TEXTS, **se
             lance.commit("documents", document_schema(*shape), SHARDS)
             if embedding.sentences:
                 lance.commit("sentences", sentence_schema(*shape), SHARDS)
+        write_sampled(stage.folder, place, SHARDS, "en")
         return {"documents": store.documents(SPLITS), "shards": len(counts)}
 
     run_stage(output, output / "vectors", "embed", "vectors", work)

@@ -39,7 +39,9 @@ function card(hit, side) {
   item.tabIndex = -1;
   item.dataset.key = keyOf(hit);
   const head = make("div", "head");
-  head.append(make("span", "rank", `${hit.rank}`), make("span", "similarity", `similarity ${hit.similarity.toFixed(3)}`));
+  const words = hit.words === null ? "" : `, words ${hit.words.toFixed(1)}`;
+  const scores = `similarity ${hit.similarity.toFixed(3)}${words}`;
+  head.append(make("span", "rank", `${hit.rank}`), make("span", "similarity", scores));
   if (about.sides.length > 1) {
     const [kind, words] = move(hit, side);
     if (kind) item.classList.add(kind);
@@ -175,7 +177,9 @@ window.addEventListener("popstate", () => {
     return;
   }
   const size = Math.max(...about.sides.map((side) => side.size)).toLocaleString();
-  const how = about.sides.some((side) => side.approximate) ? "approximate search" : "exact search";
+  const exact = about.sides.some((side) => side.approximate) ? "approximate search" : "exact search";
+  const weight = about.sides[0].words;
+  const how = weight ? `${exact} by vectors and words, which count ${weight}` : exact;
   const whose = about.sides.map((side, i) => [sideName(i), side.name].filter(Boolean).join(": ")).join(" · ");
   $("about").textContent = `${size} ${about.over}, ${how}. ${whose}`;
   $("jump").hidden = about.sides.length < 2;

@@ -1,0 +1,26 @@
+"""Vectors and words in one ranking: a convex combination of both scores (Bruch, Gai & Ingber 2023, TOIS 42(1)).
+
+Similarities are scaled from the least to the greatest among the candidates to 0 to 1, BM25 from 0 to the greatest:
+no shared word is 0 whatever the others share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def fused(similarity: np.ndarray, words: np.ndarray, weight: float) -> np.ndarray:
+    """Scores of candidates for one query.
+
+    Args:
+        similarity: float [n], by vectors.
+        words: float [n], BM25, not below 0.
+        weight: of words, from 0 (vectors alone) to 1 (words alone).
+
+    Returns:
+        float64 [n], from 0 to 1.
+    """
+    least, most = similarity.min(initial=np.inf), similarity.max(initial=-np.inf)
+    near = (similarity - least) / (most - least) if most > least else np.zeros(len(similarity))
+    shared = words / max(words.max(initial=0.0), np.finfo(np.float64).tiny)
+    return (1.0 - weight) * near + weight * shared

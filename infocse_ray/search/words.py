@@ -1,0 +1,86 @@
+"""Words: the engine's full-text index of a dataset's texts, which scores them by BM25 (Robertson & Zaragoza 2009)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from infocse_ray.runtime.progress import say
+
+_LANGUAGES = {
+    "ar": "Arabic",
+    "da": "Danish",
+    "de": "German",
+    "el": "Greek",
+    "en": "English",
+    "es": "Spanish",
+    "fi": "Finnish",
+    "fr": "French",
+    "hu": "Hungarian",
+    "it": "Italian",
+    "nl": "Dutch",
+    "no": "Norwegian",
+    "pt": "Portuguese",
+    "ro": "Romanian",
+    "ru": "Russian",
+    "sv": "Swedish",
+    "ta": "Tamil",
+    "tr": "Turkish",
+}
+"""Those whose words Lance stems, by ISO 639-1."""
+_COLUMN = "text"
+_NAME = "infocse_words_"
+
+
+def index_words(dataset: Any, language: str) -> None:
+    """Index the texts, unless they are, with words stemmed and without stop words where the language is one of Lance's.
+
+    An index that somebody else made is taken as it is; one of ours for another language gives way.
+
+    Args:
+        dataset: of Lance, with a column `text`; one on disk is changed.
+        language: ISO 639-1, of the texts.
+    """
+    there = [index.name for index in dataset.describe_indices() if index.field_names == [_COLUMN]]
+    name = f"{_NAME}{language}"
+    others = [one for one in there if one.startswith(_NAME) and one != name]
+    if len(there) > len(others):
+        return
+    say(f"indexing the words of {dataset.count_rows():,} texts, once ...")
+    for other in others:
+        dataset.drop_index(other)
+    known = _LANGUAGES.get(language)
+    how = {"language": known} if known else {"stem": False, "remove_stop_words": False}
+    dataset.create_scalar_index(_COLUMN, "INVERTED", name=name, **how)
+
+
+def best_by_words(dataset: Any, query: str, top: int) -> list[int]:
+    """Numbers of the rows (Lance's `_rowid`) that score highest, best first; those that share no word aren't there."""
+    return _scored(dataset, query, limit=top)["_rowid"].to_pylist()
+
+
+def scores_by_words(dataset: Any, query: str, rows: np.ndarray) -> np.ndarray:
+    """BM25 of rows, whose words are weighed by how rare they are in all of the dataset.
+
+    Args:
+        dataset: whose words are indexed.
+        query: a text.
+        rows: int64 [n], Lance's numbers of them.
+
+    Returns:
+        float64 [n]; 0 where a row shares no word with the query.
+    """
+    found = _scored(dataset, query, limit=len(rows), filter=among(rows), prefilter=True)
+    of = dict(zip(found["_rowid"].to_pylist(), found["_score"].to_pylist(), strict=True))
+    return np.array([of.get(row, 0.0) for row in rows.tolist()])
+
+
+def among(rows: np.ndarray) -> str:
+    """A filter that lets through these rows alone."""
+    return f"_rowid IN ({','.join(map(str, rows.tolist()))})"
+
+
+def _scored(dataset: Any, query: str, **how: Any) -> Any:
+    asked = {"columns": [_COLUMN], "query": query}
+    return dataset.to_table(columns=["_score"], full_text_query=asked, with_row_id=True, **how)

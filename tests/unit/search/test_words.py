@@ -1,0 +1,243 @@
+"""Words beside vectors: scores by a plain formula, candidates of either kind, and the weight that is chosen."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from infocse_ray.embedding.numbers import vector_columns
+from infocse_ray.embedding.sampled import Sampled, read_sampled, write_sampled
+from infocse_ray.search.engine import Engine
+from infocse_ray.search.fusion import fused
+from infocse_ray.search.index import Index
+from infocse_ray.search.searched import search
+from infocse_ray.search.weight import WEIGHTS, Tried, asking
+from infocse_ray.settings.search import Search
+from tests.unit.indexes import TEXTS, Text, write_index
+
+lance = pytest.importorskip("lance")
+
+WORDY = ["the ship and the storm", "a ship", "the judge", "bread, butter and a ship of bread", "moon"]
+
+
+def engine_of(folder: Path, texts: Sequence[str], vectors: np.ndarray, cosine: bool = True) -> Engine:
+    columns = {"doc_id": [str(i) for i in range(len(texts))], "text": list(texts)}
+    table = pa.table({**columns, **vector_columns(vectors.astype(np.float32), "fp32")})
+    engine = Engine(lance.write_dataset(table, str(folder / "rows.lance")), cosine)
+    engine.index_words("en")
+    return engine
+
+
+def by_the_formula(texts: Sequence[str], query: str) -> list[float]:
+    """Lucene's BM25, with k1 = 1.2 and b = 0.75 as Lance has them; no word here is changed by stemming."""
+    stop = {"the", "and", "a", "of"}
+    words = [[word for word in re.findall(r"\w+", text) if word not in stop] for text in texts]
+    mean = sum(map(len, words)) / len(words)
+    scores = []
+    for document in words:
+        score = 0.0
+        for word in set(re.findall(r"\w+", query)) - stop:
+            has = sum(word in other for other in words)
+            often = document.count(word)
+            rare = math.log(1 + (len(words) - has + 0.5) / (has + 0.5))
+            score += rare * often * 2.2 / (often + 1.2 * (0.25 + 0.75 * len(document) / mean))
+        scores.append(score)
+    return scores
+
+
+def test_words_score_by_bm25(tmp_path: Path):
+    engine = engine_of(tmp_path, WORDY, np.eye(5))
+    found = engine.candidates(np.eye(5, dtype=np.float32)[0], "the bread ship")
+    assert sorted(found["doc_id"].to_pylist()) == list("01234")
+    scores = dict(zip(found["doc_id"].to_pylist(), found["words"].to_pylist(), strict=True))
+    expected = by_the_formula(WORDY, "the bread ship")
+    assert [scores[str(i)] for i in range(5)] == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.parametrize("cosine", [True, False])
+def test_candidates_of_either_kind_are_scored_by_both(tmp_path: Path, cosine: bool):
+    vectors = np.random.default_rng(0).standard_normal((300, 16))
+    texts = [f"number{i} {'tide' if i % 100 == 7 else 'harbour'}" for i in range(300)]
+    engine = engine_of(tmp_path, texts, vectors, cosine)
+    query = vectors[0].astype(np.float32)
+    similarity = vectors @ query
+    if cosine:
+        similarity /= np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+    order = np.argsort(-similarity).tolist()
+    found = engine.candidates(query, "tide", each=5)
+    rows = [int(doc_id) for doc_id in found["doc_id"].to_pylist()]
+    assert set(rows) == {*order[:5], 7, 107, 207}
+    assert rows == [row for row in order if row in set(rows)], "most similar first"
+    assert np.abs(found["similarity"].to_numpy() - similarity[rows]).max() < 1e-4
+    assert [row for row, words in zip(rows, found["words"].to_pylist(), strict=True) if words] == [
+        row for row in rows if row in (7, 107, 207)
+    ]
+    both = engine.search_both(query, "tide", 0.9, 3)
+    assert {*both["doc_id"].to_pylist()} == {"7", "107", "207"}
+    assert engine.search_both(query, "tide", 0.0, 3)["doc_id"].to_pylist() == [str(row) for row in order[:3]]
+    assert both.column_names == ["doc_id", "text", "similarity", "words"]
+
+
+def test_the_ends_are_vectors_alone_and_words_alone():
+    near, words = np.array([0.3, -0.2, 0.1]), np.array([0.0, 4.0, 1.0])
+    assert fused(near, words, 0.0).tolist() == pytest.approx([1.0, 0.0, 0.6])
+    assert fused(near, words, 1.0).tolist() == [0.0, 1.0, 0.25]
+    assert fused(near, words, 0.25).tolist() == pytest.approx([0.75, 0.25, 0.5125])
+    assert fused(np.array([0.5, 0.5]), np.zeros(2), 0.5).tolist() == [0.0, 0.0], "nothing tells them apart"
+    assert len(fused(np.zeros(0), np.zeros(0), 0.5)) == 0
+
+
+def test_words_are_indexed_once_and_anew_for_another_language(tmp_path: Path, capsys):
+    engine = engine_of(tmp_path, WORDY, np.eye(5))
+    assert "indexing the words of 5 texts, once" in capsys.readouterr().out
+    again = Engine(lance.dataset(str(tmp_path / "rows.lance")), True)
+    again.index_words("en")
+    assert capsys.readouterr().out == ""
+    again.index_words("de")
+    assert "indexing the words" in capsys.readouterr().out
+    assert [index.name for index in again._dataset.describe_indices()] == ["infocse_words_de"]
+    again.index_words("xx")
+    query = np.eye(5, dtype=np.float32)[4]
+    assert again.candidates(query, "the")["words"].to_numpy().max() > 0, "no stop words of a language without a list"
+    assert engine.rows == 5
+
+
+def test_what_somebody_else_indexed_is_taken_as_it_is(tmp_path: Path, capsys):
+    table = pa.table({"text": WORDY, **vector_columns(np.eye(5, dtype=np.float32), "fp32")})
+    dataset = lance.write_dataset(table, str(tmp_path / "rows.lance"))
+    dataset.create_scalar_index("text", "INVERTED", name="theirs")
+    Engine(dataset, True).index_words("en")
+    assert capsys.readouterr().out == ""
+    assert [index.name for index in dataset.describe_indices()] == ["theirs"]
+
+
+def test_up_to_two_sentences_are_taken_out_and_one_is_left():
+    documents = [["a", "b"], ["c"], ["d", "d", "d"], [f"e{i}" for i in range(4)], [f"f{i}" for i in range(20)]]
+    asked = asking(documents)
+    assert asked.answers == [0, 3, 4, 4]
+    for number, (sentences, rest) in enumerate(zip(documents, asked.rests, strict=True)):
+        taken = [q for q, answer in zip(asked.questions, asked.answers, strict=True) if answer == number]
+        assert [sentence for sentence in sentences if sentence not in taken] == rest
+        assert rest
+    assert asking(documents) == asked
+
+
+def test_a_sentence_that_its_document_has_twice_does_not_ask():
+    for sentences in (["x", "y", "x"], ["x", "x", "y"]):
+        asked = asking([sentences] * 30)
+        assert set(asked.questions) == {"y"}
+
+
+NAMES = [
+    f"{first}{second}"
+    for first in ("mor", "tel", "kav", "rin", "sol", "dum")
+    for second in ("ba", "ge", "lo", "pi", "zu", "ny")
+]
+NAMED = [
+    Text(
+        f"d{i}",
+        [f"The ship {name} and the sea.", f"A wave on the {name}.", f"A tide for {name}.", f"The storm of {name}."],
+    )
+    for i, name in enumerate(NAMES)
+]
+"""Documents that only a name tells apart, which the tiny encoder doesn't know."""
+
+
+def test_words_count_where_they_find_more_and_not_where_they_find_less(tmp_path: Path, tiny_encoder: Path, capsys):
+    output = write_index(tmp_path, tiny_encoder, NAMED)
+    index = Index(str(output))
+    assert index.words > 0
+    said = re.search(
+        r"words count ([0-9.]+): .* with MRR ([0-9.]+) then, ([0-9.]+) by vectors", capsys.readouterr().out
+    )
+    assert said
+    assert float(said[1]) == index.words
+    assert float(said[2]) > float(said[3])
+    hits = index.search("telge", top=3)
+    assert hits[0].doc_id == f"d{NAMES.index('telge')}"
+    assert hits[0].words is not None
+    assert hits[0].words > 0 == hits[1].words
+    again = Index(str(output))
+    assert again.words == index.words
+    assert "words count" not in capsys.readouterr().out, "tried once"
+    alone = Index(str(output), words=0.0)
+    assert [hit.words for hit in alone.search("telge", top=2)] == [None, None]
+    assert Index(str(output), words=1.0).search("kavny", top=1)[0].doc_id == f"d{NAMES.index('kavny')}"
+
+
+def test_the_weight_is_tried_anew_for_other_vectors(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    from infocse_ray.search import weight
+
+    output = write_index(tmp_path, tiny_encoder, NAMED)
+    tried: list[Sampled] = []
+
+    def fixed(_encoder: object, _embedding: object, sampled: Sampled) -> Tried:
+        tried.append(sampled)
+        return Tried(0.3, [0.0] * len(WEIGHTS))
+
+    monkeypatch.setattr(weight, "best_weight", fixed)
+    assert [Index(str(output)).words for _ in range(2)] == [0.3, 0.3]
+    assert len(tried) == 1
+    (output / "search" / "words.json").write_bytes(b"{}")
+    Index(str(output))
+    assert len(tried) == 2
+
+
+def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder, sentences=True)
+    assert Index(str(output)).words == 0.0
+    assert Index(str(output), over="sentences").words == 0.0
+    (output / "vectors" / "sampled.parquet").delete()
+    assert Index(str(output), words="auto").words == 0.0
+    sentences = Index(str(output), over="sentences", words=1.0)
+    assert sentences.search("comet", top=1)[0].number == 1
+    with pytest.raises(ValueError, match=r"words = 1.5: give a number from 0 \(vectors alone\)"):
+        Index(str(output), words=1.5)
+
+
+def test_two_encoders_are_compared_by_vectors_unless_words_are_asked_for(tmp_path: Path, tiny_encoder: Path, capsys):
+    output = str(write_index(tmp_path, tiny_encoder, NAMED))
+    search(Search(index=output, compare_index=output, query="telge", top=2))
+    assert "BM25" not in capsys.readouterr().out
+    search(Search(index=output, compare_index=output, query="telge", top=2, words=0.5))
+    assert capsys.readouterr().out.count("BM25 of words, which counts 0.5") == 1
+    search(Search(index=output, query="telge", top=1))
+    out = capsys.readouterr().out
+    assert re.search(r"^  1  -?\d\.\d{3}  +\d+\.\d\d  The ship telge", out, re.MULTILINE)
+
+
+def test_what_is_kept_of_documents_is_drawn_by_hash_and_bounded(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    from infocse_ray.embedding import sampled
+    from infocse_ray.storage.folder import Storage
+    from tests.unit.indexes import SHARDS, store_of, tiny
+
+    monkeypatch.setattr(sampled, "SAMPLED", 20)
+    texts = [*NAMED, *(Text(f"short{i}", ["One."]) for i in range(9))]
+    _, place = store_of(tmp_path, tiny(tiny_encoder), texts)
+    folder = Storage.open(str(tmp_path / "vectors"))
+    write_sampled(folder, place, SHARDS, "de")
+    kept = read_sampled(folder)
+    assert kept is not None
+    assert kept.language == "de"
+    assert len(kept.documents) == 20
+    assert all(document in [text.sentences for text in NAMED] for document in kept.documents)
+    first = [document for document in kept.documents if document in [text.sentences for text in texts[::SHARDS]]]
+    assert len(first) == 12, "all of the first shard that have two sentences, before any of the next"
+    assert first != sorted(first), "not in the order of their ids"
+    assert read_sampled(Storage.open(str(tmp_path / "nowhere"))) is None
+
+
+def test_every_text_is_found_by_its_words_however_it_is_stored(tmp_path: Path, tiny_encoder: Path):
+    for number, settings in enumerate(
+        ({"precision": "int8"}, {"format": "lance"}, {"dimensions": 8, "reading": "whole"})
+    ):
+        output = write_index(tmp_path / str(number), tiny_encoder, NAMED, **settings)
+        assert Index(str(output)).words > 0
+        assert Index(str(output), words=0.9).search("solzu", top=1)[0].doc_id == f"d{NAMES.index('solzu')}"
+    assert len(TEXTS) < 30
