@@ -127,6 +127,17 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     search.add_argument("--queries", type=_count, default=1_000, help="titles to search for, drawn by a fixed seed")
     search.add_argument("--dimensions", type=_count, nargs="*", default=[256, 128, 64], help="to cut vectors to")
 
+    words = _command(commands, "words", "how well titles find their documents by vectors, by words, and by both")
+    words.add_argument(
+        "--index",
+        required=True,
+        nargs="+",
+        action="append",
+        metavar="FOLDER",
+        help="of `infocse embed`, with titles; several are averaged, and the option may be given again for others",
+    )
+    words.add_argument("--queries", type=_count, default=1_000, help="titles to search for, drawn by a fixed seed")
+
     backends = _command(
         commands, "backends", "size, recall and speed of exported encoders against SentenceTransformer.encode, on a CPU"
     )

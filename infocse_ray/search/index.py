@@ -48,7 +48,8 @@ class Index:
     Attributes:
         name: the encoder's, for people.
         approximate: whether a search isn't exact unless that is asked for: the index is large.
-        words: what words count for beside vectors, from 0 (nothing) to 1.
+        words: what words count beside vectors, from 0 (nothing) to 1.
+        engine: with the vectors.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Index:
             over: what is found; `sentences` needs an index that has them.
             model: the encoder that made it, to be checked against it; None: the copy that it has.
             setting: what error messages call `folder`.
-            words: what words count for, from 0 to 1; `auto`: what best finds documents by sentences taken out of them,
+            words: what words count, from 0 to 1; `auto`: what best finds documents by sentences taken out of them,
                 tried the first time, 0 for sentences.
 
         Raises:
@@ -94,7 +95,7 @@ class Index:
         self.name, self.corpus = embedding.model, embedding.corpus
         self._dimensions = embedding.dimensions
         self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
-        self._engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
+        self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
         sampled = read_sampled(output / "vectors")
         if words == "auto":
             words = 0.0
@@ -102,17 +103,17 @@ class Index:
                 words = chosen_weight(output, vectors.fingerprint, self._encoder, embedding, sampled)
         self.words = words
         if words:
-            self._engine.index_words(sampled.language if sampled else "en")
+            self.engine.index_words(sampled.language if sampled else "en")
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
 
     @property
     def approximate(self) -> bool:
         """Whether the engine has an index."""
-        return self._engine.approximate
+        return self.engine.approximate
 
     def __len__(self) -> int:
-        return self._engine.rows
+        return self.engine.rows
 
     def vector(self, query: str) -> np.ndarray:
         """The query's vector, float32 [d], with the encoder's query prompt, cut as the index is."""
@@ -134,9 +135,9 @@ class Index:
             raise ValueError("query: has no text")
         vector = self.vector(query)
         if self.words:
-            found = self._engine.search_both(vector, query, self.words, top, exact)
+            found = self.engine.search_both(vector, query, self.words, top, exact)
         else:
-            found = self._engine.search(vector, top, exact)
+            found = self.engine.search(vector, top, exact)
         rows: list[dict[str, Any]] = found.to_pylist()
         return [
             Hit(rank, row["doc_id"], row.get("number"), row["title"], row["text"], row["similarity"], row.get("words"))

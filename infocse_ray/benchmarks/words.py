@@ -1,0 +1,125 @@
+"""Words beside vectors: how well titles find their own documents with each weight, and with the one that is chosen."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from infocse_ray.benchmarks.report import notes, table
+from infocse_ray.embedding.index import read_embedding
+from infocse_ray.retrieval.bootstrap import paired_bootstrap
+from infocse_ray.search.fusion import fused
+from infocse_ray.search.index import Index
+from infocse_ray.search.weight import WEIGHTS
+from infocse_ray.storage.folder import Storage
+
+_TRIED = (*WEIGHTS, 1.0)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure and print."""
+    groups: list[list[str]] = arguments.index
+    titles = _titles(groups[0][0], arguments.queries)
+    found = [_Found([Index(folder) for folder in folders], titles) for folders in groups]
+    header = ("words count", *(f"{one.name}: {metric}" for one in found for metric in ("R@5", "MRR")))
+    rows = [
+        (f"{weight:g}", *(cell for one in found for cell in one.cells(place))) for place, weight in enumerate(_TRIED)
+    ]
+    chosen = ("chosen without labels", *(cell for one in found for cell in one.chosen_cells()))
+    table(header, [*rows, chosen])
+    apart = [
+        (one.name, one.weights(), *(one.lead(place, metric) for place in (0, -1) for metric in (_recall, _mrr)))
+        for one in found
+    ]
+    table(
+        (
+            "the chosen weight",
+            "is",
+            "R@5, less vectors alone",
+            "MRR, less vectors alone",
+            "R@5, less words alone",
+            "MRR, less words alone",
+        ),
+        apart,
+    )
+    notes(
+        f"{len(titles):,} titles, drawn by a fixed seed, each have to find a document that has it, among "
+        f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. Ties count "
+        "against. Differences with 95 % intervals of a paired bootstrap over titles."
+    )
+
+
+class _Found:
+    """Ranks of the right documents, by each weight."""
+
+    def __init__(self, indexes: list[Index], titles: list[str]) -> None:
+        self.name = indexes[0].name.rstrip("/").removesuffix("/model").rsplit("/", 1)[-1]
+        self.documents = len(indexes[0])
+        self._chosen = [index.words for index in indexes]
+        self._ranks = np.stack([_ranks(index, titles) for index in indexes])
+
+    def cells(self, weight: int) -> tuple[str, str]:
+        """R@5 and MRR with a weight, by its place among those tried."""
+        ranks = self._ranks[:, :, weight]
+        return f"{_recall(ranks).mean():.4f}", f"{_mrr(ranks).mean():.4f}"
+
+    def chosen_cells(self) -> tuple[str, str]:
+        """R@5 and MRR with the weight that each index chose."""
+        ranks = self._by_chosen()
+        return f"{_recall(ranks).mean():.4f}", f"{_mrr(ranks).mean():.4f}"
+
+    def weights(self) -> str:
+        """Those chosen, for people."""
+        return ", ".join(f"{weight:g}" for weight in sorted({*self._chosen}))
+
+    def lead(self, weight: int, score: Callable[[np.ndarray], np.ndarray]) -> str:
+        """Of the chosen weight over another one."""
+        ours, theirs = score(self._by_chosen()).mean(axis=0), score(self._ranks[:, :, weight]).mean(axis=0)
+        lead = paired_bootstrap(ours, theirs, np.arange(len(ours)))
+        return f"{lead.difference:+.4f} ({lead.low:+.4f} to {lead.high:+.4f})"
+
+    def _by_chosen(self) -> np.ndarray:
+        places = [_TRIED.index(weight) for weight in self._chosen]
+        return np.stack([ranks[:, place] for ranks, place in zip(self._ranks, places, strict=True)])
+
+
+def _recall(ranks: np.ndarray) -> np.ndarray:
+    return (ranks <= 5).astype(float)
+
+
+def _mrr(ranks: np.ndarray) -> np.ndarray:
+    return 1.0 / ranks
+
+
+def _ranks(index: Index, titles: list[str]) -> np.ndarray:
+    """Of each title and weight, float [titles, weights]; infinite where no right document is among the candidates."""
+    index.engine.index_words("en")
+    ranks = np.full((len(titles), len(_TRIED)), np.inf)
+    for row, title in enumerate(titles):
+        candidates = index.engine.candidates(index.vector(title), title)
+        right = np.array([one == title for one in candidates["title"].to_pylist()])
+        if right.any():
+            near, words = candidates["similarity"].to_numpy(), candidates["words"].to_numpy()
+            for place, weight in enumerate(_TRIED):
+                scores = fused(near, words, weight)
+                ranks[row, place] = 1 + (scores[~right] >= scores[right].max()).sum()
+    return ranks
+
+
+def _titles(folder: str, most: int) -> list[str]:
+    """Titles that are counterparts, not how their document begins; each once."""
+    output = Storage.open(folder)
+    if read_embedding(output).format != "parquet":
+        raise ValueError(f"--index = {folder!r}: give one of format parquet")
+    rows = pq.read_table((output / "vectors" / "documents").path, columns=["title", "text"])
+    own = {
+        title
+        for title, text in zip(rows["title"].to_pylist(), rows["text"].to_pylist(), strict=True)
+        if not text.startswith(title.removesuffix(" …"))
+    }
+    if not own:
+        raise ValueError(f"--index = {folder!r}: its documents have no titles; embed with --corpus.counterpart")
+    return np.random.default_rng(0).permutation(sorted(own))[:most].tolist()
