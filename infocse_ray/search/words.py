@@ -82,5 +82,7 @@ def among(rows: np.ndarray) -> str:
 
 
 def _scored(dataset: Any, query: str, **how: Any) -> Any:
-    asked = {"columns": [_COLUMN], "query": query}
+    from lance.query import MatchQuery
+
+    asked = MatchQuery(query, _COLUMN)  # plain words; as text, quotes would ask for a phrase
     return dataset.to_table(columns=["_score"], full_text_query=asked, with_row_id=True, **how)

@@ -60,6 +60,15 @@ def test_words_score_by_bm25(tmp_path: Path):
     assert [scores[str(i)] for i in range(5)] == pytest.approx(expected, rel=1e-2)
 
 
+@pytest.mark.parametrize("query", ['"the ship"', "ship AND (", "+ship -judge", "text:ship ~2 *", "ship'"])
+def test_a_query_is_words_and_no_language(tmp_path: Path, query: str):
+    engine = engine_of(tmp_path, WORDY, np.eye(5))
+    found = engine.candidates(np.eye(5, dtype=np.float32)[0], query)
+    scores = dict(zip(found["doc_id"].to_pylist(), found["words"].to_pylist(), strict=True))
+    assert min(scores[doc_id] for doc_id in "013") > 0
+    assert scores["4"] == 0
+
+
 @pytest.mark.parametrize("cosine", [True, False])
 def test_candidates_of_either_kind_are_scored_by_both(tmp_path: Path, cosine: bool):
     vectors = np.random.default_rng(0).standard_normal((300, 16))
