@@ -96,7 +96,7 @@ def _mrr(ranks: np.ndarray) -> np.ndarray:
 
 def _ranks(index: Index, titles: list[str]) -> np.ndarray:
     """Of each title and weight, float [titles, weights]; infinite where no right document is among the candidates."""
-    index.engine.index_words("en")
+    index.engine.index_words(index.language)
     ranks = np.full((len(titles), len(_TRIED)), np.inf)
     for row, title in enumerate(titles):
         candidates = index.engine.candidates(index.vector(title), title)

@@ -13,6 +13,7 @@ from infocse_ray.embedding.sampled import read_sampled
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.runtime.progress import say
 from infocse_ray.search.engine import open_engine
 from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.search.weight import chosen_weight
@@ -49,6 +50,7 @@ class Index:
         name: the encoder's, for people.
         approximate: whether a search isn't exact unless that is asked for: the index is large.
         words: what words count beside vectors, from 0 (nothing) to 1.
+        language: of the texts, ISO 639-1.
         engine: with the vectors.
     """
 
@@ -101,9 +103,11 @@ class Index:
             words = 0.0
             if over == "documents" and sampled is not None:
                 words = chosen_weight(output, vectors.fingerprint, self._encoder, embedding, sampled)
-        self.words = words
+            elif over == "documents":
+                say("words don't count: an earlier version wrote this index; --words 0.5, say, lets them")
+        self.words, self.language = words, sampled.language if sampled else "en"
         if words:
-            self.engine.index_words(sampled.language if sampled else "en")
+            self.engine.index_words(self.language)
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
 

@@ -33,7 +33,7 @@ from infocse_ray.storage.folder import Storage
 WEIGHTS = tuple(step / 10 for step in range(10))
 _MOST = 2
 """Sentences that a document gives."""
-_ENOUGH = 30
+ENOUGH = 30
 """Questions; of fewer nothing is learnt."""
 
 
@@ -74,7 +74,9 @@ def chosen_weight(
         if there is not None and there.get("vectors") == vectors:
             return there["weight"]
     tried = best_weight(encoder, embedding, sampled)
-    if tried.mrr:
+    if not tried.mrr:
+        say(f"words don't count: fewer than {ENOUGH} sentences could ask what they should; --words 0.5, say, lets them")
+    else:
         say(
             f"words count {tried.weight:g}: sentences taken out of documents find them with MRR {max(tried.mrr):.3f} "
             f"then, {tried.mrr[0]:.3f} by vectors alone"
@@ -115,7 +117,7 @@ def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
     import lance
 
     asked = asking(sampled.documents)
-    if len(asked.questions) < _ENOUGH:
+    if len(asked.questions) < ENOUGH:
         return Tried(0.0, [])
     bar = Bar("trying what words should count, once", len(asked.questions), "questions")
     found = {

@@ -198,12 +198,15 @@ def test_the_weight_is_tried_anew_for_other_vectors(tmp_path: Path, tiny_encoder
     assert len(tried) == 2
 
 
-def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_encoder: Path):
+def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_encoder: Path, capsys):
     output = write_index(tmp_path, tiny_encoder, sentences=True)
     assert Index(str(output)).words == 0.0
+    assert "words don't count: fewer than 30 sentences could ask" in capsys.readouterr().out
     assert Index(str(output), over="sentences").words == 0.0
+    assert "words" not in capsys.readouterr().out
     (output / "vectors" / "sampled.parquet").delete()
     assert Index(str(output), words="auto").words == 0.0
+    assert "words don't count: an earlier version wrote this index" in capsys.readouterr().out
     sentences = Index(str(output), over="sentences", words=1.0)
     assert sentences.search("comet", top=1)[0].number == 1
     with pytest.raises(ValueError, match=r"words = 1.5: give a number from 0 \(vectors alone\)"):
