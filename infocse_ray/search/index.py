@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.embedding.index import Over, read_embedding
-from infocse_ray.embedding.sampled import read_sampled
+from infocse_ray.embedding.index import Embedding, Over, read_embedding
+from infocse_ray.embedding.sampled import Sampled, read_sampled
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder, load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -99,17 +99,31 @@ class Index:
         self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
         self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
         sampled = read_sampled(output / "vectors")
-        if words == "auto":
-            words = 0.0
-            if over == "documents" and sampled is not None:
-                words = chosen_weight(output, vectors.fingerprint, self._encoder, embedding, sampled)
-            elif over == "documents":
-                say("words don't count: an earlier version wrote this index; --words 0.5, say, lets them")
-        self.words, self.language = words, sampled.language if sampled else "en"
-        if words:
-            self.engine.index_words(self.language)
+        self.language = sampled.language if sampled else "en"
+        try:
+            self.words = (
+                self._weight(output, embedding, over, vectors.fingerprint, sampled) if words == "auto" else words
+            )
+            if self.words:
+                self.engine.index_words(self.language)
+        except OSError as error:  # a storage that can only be read, say
+            if words != "auto":
+                raise ValueError(f"words = {words}: {where}: its words can't be indexed ({error}); give 0") from error
+            say(f"words don't count: they can't be indexed ({error})")
+            self.words = 0.0
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
+
+    def _weight(
+        self, output: Storage, embedding: Embedding, over: Over, vectors: str, sampled: Sampled | None
+    ) -> float:
+        """What words should count, if that can be told."""
+        if over == "sentences":
+            return 0.0
+        if sampled is None:
+            say("words don't count: an earlier version wrote this index; --words 0.5, say, lets them")
+            return 0.0
+        return chosen_weight(output, vectors, self._encoder, embedding, sampled)
 
     @property
     def approximate(self) -> bool:

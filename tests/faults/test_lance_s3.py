@@ -23,4 +23,6 @@ def test_an_index_in_s3_is_searched_there(tmp_path: Path, tiny_encoder: Path, mo
         indexes.write_index(tmp_path, tiny_encoder, sentences=True, **settings)
         hit = Index(there.uri, over="sentences").search("A comet near the star.", top=1)[0]
         assert (hit.doc_id, hit.number) == ("sky", 1)
-        assert len(Index(there.uri)) == len(indexes.TEXTS)
+        index = Index(there.uri, words=0.9)
+        assert len(index) == len(indexes.TEXTS)
+        assert [(hit.doc_id, hit.words is not None) for hit in index.search("butter", top=1)] == [("kitchen", True)]

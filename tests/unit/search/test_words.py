@@ -213,6 +213,21 @@ def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_enc
         Index(str(output), words=1.5)
 
 
+def test_where_nothing_can_be_written_vectors_search_alone(tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys):
+    output = write_index(tmp_path, tiny_encoder, NAMED, format="lance")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("Permission denied")
+
+    monkeypatch.setattr(lance.LanceDataset, "create_scalar_index", refuse)
+    index = Index(str(output))
+    assert index.words == 0.0
+    assert "words don't count: they can't be indexed (Permission denied)" in capsys.readouterr().out
+    assert index.search("telge", top=1)[0].words is None
+    with pytest.raises(ValueError, match=r"^words = 0.5: index = .*: its words can't be indexed .*; give 0$"):
+        Index(str(output), words=0.5)
+
+
 def test_two_encoders_are_compared_by_vectors_unless_words_are_asked_for(tmp_path: Path, tiny_encoder: Path, capsys):
     output = str(write_index(tmp_path, tiny_encoder, NAMED))
     search(Search(index=output, compare_index=output, query="telge", top=2))
