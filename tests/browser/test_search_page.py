@@ -23,7 +23,7 @@ class Listed:
     """An index that gives its documents in one order, whatever is asked."""
 
     approximate = False
-    words = 0.0
+    words, bm25 = 0.0, None
 
     def __init__(self, name: str, order: str) -> None:
         self.name, self.order = name, order
@@ -33,7 +33,15 @@ class Listed:
 
     def search(self, query: str, top: int, exact: bool) -> list[Hit]:
         return [
-            Hit(rank, doc, None, TITLES[doc], f"{TITLES[doc]} {query} " + "and more of it " * 30, 1 - rank / 10)
+            Hit(
+                rank,
+                doc,
+                None,
+                TITLES[doc],
+                f"{TITLES[doc]} {query} " + "and more of it " * 30,
+                1 - rank / 10,
+                self.bm25,
+            )
             for rank, doc in enumerate(self.order[:top], 1)
         ]
 
@@ -91,6 +99,18 @@ def test_the_keyboard_is_enough(browser_page: BrowserPage, url: str):
     page.go_back()
     page.get_by_text("3 results for “tide”").wait_for()
     browser_page.assert_quiet(url)
+
+
+def test_words_are_shown_where_they_count(browser_page: BrowserPage, url: str, monkeypatch):
+    page = browser_page.page
+    page.goto(f"{url}?q=tide")
+    assert page.locator(".similarity").first.inner_text() == "similarity 0.900"
+    monkeypatch.setattr(Listed, "words", 0.4)
+    monkeypatch.setattr(Listed, "bm25", 7.25)
+    page.reload()
+    page.get_by_text("similarity 0.900, words 7.3").first.wait_for()
+    assert "exact search by vectors and words, which count 0.4" in page.locator("#about").inner_text()
+    browser_page.assert_fits()
 
 
 def test_a_search_that_is_refused_says_so(browser_page: BrowserPage, url: str):

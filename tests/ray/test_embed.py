@@ -39,6 +39,8 @@ def test_embeds_goes_on_and_finds(tiny_encoder: Path, tmp_path: Path, capsys):
     texts = dict(zip(read["documents"]["doc_id"].to_pylist(), read["documents"]["text"].to_pylist(), strict=True))
     assert all(texts[one["id"]] == " ".join(one["sentences"]) for one in documents)
     assert len(read["sentences"]) == sum(len(one["sentences"]) for one in documents)
+    kept = pq.read_table((output / "vectors" / "sampled.parquet").path)["sentences"].to_pylist()
+    assert sorted(kept) == sorted(one["sentences"] for one in documents if len(one["sentences"]) > 1)
     before = {name: (output / "vectors" / name).read_bytes() for name in names}
     lost = next(name for name in names if name.startswith("documents/"))
     (output / "vectors" / lost).delete()
