@@ -26,12 +26,18 @@ def run(arguments: argparse.Namespace) -> None:
     found = [_Found([Index(folder) for folder in folders], titles) for folders in groups]
     header = ("words count", *(f"{one.name}: {metric}" for one in found for metric in ("R@5", "MRR")))
     rows = [
-        (f"{weight:g}", *(cell for one in found for cell in one.cells(place))) for place, weight in enumerate(_TRIED)
+        (f"{weight:g}", *(cell for one in found for cell in _cells(one.with_weight(place))))
+        for place, weight in enumerate(_TRIED)
     ]
-    chosen = ("chosen without labels", *(cell for one in found for cell in one.chosen_cells()))
+    chosen = ("chosen without labels", *(cell for one in found for cell in _cells(one.chosen())))
     table(header, [*rows, chosen])
     apart = [
-        (one.name, one.weights(), *(one.lead(place, metric) for place in (0, -1) for metric in (_recall, _mrr)))
+        (
+            one.name,
+            one.weights(),
+            *(_lead(one.chosen(), one.with_weight(place), metric) for place in (0, -1) for metric in _METRICS),
+            *("" if one is found[0] else _lead(one.chosen(), found[0].chosen(), metric) for metric in _METRICS),
+        )
         for one in found
     ]
     table(
@@ -42,13 +48,16 @@ def run(arguments: argparse.Namespace) -> None:
             "MRR, less vectors alone",
             "R@5, less words alone",
             "MRR, less words alone",
+            "R@5, less the first's",
+            "MRR, less the first's",
         ),
         apart,
     )
     notes(
         f"{len(titles):,} titles, drawn by a fixed seed, each have to find a document that has it, among "
-        f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. Ties count "
-        "against. Differences with 95 % intervals of a paired bootstrap over titles."
+        f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. The first's: "
+        "of the first index, with the weight that it chose. Ties count against. Differences with 95 % intervals of a "
+        "paired bootstrap over titles."
     )
 
 
@@ -61,27 +70,16 @@ class _Found:
         self._chosen = [index.words for index in indexes]
         self._ranks = np.stack([_ranks(index, titles) for index in indexes])
 
-    def cells(self, weight: int) -> tuple[str, str]:
-        """R@5 and MRR with a weight, by its place among those tried."""
-        ranks = self._ranks[:, :, weight]
-        return f"{_recall(ranks).mean():.4f}", f"{_mrr(ranks).mean():.4f}"
-
-    def chosen_cells(self) -> tuple[str, str]:
-        """R@5 and MRR with the weight that each index chose."""
-        ranks = self._by_chosen()
-        return f"{_recall(ranks).mean():.4f}", f"{_mrr(ranks).mean():.4f}"
-
     def weights(self) -> str:
         """Those chosen, for people."""
         return ", ".join(f"{weight:g}" for weight in sorted({*self._chosen}))
 
-    def lead(self, weight: int, score: Callable[[np.ndarray], np.ndarray]) -> str:
-        """Of the chosen weight over another one."""
-        ours, theirs = score(self._by_chosen()).mean(axis=0), score(self._ranks[:, :, weight]).mean(axis=0)
-        lead = paired_bootstrap(ours, theirs, np.arange(len(ours)))
-        return f"{lead.difference:+.4f} ({lead.low:+.4f} to {lead.high:+.4f})"
+    def with_weight(self, weight: int) -> np.ndarray:
+        """Ranks, float [indexes, titles], with a weight, by its place among those tried."""
+        return self._ranks[:, :, weight]
 
-    def _by_chosen(self) -> np.ndarray:
+    def chosen(self) -> np.ndarray:
+        """Ranks, float [indexes, titles], with the weight that each index chose."""
         places = [_TRIED.index(weight) for weight in self._chosen]
         return np.stack([ranks[:, place] for ranks, place in zip(self._ranks, places, strict=True)])
 
@@ -92,6 +90,20 @@ def _recall(ranks: np.ndarray) -> np.ndarray:
 
 def _mrr(ranks: np.ndarray) -> np.ndarray:
     return 1.0 / ranks
+
+
+_METRICS = (_recall, _mrr)
+
+
+def _cells(ranks: np.ndarray) -> tuple[str, ...]:
+    return tuple(f"{metric(ranks).mean():.4f}" for metric in _METRICS)
+
+
+def _lead(ours: np.ndarray, theirs: np.ndarray, score: Callable[[np.ndarray], np.ndarray]) -> str:
+    """Of ranks over others', indexes averaged."""
+    mine, yours = score(ours).mean(axis=0), score(theirs).mean(axis=0)
+    lead = paired_bootstrap(mine, yours, np.arange(len(mine)))
+    return f"{lead.difference:+.4f} ({lead.low:+.4f} to {lead.high:+.4f})"
 
 
 def _ranks(index: Index, titles: list[str]) -> np.ndarray:

@@ -1,0 +1,51 @@
+"""Titles that look for their documents by vectors, by words and by both."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from infocse_ray.benchmarks import words
+from infocse_ray.search.index import Index
+from tests.unit.indexes import Text, write_index
+
+pytest.importorskip("lance")
+
+FILLED = ["The old ship.", "A wave and a tide.", "The storm near the island.", "A judge of the court."]
+
+
+def test_a_row_has_the_ranks_of_its_weight(tmp_path: Path, tiny_encoder: Path, capsys):
+    texts = [Text(f"d{i}", [f"mor{i} {FILLED[0]}", *FILLED[1:]], f"about mor{i}") for i in range(40)]
+    texts.append(Text("untitled", [*FILLED, "The oven."]))
+    places = [str(write_index(tmp_path / name, tiny_encoder, texts, **how)) for name, how in HOW.items()]
+    words.run(argparse.Namespace(index=[[places[0]], places], queries=1_000))
+    out = capsys.readouterr().out
+    assert "40 titles, drawn by a fixed seed, each have to find a document that has it, among 41." in out
+    rows = {
+        line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in out.splitlines() if "|" in line
+    }
+    assert rows["1"] == ["1.0000"] * 4, "every name is its document's alone"
+    index = Index(places[0], words=0.0)
+    ranks = []
+    for i in range(40):
+        hits = index.search(f"about mor{i}", top=41)
+        ranks.append(next(hit.rank for hit in hits if hit.title == f"about mor{i}"))
+    assert float(rows["0"][0]) <= sum(rank <= 5 for rank in ranks) / 40, "ties count against"
+    assert float(rows["0"][1]) <= sum(1 / rank for rank in ranks) / 40 + 5e-5
+    assert float(rows["0"][1]) < 0.9
+    chosen = f"{Index(places[0]).words:g}"
+    assert rows["chosen without labels"][:2] == rows[chosen][:2]
+
+
+HOW = {"a": {}, "b": {"reading": "whole"}}
+
+
+def test_documents_without_titles_are_refused(tmp_path: Path, tiny_encoder: Path):
+    place = str(write_index(tmp_path, tiny_encoder, [Text("a", FILLED), Text("b", FILLED[::-1])]))
+    with pytest.raises(ValueError, match="its documents have no titles"):
+        words.run(argparse.Namespace(index=[[place]], queries=10))
+    other = str(write_index(tmp_path / "lance", tiny_encoder, format="lance"))
+    with pytest.raises(ValueError, match="give one of format parquet"):
+        words.run(argparse.Namespace(index=[[other]], queries=10))
