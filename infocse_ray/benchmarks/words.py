@@ -23,7 +23,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
     groups: list[list[str]] = arguments.index
     titles = _titles(groups[0][0], arguments.queries)
-    found = [_Found([Index(folder) for folder in folders], titles) for folders in groups]
+    indexes = [[Index(folder) for folder in folders] for folders in groups]
+    for folders, opened in zip(groups, indexes, strict=True):
+        for folder, index in zip(folders, opened, strict=True):
+            if index.corpus != indexes[0][0].corpus:
+                raise ValueError(f"--index = {folder!r}: is of another corpus than {groups[0][0]!r}")
+    found = [_Found(opened, titles) for opened in indexes]
     header = ("words count", *(f"{one.name}: {metric}" for one in found for metric in ("R@5", "MRR")))
     rows = [
         (f"{weight:g}", *(cell for one in found for cell in _cells(one.with_weight(place))))

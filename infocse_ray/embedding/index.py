@@ -20,7 +20,7 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
 _FORMAT = 1
-"""Counted up when the same settings begin to give other files."""
+"""Counted up when the same settings begin to give other vectors or texts."""
 
 Over = Literal["documents", "sentences"]
 OVER: tuple[Over, Over] = ("documents", "sentences")

@@ -17,6 +17,10 @@ from infocse_ray.storage.parquet import open_parquet, write_parquet
 
 SAMPLED = 500
 """Documents."""
+_SENTENCES = 32
+"""Of a document, its first ones."""
+_SHARDS = 8
+"""That are looked through at most: a corpus of single sentences has no such documents."""
 _FILE = "sampled.parquet"
 _LANGUAGE = b"infocse_ray.language"
 
@@ -31,7 +35,7 @@ class Sampled(NamedTuple):
 
 
 def write_sampled(folder: Storage, texts: Storage, shards: int, language: str) -> None:
-    """Write up to `SAMPLED` documents of two sentences or more.
+    """Write up to `SAMPLED` documents of two sentences or more, or how they begin.
 
     Shards have their documents by hash of the id, so those of the first shards are as good as any others; within
     a shard the first by that hash are taken.
@@ -43,13 +47,15 @@ def write_sampled(folder: Storage, texts: Storage, shards: int, language: str) -
         language: ISO 639-1, of the texts.
     """
     parts, missing = [], SAMPLED
-    for shard in range(shards):
+    for shard in range(min(shards, _SHARDS)):
         there = read_texts(texts, shard).select(["doc_id", "sentences"])
         lengths = there["sentences"].combine_chunks().value_lengths()
         there = there.filter(pa.array(lengths.to_numpy(zero_copy_only=False) > 1))
         order = np.argsort([stable_hash(doc_id) for doc_id in there["doc_id"].to_pylist()], kind="stable")
-        parts.append(there.take(pa.array(order[:missing], pa.int64())))
-        missing -= len(parts[-1])
+        some = there.take(pa.array(order[:missing], pa.int64()))
+        cut = [sentences[:_SENTENCES] for sentences in some["sentences"].to_pylist()]
+        parts.append(pa.table({"doc_id": some["doc_id"], "sentences": pa.array(cut, pa.list_(pa.string()))}))
+        missing -= len(some)
         if not missing:
             break
     table = pa.concat_tables(parts).replace_schema_metadata({_LANGUAGE: language})

@@ -35,7 +35,7 @@ _FEWEST_PROBED = 16
 _REFINE = 5
 """How many times the results asked for are compared exactly."""
 _CANDIDATES = 100
-"""Of vectors and of words, each, where both count; more if more results are asked for."""
+"""Of vectors and of words, each, where both count."""
 
 
 class Engine:
@@ -68,9 +68,9 @@ class Engine:
             self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
         self._probes = max(_FEWEST_PROBED, round(lists * _PROBED))
 
-    def index_words(self, language: str) -> None:
-        """Let words count: index the texts' once. `language` is their ISO 639-1 code."""
-        index_words(self._dataset, language)
+    def index_words(self, language: str | None, quiet: bool = False) -> None:
+        """Let words count; the arguments are those of `words.index_words`."""
+        index_words(self._dataset, language, quiet)
 
     def search(self, vector: np.ndarray, top: int, exact: bool = False, row_ids: bool = False) -> pa.Table:
         """The rows most similar to a query, best first.
@@ -99,7 +99,7 @@ class Engine:
         return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))
 
     def search_both(self, vector: np.ndarray, query: str, weight: float, top: int, exact: bool = False) -> pa.Table:
-        """The best rows by vectors and words together, best first.
+        """The best rows by vectors and words together, best first; behind all candidates the next nearest by vectors.
 
         Args:
             vector: float32 [d], of the query.
@@ -111,9 +111,14 @@ class Engine:
         Returns:
             As `search`, with `words`, float32: BM25.
         """
-        found = self.candidates(vector, query, max(top, _CANDIDATES), exact)
+        found = self.candidates(vector, query, exact=exact)
         score = fused(found["similarity"].to_numpy(), found["words"].to_numpy(), weight)
-        return found.take(pa.array(np.argsort(-score, kind="stable")[:top]))
+        best = found.take(pa.array(np.argsort(-score, kind="stable")[:top]))
+        if top > len(found):
+            more = self.search(vector, top, exact, row_ids=True)
+            new = np.isin(more["_rowid"].to_numpy(), found["_rowid"].to_numpy(), invert=True)
+            best = pa.concat_tables([best, self._with_words(more.filter(pa.array(new)), query)]).slice(0, top)
+        return best.drop_columns(["_rowid"])
 
     def candidates(self, vector: np.ndarray, query: str, each: int = _CANDIDATES, exact: bool = False) -> pa.Table:
         """The rows best by vectors, and those best by words, each scored by both, most similar first.
@@ -125,15 +130,17 @@ class Engine:
             exact: as for `search`.
 
         Returns:
-            The dataset's columns but the vectors, and `similarity` and `words`, float32 each.
+            The dataset's columns but the vectors, `similarity` and `words`, float32 each, and `_rowid`.
         """
         near = self.search(vector, each, exact, row_ids=True)
         far = [row for row in best_by_words(self._dataset, query, each) if row not in {*near["_rowid"].to_pylist()}]
         if far:
             near = pa.concat_tables([near, self._scored(vector, np.array(far))])
-        words = scores_by_words(self._dataset, query, near["_rowid"].to_numpy())
-        near = near.append_column("words", pa.array(words, pa.float32())).drop_columns(["_rowid"])
-        return near.sort_by([("similarity", "descending")])
+        return self._with_words(near, query).sort_by([("similarity", "descending")])
+
+    def _with_words(self, rows: pa.Table, query: str) -> pa.Table:
+        words = scores_by_words(self._dataset, query, rows["_rowid"].to_numpy())
+        return rows.append_column("words", pa.array(words, pa.float32()))
 
     def _scored(self, vector: np.ndarray, rows: np.ndarray) -> pa.Table:
         """Rows by their numbers, compared with a query exactly; as `search` has them, in any order."""

@@ -50,7 +50,7 @@ class Index:
         name: the encoder's, for people.
         approximate: whether a search isn't exact unless that is asked for: the index is large.
         words: what words count beside vectors, from 0 (nothing) to 1.
-        language: of the texts, ISO 639-1.
+        language: of the texts, ISO 639-1; None for an index of an earlier version.
         engine: with the vectors.
     """
 
@@ -99,7 +99,7 @@ class Index:
         self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
         self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
         sampled = read_sampled(output / "vectors")
-        self.language = sampled.language if sampled else "en"
+        self.language = sampled.language if sampled else None
         try:
             self.words = (
                 self._weight(output, embedding, over, vectors.fingerprint, sampled) if words == "auto" else words
@@ -121,7 +121,10 @@ class Index:
         if over == "sentences":
             return 0.0
         if sampled is None:
-            say("words don't count: an earlier version wrote this index; --words 0.5, say, lets them")
+            say(
+                "words don't count: an earlier version wrote this index; embed to another folder, or let them with "
+                "--words 0.5"
+            )
             return 0.0
         return chosen_weight(output, vectors, self._encoder, embedding, sampled)
 

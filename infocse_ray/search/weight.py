@@ -1,12 +1,14 @@
 """What words should count beside vectors, chosen without labels: by sentences that look for their own documents.
 
-Of a sample of documents up to two sentences each are taken out. Each asks as a query would, with the engine that
-searches are made with, for what is left of its document among what is left of all. A sentence is no query, but what
-words do for one they seem to do for the other: docs/search.md has the measurements.
+Of a sample of documents up to two sentences each are taken out (the inverse cloze task, Lee et al. 2019, here asked and
+not trained). Each asks as a query would, with the engine that searches are made with, for what is left of its document
+among what is left of all. A sentence is no query, but what words do for one they seem to do for the other:
+docs/search.md has the measurements.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import Counter
 from typing import NamedTuple
@@ -33,6 +35,8 @@ from infocse_ray.storage.folder import Storage
 WEIGHTS = tuple(step / 10 for step in range(10))
 _MOST = 2
 """Sentences that a document gives."""
+_FORMAT = 1
+"""Counted up when the same weight begins to mean something else, or would be chosen otherwise."""
 ENOUGH = 30
 """Questions; of fewer nothing is learnt."""
 
@@ -51,7 +55,7 @@ class Tried(NamedTuple):
     """How well sentences found their documents."""
 
     weight: float
-    """The best; of several the least. 0 where nothing could be learnt."""
+    """The best; of several the least. 0 where nothing could be learnt, or none is better by two standard errors."""
     mrr: list[float]
     """With each of `WEIGHTS`; empty where nothing could be learnt."""
 
@@ -71,7 +75,7 @@ def chosen_weight(
     file = output / "search" / "words.json"
     if file.exists():
         there = verified(file.read_bytes())
-        if there is not None and there.get("vectors") == vectors:
+        if there is not None and (there.get("format"), there.get("vectors")) == (_FORMAT, vectors):
             return there["weight"]
     tried = best_weight(encoder, embedding, sampled)
     if not tried.mrr:
@@ -81,7 +85,8 @@ def chosen_weight(
             f"words count {tried.weight:g}: sentences taken out of documents find them with MRR {max(tried.mrr):.3f} "
             f"then, {tried.mrr[0]:.3f} by vectors alone"
         )
-    file.write_json(checked({"vectors": vectors, **tried._asdict()}))
+    with contextlib.suppress(OSError):  # of a storage that can only be read: it is tried again the next time
+        file.write_json(checked({"format": _FORMAT, "vectors": vectors, **tried._asdict()}))
     return tried.weight
 
 
@@ -129,7 +134,7 @@ def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
     reciprocal = np.zeros((len(asked.questions), len(WEIGHTS)))
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(lance.write_dataset(pa.table(found), f"{folder}/rests.lance"), encoder.normalize)
-        engine.index_words(sampled.language)
+        engine.index_words(sampled.language, quiet=True)
         for row, (vector, question, answer) in enumerate(zip(queries, asked.questions, asked.answers, strict=True)):
             candidates = engine.candidates(vector, question)
             true = candidates["number"].to_numpy() == answer
@@ -139,8 +144,18 @@ def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
                 reciprocal[row] = 1.0 / (scores >= scores[:, true]).sum(axis=1)  # ties count against
             bar.add(1)
         bar.close()
-    mrr = reciprocal.mean(axis=0)
-    return Tried(WEIGHTS[int(mrr.argmax())], mrr.tolist())
+    return Tried(WEIGHTS[_best(reciprocal)], reciprocal.mean(axis=0).tolist())
+
+
+def _best(reciprocal: np.ndarray) -> int:
+    """Place of the weight that finds most; 0, vectors alone, unless that is more by two standard errors.
+
+    Args:
+        reciprocal: ranks' reciprocals, float [questions, weights], vectors alone first.
+    """
+    best = int(reciprocal.mean(axis=0).argmax())
+    more = reciprocal[:, best] - reciprocal[:, 0]
+    return best if more.mean() > 2.0 * more.std() / np.sqrt(len(more)) else 0
 
 
 def _vectors(encoder: SentenceEncoder, embedding: Embedding, documents: list[list[str]]) -> np.ndarray:

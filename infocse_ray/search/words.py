@@ -29,30 +29,50 @@ _LANGUAGES = {
     "tr": "Turkish",
 }
 """Those whose words Lance stems, by ISO 639-1."""
+_UNSPACED = {"ja", "km", "lo", "my", "th", "zh"}
+"""Those that don't part words by spaces: ICU finds them."""
 _COLUMN = "text"
 _NAME = "infocse_words_"
 
 
-def index_words(dataset: Any, language: str) -> None:
+def index_words(dataset: Any, language: str | None, quiet: bool = False) -> None:
     """Index the texts, unless they are, with words stemmed and without stop words where the language is one of Lance's.
 
     An index that somebody else made is taken as it is; one of ours for another language gives way.
 
     Args:
         dataset: of Lance, with a column `text`; one on disk is changed.
-        language: ISO 639-1, of the texts.
+        language: ISO 639-1, of the texts; None: it isn't known.
+        quiet: don't say so.
     """
-    there = [index.name for index in dataset.describe_indices() if index.field_names == [_COLUMN]]
     name = f"{_NAME}{language}"
-    others = [one for one in there if one.startswith(_NAME) and one != name]
-    if len(there) > len(others):
+    others = _others(dataset, name)
+    if others is None:
         return
-    say(f"indexing the words of {dataset.count_rows():,} texts, once ...")
+    if not quiet:
+        say(f"indexing the words of {dataset.count_rows():,} texts (language: {language or 'unknown'}), once ...")
     for other in others:
         dataset.drop_index(other)
-    known = _LANGUAGES.get(language)
-    how = {"language": known} if known else {"stem": False, "remove_stop_words": False}
-    dataset.create_scalar_index(_COLUMN, "INVERTED", name=name, **how)
+    known = _LANGUAGES.get(language or "")
+    how: dict[str, Any] = {"language": known} if known else {"stem": False, "remove_stop_words": False}
+    how |= {"base_tokenizer": "icu"} if language in _UNSPACED else {}
+    try:
+        dataset.create_scalar_index(_COLUMN, "INVERTED", name=name, **how)
+    except OSError:
+        dataset.checkout_latest()  # another process may have indexed them meanwhile
+        if _others(dataset, name) is not None:
+            raise
+
+
+def _others(dataset: Any, name: str) -> list[str] | None:
+    """Our indexes of words that aren't the one of this name; None if that, or somebody else's, is there."""
+    there = [
+        index.name
+        for index in dataset.describe_indices()
+        if index.field_names == [_COLUMN] and index.index_type.lower() == "inverted"
+    ]
+    others = [one for one in there if one.startswith(_NAME) and one != name]
+    return others if len(there) == len(others) else None
 
 
 def best_by_words(dataset: Any, query: str, top: int) -> list[int]:
@@ -71,6 +91,8 @@ def scores_by_words(dataset: Any, query: str, rows: np.ndarray) -> np.ndarray:
     Returns:
         float64 [n]; 0 where a row shares no word with the query.
     """
+    if not len(rows):
+        return np.zeros(0)
     found = _scored(dataset, query, limit=len(rows), filter=among(rows), prefilter=True)
     of = dict(zip(found["_rowid"].to_pylist(), found["_score"].to_pylist(), strict=True))
     return np.array([of.get(row, 0.0) for row in rows.tolist()])

@@ -67,7 +67,8 @@ class Corpus(Section):
     valid_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for validation.")
     test_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for the test.")
     language: str = Field(
-        default="en", description="ISO 639-1 code of the language whose rules split text into sentences."
+        default="en",
+        description="ISO 639-1 code of the language whose rules split text into sentences, and stem words in searches.",
     )
     encoding: str = Field(
         default="utf-8",

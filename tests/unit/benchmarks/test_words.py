@@ -42,6 +42,21 @@ def test_a_row_has_the_ranks_of_its_weight(tmp_path: Path, tiny_encoder: Path, c
 HOW = {"a": {}, "b": {"reading": "whole"}}
 
 
+def test_indexes_of_different_corpora_are_refused(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    place = str(write_index(tmp_path, tiny_encoder, [Text("a", FILLED, "A title"), Text("b", FILLED[::-1])]))
+    plain = words.Index
+    opened: list[Index] = []
+
+    def other(folder: str) -> Index:
+        opened.append(plain(folder))
+        opened[-1].corpus = f"corpus {len(opened)}"
+        return opened[-1]
+
+    monkeypatch.setattr(words, "Index", other)
+    with pytest.raises(ValueError, match=r"^--index = .*: is of another corpus than "):
+        words.run(argparse.Namespace(index=[[place], [place]], queries=10))
+
+
 def test_documents_without_titles_are_refused(tmp_path: Path, tiny_encoder: Path):
     place = str(write_index(tmp_path, tiny_encoder, [Text("a", FILLED), Text("b", FILLED[::-1])]))
     with pytest.raises(ValueError, match="its documents have no titles"):

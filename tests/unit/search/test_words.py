@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,10 @@ from infocse_ray.search.engine import Engine
 from infocse_ray.search.fusion import fused
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
-from infocse_ray.search.weight import WEIGHTS, Tried, asking
+from infocse_ray.search.weight import WEIGHTS, Tried, _best, asking
 from infocse_ray.settings.search import Search
-from tests.unit.indexes import TEXTS, Text, write_index
+from infocse_ray.storage.folder import Storage
+from tests.unit.indexes import Text, write_index
 
 lance = pytest.importorskip("lance")
 
@@ -93,6 +95,45 @@ def test_candidates_of_either_kind_are_scored_by_both(tmp_path: Path, cosine: bo
     assert both.column_names == ["doc_id", "text", "similarity", "words"]
 
 
+def test_more_results_begin_with_the_fewer_ones(tmp_path: Path):
+    vectors = np.random.default_rng(0).standard_normal((600, 16))
+    texts = [f"number{i} {'tide' if i % 7 == 0 else 'harbour'}" for i in range(600)]
+    engine = engine_of(tmp_path, texts, vectors)
+    query = np.random.default_rng(1).standard_normal(16).astype(np.float32)
+    many = engine.search_both(query, "tide number9", 0.4, 500)["doc_id"].to_pylist()
+    assert len(set(many)) == len(many) == 500
+    assert engine.search_both(query, "tide number9", 0.4, 10)["doc_id"].to_pylist() == many[:10]
+    nearest = engine.search(query, 600)["doc_id"].to_pylist()
+    candidates = set(engine.candidates(query, "tide number9")["doc_id"].to_pylist())
+    behind = [doc_id for doc_id in nearest if doc_id not in candidates]
+    assert many[len(candidates) :] == behind[: 500 - len(candidates)]
+    everything = engine.search_both(query, "tide number9", 0.4, 1_000)
+    assert sorted(everything["doc_id"].to_pylist()) == sorted(map(str, range(600)))
+
+
+@pytest.mark.parametrize("query", ["the", "?!", "zzz"])
+def test_a_query_without_a_known_word_is_ranked_by_vectors(tmp_path: Path, query: str):
+    engine = engine_of(tmp_path, WORDY, np.eye(5))
+    asked = np.array([0.1, 0.5, 0.4, 0.3, 0.2], np.float32)
+    found = engine.search_both(asked, query, 0.9, 5)
+    assert found["doc_id"].to_pylist() == list("12340")
+    assert found["words"].to_pylist() == [0.0] * 5
+
+
+def test_nothing_is_found_in_nothing(tmp_path: Path):
+    engine = engine_of(tmp_path, WORDY, np.eye(5))
+    engine._dataset.delete("true")
+    assert len(engine.search_both(np.eye(5, dtype=np.float32)[0], "ship", 0.5, 5)) == 0
+
+
+def test_words_of_a_language_without_spaces_are_found(tmp_path: Path):
+    table = pa.table({"text": ["我喜欢吃苹果", "他喜欢香蕉"], **vector_columns(np.eye(2, dtype=np.float32), "fp32")})
+    engine = Engine(lance.write_dataset(table, str(tmp_path / "rows.lance")), True)
+    engine.index_words("zh")
+    found = engine.search_both(np.array([0.0, 1.0], np.float32), "苹果", 0.9, 2)
+    assert [words > 0 for words in found["words"].to_pylist()] == [True, False]
+
+
 def test_the_ends_are_vectors_alone_and_words_alone():
     near, words = np.array([0.3, -0.2, 0.1]), np.array([0.0, 4.0, 1.0])
     assert fused(near, words, 0.0).tolist() == pytest.approx([1.0, 0.0, 0.6])
@@ -104,7 +145,7 @@ def test_the_ends_are_vectors_alone_and_words_alone():
 
 def test_words_are_indexed_once_and_anew_for_another_language(tmp_path: Path, capsys):
     engine = engine_of(tmp_path, WORDY, np.eye(5))
-    assert "indexing the words of 5 texts, once" in capsys.readouterr().out
+    assert "indexing the words of 5 texts (language: en), once" in capsys.readouterr().out
     again = Engine(lance.dataset(str(tmp_path / "rows.lance")), True)
     again.index_words("en")
     assert capsys.readouterr().out == ""
@@ -115,6 +156,39 @@ def test_words_are_indexed_once_and_anew_for_another_language(tmp_path: Path, ca
     query = np.eye(5, dtype=np.float32)[4]
     assert again.candidates(query, "the")["words"].to_numpy().max() > 0, "no stop words of a language without a list"
     assert engine.rows == 5
+
+
+def test_words_that_another_process_indexed_meanwhile_are_taken(tmp_path: Path, monkeypatch):
+    table = pa.table({"text": WORDY, **vector_columns(np.eye(5, dtype=np.float32), "fp32")})
+    dataset = lance.write_dataset(table, str(tmp_path / "rows.lance"))
+    plain = lance.LanceDataset.create_scalar_index
+
+    def late(self: object, *given: object, **how: object) -> None:
+        plain(lance.dataset(str(tmp_path / "rows.lance")), *given, **how)
+        raise OSError("commit conflict")
+
+    monkeypatch.setattr(lance.LanceDataset, "create_scalar_index", late)
+    engine = Engine(dataset, True)
+    engine.index_words("en")
+    assert max(engine.candidates(np.eye(5, dtype=np.float32)[0], "ship")["words"].to_pylist()) > 0
+
+
+def test_an_index_that_is_not_of_words_is_not_taken_for_one(tmp_path: Path):
+    table = pa.table({"text": WORDY, **vector_columns(np.eye(5, dtype=np.float32), "fp32")})
+    dataset = lance.write_dataset(table, str(tmp_path / "rows.lance"))
+    dataset.create_scalar_index("text", "BTREE", name="sorted")
+    Engine(dataset, True).index_words("en")
+    assert {index.name for index in dataset.describe_indices()} == {"sorted", "infocse_words_en"}
+
+
+def test_words_count_only_where_they_find_more_beyond_luck():
+    by_vectors = np.random.default_rng(0).random(40)
+    luck = by_vectors + np.where(np.arange(40) % 2, 0.3, -0.29)
+    more = by_vectors + 0.1
+    assert _best(np.stack([by_vectors, luck], axis=1)) == 0
+    assert _best(np.stack([by_vectors, more, luck], axis=1)) == 1
+    assert _best(np.stack([by_vectors, more, more], axis=1)) == 1, "of several the least"
+    assert _best(np.stack([by_vectors, by_vectors - 0.1], axis=1)) == 0
 
 
 def test_what_somebody_else_indexed_is_taken_as_it_is(tmp_path: Path, capsys):
@@ -207,6 +281,8 @@ def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_enc
     (output / "vectors" / "sampled.parquet").delete()
     assert Index(str(output), words="auto").words == 0.0
     assert "words don't count: an earlier version wrote this index" in capsys.readouterr().out
+    Index(str(output), words=0.5)
+    assert "(language: unknown)" in capsys.readouterr().out
     sentences = Index(str(output), over="sentences", words=1.0)
     assert sentences.search("comet", top=1)[0].number == 1
     with pytest.raises(ValueError, match=r"words = 1.5: give a number from 0 \(vectors alone\)"):
@@ -215,9 +291,12 @@ def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_enc
 
 def test_where_nothing_can_be_written_vectors_search_alone(tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys):
     output = write_index(tmp_path, tiny_encoder, NAMED, format="lance")
+    plain = lance.LanceDataset.create_scalar_index
 
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("Permission denied")
+    def refuse(self: Any, *given: object, **how: object) -> None:
+        if str(tmp_path / "index") in self.uri:
+            raise OSError("Permission denied")
+        plain(self, *given, **how)
 
     monkeypatch.setattr(lance.LanceDataset, "create_scalar_index", refuse)
     index = Index(str(output))
@@ -226,6 +305,17 @@ def test_where_nothing_can_be_written_vectors_search_alone(tmp_path: Path, tiny_
     assert index.search("telge", top=1)[0].words is None
     with pytest.raises(ValueError, match=r"^words = 0.5: index = .*: its words can't be indexed .*; give 0$"):
         Index(str(output), words=0.5)
+
+
+def test_a_weight_that_cant_be_kept_counts_nevertheless(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    output = write_index(tmp_path, tiny_encoder, NAMED, format="lance")
+
+    def refuse(*_: object) -> None:
+        raise OSError("Permission denied")
+
+    monkeypatch.setattr(Storage, "write_json", refuse)
+    assert Index(str(output)).words > 0
+    assert not (output / "search" / "words.json").exists()
 
 
 def test_two_encoders_are_compared_by_vectors_unless_words_are_asked_for(tmp_path: Path, tiny_encoder: Path, capsys):
@@ -241,7 +331,6 @@ def test_two_encoders_are_compared_by_vectors_unless_words_are_asked_for(tmp_pat
 
 def test_what_is_kept_of_documents_is_drawn_by_hash_and_bounded(tmp_path: Path, tiny_encoder: Path, monkeypatch):
     from infocse_ray.embedding import sampled
-    from infocse_ray.storage.folder import Storage
     from tests.unit.indexes import SHARDS, store_of, tiny
 
     monkeypatch.setattr(sampled, "SAMPLED", 20)
@@ -258,6 +347,12 @@ def test_what_is_kept_of_documents_is_drawn_by_hash_and_bounded(tmp_path: Path, 
     assert len(first) == 12, "all of the first shard that have two sentences, before any of the next"
     assert first != sorted(first), "not in the order of their ids"
     assert read_sampled(Storage.open(str(tmp_path / "nowhere"))) is None
+    monkeypatch.setattr(sampled, "_SHARDS", 1)
+    monkeypatch.setattr(sampled, "_SENTENCES", 3)
+    write_sampled(folder, place, SHARDS, "de")
+    kept = read_sampled(folder)
+    assert kept is not None
+    assert sorted(kept.documents) == sorted(document[:3] for document in first)
 
 
 def test_every_text_is_found_by_its_words_however_it_is_stored(tmp_path: Path, tiny_encoder: Path):
@@ -267,4 +362,3 @@ def test_every_text_is_found_by_its_words_however_it_is_stored(tmp_path: Path, t
         output = write_index(tmp_path / str(number), tiny_encoder, NAMED, **settings)
         assert Index(str(output)).words > 0
         assert Index(str(output), words=0.9).search("solzu", top=1)[0].doc_id == f"d{NAMES.index('solzu')}"
-    assert len(TEXTS) < 30
