@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import statistics
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +19,8 @@ from infocse_ray.search.weight import WEIGHTS
 from infocse_ray.storage.folder import Storage
 
 _TRIED = (*WEIGHTS, 1.0)
+_TIMED = 100
+"""Queries whose searches are timed."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -41,6 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
             one.name,
             one.weights(),
             *(_lead(one.chosen(), one.with_weight(place), metric) for place in (0, -1) for metric in _METRICS),
+            *(f"{milliseconds:.1f}" for milliseconds in one.milliseconds),
             *("" if one is found[0] else _lead(one.chosen(), found[0].chosen(), metric) for metric in _METRICS),
         )
         for one in found
@@ -53,6 +58,8 @@ def run(arguments: argparse.Namespace) -> None:
             "MRR, less vectors alone",
             "R@5, less words alone",
             "MRR, less words alone",
+            "ms a search by vectors",
+            "by both",
             "R@5, less the first's",
             "MRR, less the first's",
         ),
@@ -61,7 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
     notes(
         f"{len(titles):,} titles, drawn by a fixed seed, each have to find a document that has it, among "
         f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. The first's: "
-        "of the first index, with the weight that it chose. Ties count against. Differences with 95 % intervals of a "
+        "of the first index, with the weight that it chose. Ties count against. Milliseconds: medians of searches in "
+        f"turns, of up to {_TIMED} titles, without encoding them. Differences with 95 % intervals of a "
         "paired bootstrap over titles."
     )
 
@@ -74,6 +82,7 @@ class _Found:
         self.documents = len(indexes[0])
         self._chosen = [index.words for index in indexes]
         self._ranks = np.stack([_ranks(index, titles) for index in indexes])
+        self.milliseconds = _milliseconds(indexes[0], titles[:_TIMED])
 
     def weights(self) -> str:
         """Those chosen, for people."""
@@ -124,6 +133,20 @@ def _ranks(index: Index, titles: list[str]) -> np.ndarray:
                 scores = fused(near, words, weight)
                 ranks[row, place] = 1 + (scores[~right] >= scores[right].max()).sum()
     return ranks
+
+
+def _milliseconds(index: Index, titles: list[str]) -> tuple[float, float]:
+    """Medians of a search by vectors and of one by both, in turns, without the query's encoding."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for title in titles:
+        vector = index.vector(title)
+        begun = time.perf_counter()
+        index.engine.search(vector, 10)
+        between = time.perf_counter()
+        index.engine.search_both(vector, title, 0.5, 10)
+        took[0].append(between - begun)
+        took[1].append(time.perf_counter() - between)
+    return 1000 * statistics.median(took[0]), 1000 * statistics.median(took[1])
 
 
 def _titles(folder: str, most: int) -> list[str]:
