@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.embedding.index import read_embedding
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
-from infocse_ray.search.fusion import fused
 from infocse_ray.search.index import Index
-from infocse_ray.search.weight import WEIGHTS
+from infocse_ray.search.weight import WEIGHTS, ranks_of_right
 from infocse_ray.storage.folder import Storage
 
 _TRIED = (*WEIGHTS, 1.0)
@@ -123,16 +122,10 @@ def _lead(ours: np.ndarray, theirs: np.ndarray, score: Callable[[np.ndarray], np
 def _ranks(index: Index, titles: list[str]) -> np.ndarray:
     """Of each title and weight, float [titles, weights]; infinite where no right document is among the candidates."""
     index.engine.index_words(index.language)
-    ranks = np.full((len(titles), len(_TRIED)), np.inf)
-    for row, title in enumerate(titles):
-        candidates = index.engine.candidates(index.vector(title), title)
-        right = np.array([one == title for one in candidates["title"].to_pylist()])
-        if right.any():
-            near, words = candidates["similarity"].to_numpy(), candidates["words"].to_numpy()
-            for place, weight in enumerate(_TRIED):
-                scores = fused(near, words, weight)
-                ranks[row, place] = 1 + (scores[~right] >= scores[right].max()).sum()
-    return ranks
+    found = ((title, index.engine.candidates(index.vector(title), title)) for title in titles)
+    return np.stack(
+        [ranks_of_right(rows, np.array(rows["title"].to_pylist()) == title, _TRIED) for title, rows in found]
+    )
 
 
 def _milliseconds(index: Index, titles: list[str]) -> tuple[float, float]:

@@ -133,9 +133,9 @@ class Engine:
             The dataset's columns but the vectors, `similarity` and `words`, float32 each, and `_rowid`.
         """
         near = self.search(vector, each, exact, row_ids=True)
-        far = [row for row in best_by_words(self._dataset, query, each) if row not in {*near["_rowid"].to_pylist()}]
-        if far:
-            near = pa.concat_tables([near, self._scored(vector, np.array(far))])
+        far = np.setdiff1d(best_by_words(self._dataset, query, each), near["_rowid"].to_numpy())
+        if len(far):
+            near = pa.concat_tables([near, self._scored(vector, far)])
         return self._with_words(near, query).sort_by([("similarity", "descending")])
 
     def _with_words(self, rows: pa.Table, query: str) -> pa.Table:

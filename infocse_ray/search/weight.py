@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ _MOST = 2
 """Sentences that a document gives."""
 _FORMAT = 1
 """Counted up when the same weight begins to mean something else, or would be chosen otherwise."""
-ENOUGH = 30
+_ENOUGH = 30
 """Questions; of fewer nothing is learnt."""
 
 
@@ -79,7 +80,9 @@ def chosen_weight(
             return there["weight"]
     tried = best_weight(encoder, embedding, sampled)
     if not tried.mrr:
-        say(f"words don't count: fewer than {ENOUGH} sentences could ask what they should; --words 0.5, say, lets them")
+        say(
+            f"words don't count: fewer than {_ENOUGH} sentences could ask what they should; --words 0.5, say, lets them"
+        )
     else:
         say(
             f"words count {tried.weight:g}: sentences taken out of documents find them with MRR {max(tried.mrr):.3f} "
@@ -122,7 +125,7 @@ def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
     import lance
 
     asked = asking(sampled.documents)
-    if len(asked.questions) < ENOUGH:
+    if len(asked.questions) < _ENOUGH:
         return Tried(0.0, [])
     bar = Bar("trying what words should count, once", len(asked.questions), "questions")
     found = {
@@ -137,14 +140,28 @@ def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
         engine.index_words(sampled.language, quiet=True)
         for row, (vector, question, answer) in enumerate(zip(queries, asked.questions, asked.answers, strict=True)):
             candidates = engine.candidates(vector, question)
-            true = candidates["number"].to_numpy() == answer
-            if true.any():
-                near, words = candidates["similarity"].to_numpy(), candidates["words"].to_numpy()
-                scores = np.stack([fused(near, words, weight) for weight in WEIGHTS])
-                reciprocal[row] = 1.0 / (scores >= scores[:, true]).sum(axis=1)  # ties count against
+            reciprocal[row] = 1.0 / ranks_of_right(candidates, candidates["number"].to_numpy() == answer, WEIGHTS)
             bar.add(1)
         bar.close()
     return Tried(WEIGHTS[_best(reciprocal)], reciprocal.mean(axis=0).tolist())
+
+
+def ranks_of_right(candidates: pa.Table, right: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+    """The rank of the first right candidate with each of n weights; ties with wrong ones count against it.
+
+    Args:
+        candidates: of a query, as `Engine.candidates` has them.
+        right: bool [candidates].
+        weights: of words.
+
+    Returns:
+        float64 [n], from 1; infinite where none is right.
+    """
+    if not right.any():
+        return np.full(len(weights), np.inf)
+    near, words = candidates["similarity"].to_numpy(), candidates["words"].to_numpy()
+    scores = np.stack([fused(near, words, weight) for weight in weights])
+    return 1.0 + (scores[:, ~right] >= scores[:, right].max(axis=1)[:, None]).sum(axis=1)
 
 
 def _best(reciprocal: np.ndarray) -> int:

@@ -75,9 +75,9 @@ def _others(dataset: Any, name: str) -> list[str] | None:
     return others if len(there) == len(others) else None
 
 
-def best_by_words(dataset: Any, query: str, top: int) -> list[int]:
-    """Numbers of the rows (Lance's `_rowid`) that score highest, best first; those that share no word aren't there."""
-    return _scored(dataset, query, limit=top)["_rowid"].to_pylist()
+def best_by_words(dataset: Any, query: str, top: int) -> np.ndarray:
+    """Numbers (Lance's `_rowid`) of the rows that score highest, best first; those that share no word aren't there."""
+    return _scored(dataset, query, limit=top)["_rowid"].to_numpy()
 
 
 def scores_by_words(dataset: Any, query: str, rows: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ def scores_by_words(dataset: Any, query: str, rows: np.ndarray) -> np.ndarray:
     Args:
         dataset: whose words are indexed.
         query: a text.
-        rows: int64 [n], Lance's numbers of them.
+        rows: uint64 [n], Lance's numbers of them.
 
     Returns:
         float64 [n]; 0 where a row shares no word with the query.

@@ -10,18 +10,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from infocse_ray.embedding.numbers import vector_columns
+from infocse_ray.corpus.schema import stable_hash
+from infocse_ray.embedding.index import read_embedding
+from infocse_ray.embedding.numbers import vector_columns, vectors_of
 from infocse_ray.embedding.sampled import Sampled, read_sampled, write_sampled
 from infocse_ray.search.engine import Engine
 from infocse_ray.search.fusion import fused
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
-from infocse_ray.search.weight import WEIGHTS, Tried, _best, asking
+from infocse_ray.search.weight import WEIGHTS, Tried, _best, _vectors, asking, ranks_of_right
 from infocse_ray.settings.search import Search
+from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
-from tests.unit.indexes import Text, write_index
+from tests.unit.indexes import SHARDS, Text, store_of, tiny, write_index
 
 lance = pytest.importorskip("lance")
 
@@ -200,6 +204,13 @@ def test_what_somebody_else_indexed_is_taken_as_it_is(tmp_path: Path, capsys):
     assert [index.name for index in dataset.describe_indices()] == ["theirs"]
 
 
+def test_the_first_right_one_counts_and_ties_count_against_it():
+    found = pa.table({"similarity": [0.9, 0.5, 0.5, 0.1], "words": [0.0, 1.0, 1.0, 4.0]})
+    right = np.array([False, True, False, True])
+    assert ranks_of_right(found, right, (0.0, 1.0)).tolist() == [3.0, 1.0]
+    assert ranks_of_right(found, np.zeros(4, bool), (0.0, 1.0)).tolist() == [np.inf, np.inf]
+
+
 def test_up_to_two_sentences_are_taken_out_and_one_is_left():
     documents = [["a", "b"], ["c"], ["d", "d", "d"], [f"e{i}" for i in range(4)], [f"f{i}" for i in range(20)]]
     asked = asking(documents)
@@ -232,14 +243,14 @@ NAMED = [
 """Documents that only a name tells apart, which the tiny encoder doesn't know."""
 
 
-def test_words_count_where_they_find_more_and_not_where_they_find_less(tmp_path: Path, tiny_encoder: Path, capsys):
+def test_words_count_where_they_find_more(tmp_path: Path, tiny_encoder: Path, capsys):
     output = write_index(tmp_path, tiny_encoder, NAMED)
     index = Index(str(output))
     assert index.words > 0
-    said = re.search(
-        r"words count ([0-9.]+): .* with MRR ([0-9.]+) then, ([0-9.]+) by vectors", capsys.readouterr().out
-    )
+    out = capsys.readouterr().out
+    said = re.search(r"words count ([0-9.]+): .* with MRR ([0-9.]+) then, ([0-9.]+) by vectors", out)
     assert said
+    assert out.count("indexing the words") == 1, "those of the trial are nobody's business"
     assert float(said[1]) == index.words
     assert float(said[2]) > float(said[3])
     hits = index.search("telge", top=3)
@@ -267,9 +278,33 @@ def test_the_weight_is_tried_anew_for_other_vectors(tmp_path: Path, tiny_encoder
     monkeypatch.setattr(weight, "best_weight", fixed)
     assert [Index(str(output)).words for _ in range(2)] == [0.3, 0.3]
     assert len(tried) == 1
-    (output / "search" / "words.json").write_bytes(b"{}")
+    file = output / "search" / "words.json"
+    kept = read_checked(file)
+    for count, other in enumerate((b"{}", {**kept, "vectors": "others"}, {**kept, "format": -1}), 2):
+        file.write_bytes(other) if isinstance(other, bytes) else file.write_json(checked(other))
+        Index(str(output))
+        assert len(tried) == count
     Index(str(output))
-    assert len(tried) == 2
+    assert len(tried) == 4
+
+
+@pytest.mark.parametrize("settings", [{}, {"reading": "sentences"}, {"reading": "whole"}, {"dimensions": 8}], ids=str)
+def test_documents_ask_as_the_index_has_them(tmp_path: Path, tiny_encoder: Path, settings):
+    output = write_index(tmp_path, tiny_encoder, NAMED, **settings)
+    encoder = tiny(tiny_encoder).eval()
+    ours = _vectors(encoder, read_embedding(output), [text.sentences for text in NAMED])
+    files = sorted((output / "vectors" / "documents").files())
+    rows = pa.concat_tables(pq.read_table((output / "vectors" / "documents" / file).path) for file in files)
+    there = dict(zip(rows["doc_id"].to_pylist(), vectors_of(rows), strict=True))
+    assert np.abs(ours - np.stack([there[text.doc_id] for text in NAMED])).max() < 1e-5
+
+
+def test_words_are_those_of_the_corpus_language(tmp_path: Path, tiny_encoder: Path, capsys):
+    output = write_index(tmp_path, tiny_encoder, NAMED)
+    _, place = store_of(tmp_path / "again", tiny(tiny_encoder), NAMED)
+    write_sampled(output / "vectors", place, SHARDS, "de")
+    Index(str(output), words=0.5)
+    assert "(language: de)" in capsys.readouterr().out
 
 
 def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_encoder: Path, capsys):
@@ -331,7 +366,6 @@ def test_two_encoders_are_compared_by_vectors_unless_words_are_asked_for(tmp_pat
 
 def test_what_is_kept_of_documents_is_drawn_by_hash_and_bounded(tmp_path: Path, tiny_encoder: Path, monkeypatch):
     from infocse_ray.embedding import sampled
-    from tests.unit.indexes import SHARDS, store_of, tiny
 
     monkeypatch.setattr(sampled, "SAMPLED", 20)
     texts = [*NAMED, *(Text(f"short{i}", ["One."]) for i in range(9))]
@@ -342,17 +376,16 @@ def test_what_is_kept_of_documents_is_drawn_by_hash_and_bounded(tmp_path: Path, 
     assert kept is not None
     assert kept.language == "de"
     assert len(kept.documents) == 20
-    assert all(document in [text.sentences for text in NAMED] for document in kept.documents)
-    first = [document for document in kept.documents if document in [text.sentences for text in texts[::SHARDS]]]
-    assert len(first) == 12, "all of the first shard that have two sentences, before any of the next"
-    assert first != sorted(first), "not in the order of their ids"
+    by_hash = [sorted(NAMED[shard::SHARDS], key=lambda text: stable_hash(text.doc_id)) for shard in range(2)]
+    first = [text.sentences for text in by_hash[0]]
+    assert kept.documents == [*first, *(text.sentences for text in by_hash[1][:8])]
     assert read_sampled(Storage.open(str(tmp_path / "nowhere"))) is None
     monkeypatch.setattr(sampled, "_SHARDS", 1)
     monkeypatch.setattr(sampled, "_SENTENCES", 3)
     write_sampled(folder, place, SHARDS, "de")
     kept = read_sampled(folder)
     assert kept is not None
-    assert sorted(kept.documents) == sorted(document[:3] for document in first)
+    assert kept.documents == [document[:3] for document in first]
 
 
 def test_every_text_is_found_by_its_words_however_it_is_stored(tmp_path: Path, tiny_encoder: Path):
