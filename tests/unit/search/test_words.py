@@ -93,6 +93,8 @@ def test_candidates_of_either_kind_are_scored_by_both(tmp_path: Path, cosine: bo
     assert [row for row, words in zip(rows, found["words"].to_pylist(), strict=True) if words] == [
         row for row in rows if row in (7, 107, 207)
     ]
+    common = engine.candidates(query, "harbour", each=5)
+    assert common["words"].to_numpy().min() > 0, "also of those that others outdo by words"
     both = engine.search_both(query, "tide", 0.9, 3)
     assert {*both["doc_id"].to_pylist()} == {"7", "107", "207"}
     assert engine.search_both(query, "tide", 0.0, 3)["doc_id"].to_pylist() == [str(row) for row in order[:3]]
@@ -299,12 +301,20 @@ def test_documents_ask_as_the_index_has_them(tmp_path: Path, tiny_encoder: Path,
     assert np.abs(ours - np.stack([there[text.doc_id] for text in NAMED])).max() < 1e-5
 
 
-def test_words_are_those_of_the_corpus_language(tmp_path: Path, tiny_encoder: Path, capsys):
+def test_words_are_those_of_the_corpus_language(tmp_path: Path, tiny_encoder: Path, monkeypatch):
     output = write_index(tmp_path, tiny_encoder, NAMED)
     _, place = store_of(tmp_path / "again", tiny(tiny_encoder), NAMED)
     write_sampled(output / "vectors", place, SHARDS, "de")
-    Index(str(output), words=0.5)
-    assert "(language: de)" in capsys.readouterr().out
+    asked: list[str | None] = []
+    plain = Engine.index_words
+
+    def noted(self: Engine, language: str | None, quiet: bool = False) -> None:
+        asked.append(language)
+        plain(self, language, quiet)
+
+    monkeypatch.setattr(Engine, "index_words", noted)
+    assert Index(str(output)).words > 0
+    assert asked == ["de", "de"], "of the trial, and of the index"
 
 
 def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_encoder: Path, capsys):
