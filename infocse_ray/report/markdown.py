@@ -85,6 +85,8 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
         "annotator": f"Both encoded {config['tokens']:,} tokens in training; first_encoder annotates for the first "
         "iteration only.",
         "options": f"Every row encoded {config['tokens']:,} tokens in training.",
+        "cost": f"SimCSE encoded {config['tokens']:,} tokens in training, InfoCSE {budget['infocse_none']:,} in each "
+        "iteration. Seconds are of annotating and training; all iterations show the one that validation chose.",
     }
     few = (
         f"Every trained row encoded {config['tokens']:,} tokens in training without labels, as in the other tables; "
@@ -239,19 +241,24 @@ def _comparison(corpus: str, comparison: dict[str, Any]) -> str:
     ours = escape(comparison["of"])
     if "missing" in comparison:
         return f"- {escape(corpus)}: no comparison of {ours}: {escape(comparison['missing'])}."
-    lead = Lead(**{name: comparison[name] for name in Lead._fields})
-    if lead.low > 0:
-        verdict = f"{ours} leads"
-    elif lead.high < 0:
-        verdict = f"{ours} is behind"
-    else:
-        verdict = "there is no telling them apart"
+    lead, in_mrr = _lead_of(comparison), _lead_of(comparison["in_mrr"])
     strongest = ", the strongest row of another method," if comparison["strongest"] else ""
     return (
         f"- {escape(corpus)}: {ours} less {escape(comparison['over'])}{strongest} is {lead.difference:+.4f} in R@5 "
         f"(95 % interval {lead.low:+.4f} to {lead.high:+.4f}; {lead.documents:,} test documents, {lead.questions:,} "
-        f"questions, {_seeds(map(str, comparison['seeds']))}): {verdict}."
+        f"questions, {_seeds(map(str, comparison['seeds']))}): {_told_apart(lead, ours)}; {in_mrr.difference:+.4f} in "
+        f"MRR ({in_mrr.low:+.4f} to {in_mrr.high:+.4f}): {_told_apart(in_mrr, ours)}."
     )
+
+
+def _lead_of(figures: dict[str, Any]) -> Lead:
+    return Lead(**{name: figures[name] for name in Lead._fields})
+
+
+def _told_apart(lead: Lead, ours: str) -> str:
+    if lead.low > 0:
+        return f"{ours} leads"
+    return f"{ours} is behind" if lead.high < 0 else "there is no telling them apart"
 
 
 def _paper(studies: list[Study], tables: dict[str, Any]) -> list[str]:

@@ -124,6 +124,9 @@ METHODS: dict[str, TableMethod] = {
     )
 }
 
+_DEFAULT = "infocse_distillation_none"
+"""The loss that `infocse pretrain` has where nothing else is said, from the encoder as it is."""
+
 FIRST_ENCODER = "infocse_first_encoder"
 """The method that needs an encoder of the user's."""
 
@@ -191,14 +194,21 @@ STUDIES: dict[str, Study] = {
             + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse")
             + _rows("infocse_distillation_none"),
         ),
+        _study(
+            "cost",
+            "What it costs",
+            (
+                *_rows("simcse"),
+                TableRow("first_iteration", "InfoCSE with distillation, its first iteration", _DEFAULT, 1),
+                TableRow(_DEFAULT, "InfoCSE with distillation, all iterations", _DEFAULT),
+            ),
+            versus=(("first_iteration", "simcse"), (_DEFAULT, "first_iteration"), (_DEFAULT, "simcse")),
+        ),
     )
 }
 
 
 STUDY_NAMES = (*STUDIES, FEW_SHOT, PLUS_PLUS, LABEL_SHARE)
-
-_FROM_START = "infocse_distillation_none"
-"""What trains in the rows of `label_share`: the default, from the encoder as it is."""
 
 _MIXED = 0.5
 """Of a batch's examples those that are labelled, in the row that mixes."""
@@ -211,7 +221,7 @@ def tuned_key(method: str, size: LabelSize, alternates: bool = False) -> str:
 
 def mixed_key(size: LabelSize) -> str:
     """The key of the row that has so many labelled examples among its pairs, too."""
-    return f"{_FROM_START}_mixed_{size}"
+    return f"{_DEFAULT}_mixed_{size}"
 
 
 def methods_with(sizes: Sequence[LabelSize]) -> dict[str, TableMethod]:
@@ -227,11 +237,11 @@ def methods_with(sizes: Sequence[LabelSize]) -> dict[str, TableMethod]:
                 tuned = base._replace(key=name, label=label, settings=settings, base=key, labels=size)
                 rows[name] = tuned._replace(alternates=alternates, rate_of=None if key == "start" else key)
     for size in dict.fromkeys(sizes):
-        base = METHODS[_FROM_START]
+        base = METHODS[_DEFAULT]
         settings = {**base.settings, "labels.train_size": size}
         # The rate that suits training without labels is too low for one with them: each chooses its own.
-        turns = base._replace(base=_FROM_START, labels=size, alternates=True, rate_of=None, settings=settings)
-        in_turns, mixed = tuned_key(_FROM_START, size, alternates=True), mixed_key(size)
+        turns = base._replace(base=_DEFAULT, labels=size, alternates=True, rate_of=None, settings=settings)
+        in_turns, mixed = tuned_key(_DEFAULT, size, alternates=True), mixed_key(size)
         rows[in_turns] = turns._replace(key=in_turns, label=f"InfoCSE++ from the encoder as it is ({shown_size(size)})")
         rows[mixed] = turns._replace(
             key=mixed,
@@ -289,7 +299,7 @@ def _label_share(sizes: list[LabelSize], methods: Mapping[str, TableMethod]) -> 
     rows, versus = [], []
     for size in sizes:
         start = _tuned_start(size, f" ({shown_size(size)})")
-        turns, mixed = tuned_key(_FROM_START, size, alternates=True), mixed_key(size)
+        turns, mixed = tuned_key(_DEFAULT, size, alternates=True), mixed_key(size)
         rows += [start, *(TableRow(key, methods[key].label, key, over=start.key) for key in (turns, mixed))]
         versus.append((mixed, turns))
     return _study(LABEL_SHARE, "Labels among the pairs", tuple(rows), versus=tuple(versus))

@@ -143,7 +143,7 @@ def _hold_against(study: Study, rows: list[dict[str, Any]], leads: Leads, varian
 def _compare(
     study: Study, rows: list[dict[str, Any]], pair: tuple[str, str], leads: Leads, variant: str
 ) -> dict[str, Any]:
-    """A row's lead over another, or over the strongest of another family."""
+    """A row's lead over another, or over the strongest of another family; with that in MRR as `in_mrr`."""
     by_key, (key, other) = {row["key"]: row for row in rows}, pair
     ours, strongest = by_key[key], not other
     if ours["skipped"]:
@@ -152,7 +152,8 @@ def _compare(
     if theirs is None:
         return {"of": ours["label"], "strongest": strongest, "missing": "no scores yet of another row"}
     note = ", the strongest other row," if strongest else ""
-    return leads.over(ours, theirs, variant, note) | {"strongest": strongest}
+    in_mrr = leads.over(ours, theirs, variant, note, metric="mrr")
+    return leads.over(ours, theirs, variant, note) | {"strongest": strongest, "in_mrr": in_mrr}
 
 
 def _cells(plan: CellPlan, slot: Slot, records: Records) -> dict[str, Any]:
@@ -203,7 +204,7 @@ def _paper(corpora: list[TableCorpus], studies: list[Study]) -> dict[str, Any]:
         study.name: {
             row.key: {column: recalls for column in columns if (recalls := paper_recalls(row.key, column))}
             for row in study.rows
-            if study.name != "options" and paper_recalls(row.key, "news")
+            if study.name not in ("options", "cost") and paper_recalls(row.key, "news")
         }
         for study in studies
     }

@@ -226,7 +226,8 @@ def test_lead_averages_seeds_question_by_question(tmp_path: Path):
     assert (lead["documents"], lead["low"], lead["high"], lead["no_lead"]) == (2, 0.25, 0.5, 0.0)
     assert (
         "less SimCSE, the strongest row of another method, is +0.3750 in R@5 (95 % interval +0.2500 to +0.5000; 2 test "
-        "documents, 4 questions, seeds 1, 2): InfoCSE as in the paper (from CONPONO) leads." in text
+        "documents, 4 questions, seeds 1, 2): InfoCSE as in the paper (from CONPONO) leads; +0.2733 in MRR (+0.1021 to "
+        "+0.4444): InfoCSE as in the paper (from CONPONO) leads." in text
     )
 
 
@@ -239,7 +240,9 @@ def test_lead_is_put_in_words(tmp_path: Path, ours: int, theirs: int, said: str)
         return [ours if method == "infocse" else theirs] * 20
 
     found, text = made(tmp_path, Runs(ranks), only_rows=["simcse", "infocse"])
-    assert f", seed 1): {'there is ' * (ours == theirs)}{'InfoCSE as in the paper ' * (ours != theirs)}{said}." in text
+    told = f"{'there is ' * (ours == theirs)}{'InfoCSE as in the paper ' * (ours != theirs)}{said}"
+    assert f", seed 1): {told}; " in text
+    assert f"): {told}." in text  # in MRR
     assert found["corpora"]["a"]["comparisons"]["zero_shot"][0]["difference"] == (theirs - ours) / 29
 
 
@@ -286,6 +289,32 @@ def test_lead_says_when_it_cannot_be_had(tmp_path: Path):
     found, text = made(tmp_path, runs, only_rows=["start", "consert"])
     assert "ConSERT, a: no comparison: the ranks can't be read" in text
     assert row_of(found, "infocse")["metrics"]["whitened"]["recall@5"]["mean"] == 0.5
+
+
+def test_each_comparison_says_what_is_so_in_mrr(tmp_path: Path):
+    # All are found among five; SimCSE first, InfoCSE fourth.
+    runs = Runs(lambda method, seed, t: [4] * 20 if method == "infocse" else [1] * 20)
+    _, text = made(tmp_path, runs, only_rows=["simcse", "infocse"])
+    ours = "InfoCSE as in the paper (from CONPONO)"
+    assert "there is no telling them apart; -0.7500 in MRR (-0.7500 to -0.7500)" in text
+    assert f"): {ours} is behind." in text
+
+
+def test_what_an_iteration_costs(tmp_path: Path):
+    key = "infocse_distillation_none"
+    found_first = {("start", 0): 0, (key, 2): 2}  # of four; SimCSE and the first iteration find one
+    ranks: Ranks = lambda method, seed, t: [1] * (n := found_first.get((method, t), 1)) + [30] * (4 - n)  # noqa: E731
+    found, text = made(tmp_path, Runs(ranks, best=2, iterations=2), tables=["cost"])
+    rows = [row_of(found, name, "cost") for name in ("simcse", "first_iteration", key)]
+    assert [row["iteration"] for row in rows] == [{"1": 2}, {"1": 1}, {"1": 2}]
+    assert [row["tokens"]["1"] for row in rows] == [300, 100, 300]  # the first iteration's own, else the run's
+    assert [row["seconds"]["1"] for row in rows] == [10.0, 5.0, 10.0]
+    assert set(found["cells"]) == {"a-start-1", "a-simcse-1", f"a-{key}-1"}
+    first, second, whole = found["corpora"]["a"]["comparisons"]["cost"]
+    assert [one["over"] for one in (first, second, whole)] == ["SimCSE", rows[1]["label"], "SimCSE"]
+    assert first["difference"] == 0.0 < second["difference"]
+    assert "encoded 600 tokens in training, InfoCSE 300 in each iteration" in text
+    assert "arXiv" not in text  # the paper has no such table
 
 
 def test_iterations_are_shown_by_number(tmp_path: Path):
