@@ -1,4 +1,7 @@
-"""Words beside vectors: how well titles find their own documents with each weight, and with the one that is chosen."""
+"""Words beside vectors: how well titles find their own documents with each weight, and with the one that is chosen.
+
+Beside them what needs no weight and others take: reciprocal rank fusion.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ import pyarrow.parquet as pq
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.embedding.index import read_embedding
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
+from infocse_ray.search.fusion import reciprocal_ranks_fused
 from infocse_ray.search.index import Index
-from infocse_ray.search.weight import WEIGHTS, ranks_of_right
+from infocse_ray.search.weight import WEIGHTS, ranks_of_right, scores_with
 from infocse_ray.storage.folder import Storage
 
 _TRIED = (*WEIGHTS, 1.0)
+_BY_RANKS = len(_TRIED)
+"""Place of reciprocal rank fusion, after the weights."""
 _TIMED = 100
 """Queries whose searches are timed."""
 
@@ -38,12 +44,17 @@ def run(arguments: argparse.Namespace) -> None:
         for place, weight in enumerate(_TRIED)
     ]
     chosen = ("chosen without labels", *(cell for one in found for cell in _cells(one.chosen())))
-    table(header, [*rows, chosen])
+    by_ranks = ("reciprocal rank fusion", *(cell for one in found for cell in _cells(one.with_weight(_BY_RANKS))))
+    table(header, [*rows, chosen, by_ranks])
     apart = [
         (
             one.name,
             one.weights(),
-            *(_lead(one.chosen(), one.with_weight(place), metric) for place in (0, -1) for metric in _METRICS),
+            *(
+                _lead(one.chosen(), one.with_weight(place), metric)
+                for place in (0, _TRIED.index(1.0), _BY_RANKS)
+                for metric in _METRICS
+            ),
             *(f"{milliseconds:.1f}" for milliseconds in one.milliseconds),
             *("" if one is found[0] else _lead(one.chosen(), found[0].chosen(), metric) for metric in _METRICS),
         )
@@ -57,6 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
             "MRR, less vectors alone",
             "R@5, less words alone",
             "MRR, less words alone",
+            "R@5, less reciprocal rank fusion",
+            "MRR, less reciprocal rank fusion",
             "ms a search by vectors",
             "by both",
             "R@5, less the first's",
@@ -88,7 +101,7 @@ class _Found:
         return ", ".join(f"{weight:g}" for weight in sorted({*self._chosen}))
 
     def with_weight(self, weight: int) -> np.ndarray:
-        """Ranks, float [indexes, titles], with a weight, by its place among those tried."""
+        """Ranks, float [indexes, titles], with a weight, by its place among those tried, or by ranks."""
         return self._ranks[:, :, weight]
 
     def chosen(self) -> np.ndarray:
@@ -120,12 +133,15 @@ def _lead(ours: np.ndarray, theirs: np.ndarray, score: Callable[[np.ndarray], np
 
 
 def _ranks(index: Index, titles: list[str]) -> np.ndarray:
-    """Of each title and weight, float [titles, weights]; infinite where no right document is among the candidates."""
+    """Of each title by each weight and by ranks, float [titles, ways]; infinite where no right one is a candidate."""
     index.engine.index_words(index.language)
-    found = ((title, index.engine.candidates(index.vector(title), title)) for title in titles)
-    return np.stack(
-        [ranks_of_right(rows, np.array(rows["title"].to_pylist()) == title, _TRIED) for title, rows in found]
-    )
+    ranks = []
+    for title in titles:
+        rows = index.engine.candidates(index.vector(title), title)
+        by_ranks = reciprocal_ranks_fused(rows["similarity"].to_numpy(), rows["words"].to_numpy())
+        right = np.array(rows["title"].to_pylist()) == title
+        ranks.append(ranks_of_right(np.stack([*scores_with(rows, _TRIED), by_ranks]), right))
+    return np.stack(ranks)
 
 
 def _milliseconds(index: Index, titles: list[str]) -> tuple[float, float]:

@@ -140,27 +140,31 @@ def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
         engine.index_words(sampled.language, quiet=True)
         for row, (vector, question, answer) in enumerate(zip(queries, asked.questions, asked.answers, strict=True)):
             candidates = engine.candidates(vector, question)
-            reciprocal[row] = 1.0 / ranks_of_right(candidates, candidates["number"].to_numpy() == answer, WEIGHTS)
+            scores = scores_with(candidates, WEIGHTS)
+            reciprocal[row] = 1.0 / ranks_of_right(scores, candidates["number"].to_numpy() == answer)
             bar.add(1)
         bar.close()
     return Tried(WEIGHTS[_best(reciprocal)], reciprocal.mean(axis=0).tolist())
 
 
-def ranks_of_right(candidates: pa.Table, right: np.ndarray, weights: Sequence[float]) -> np.ndarray:
-    """The rank of the first right candidate with each of n weights; ties with wrong ones count against it.
+def scores_with(candidates: pa.Table, weights: Sequence[float]) -> np.ndarray:
+    """float64 [weights, candidates]: what each weight of words makes of a query's candidates (`Engine.candidates`)."""
+    near, words = candidates["similarity"].to_numpy(), candidates["words"].to_numpy()
+    return np.stack([fused(near, words, weight) for weight in weights])
+
+
+def ranks_of_right(scores: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The rank of the first right candidate by each of n ways to score; ties with wrong ones count against it.
 
     Args:
-        candidates: of a query, as `Engine.candidates` has them.
+        scores: float [n, candidates].
         right: bool [candidates].
-        weights: of words.
 
     Returns:
         float64 [n], from 1; infinite where none is right.
     """
     if not right.any():
-        return np.full(len(weights), np.inf)
-    near, words = candidates["similarity"].to_numpy(), candidates["words"].to_numpy()
-    scores = np.stack([fused(near, words, weight) for weight in weights])
+        return np.full(len(scores), np.inf)
     return 1.0 + (scores[:, ~right] >= scores[:, right].max(axis=1)[:, None]).sum(axis=1)
 
 

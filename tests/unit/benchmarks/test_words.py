@@ -27,6 +27,7 @@ def test_a_row_has_the_ranks_of_its_weight(tmp_path: Path, tiny_encoder: Path, c
         line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in out.splitlines() if "|" in line
     }
     assert rows["1"] == ["1.0000"] * 4, "every name is its document's alone"
+    assert rows["reciprocal rank fusion"] == ["1.0000"] * 4, "first by words, and nothing else has a rank by these"
     index = Index(places[0], words=0.0)
     ranks = []
     for i in range(40):

@@ -18,10 +18,10 @@ from infocse_ray.embedding.index import read_embedding
 from infocse_ray.embedding.numbers import vector_columns, vectors_of
 from infocse_ray.embedding.sampled import Sampled, read_sampled, write_sampled
 from infocse_ray.search.engine import Engine
-from infocse_ray.search.fusion import fused
+from infocse_ray.search.fusion import fused, reciprocal_ranks_fused
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
-from infocse_ray.search.weight import WEIGHTS, Tried, _best, _vectors, asking, ranks_of_right
+from infocse_ray.search.weight import WEIGHTS, Tried, _best, _vectors, asking, ranks_of_right, scores_with
 from infocse_ray.settings.search import Search
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
@@ -149,6 +149,13 @@ def test_the_ends_are_vectors_alone_and_words_alone():
     assert len(fused(np.zeros(0), np.zeros(0), 0.5)) == 0
 
 
+def test_ranks_alone_are_added_up_as_reciprocals():
+    near, words = np.array([0.3, -0.2, 0.3, 0.1]), np.array([0.0, 4.0, 1.0, 0.0])
+    expected = [1 / 61, 1 / 64 + 1 / 61, 1 / 61 + 1 / 62, 1 / 63]
+    assert reciprocal_ranks_fused(near, words).tolist() == pytest.approx(expected)
+    assert len(reciprocal_ranks_fused(np.zeros(0), np.zeros(0))) == 0
+
+
 def test_words_are_indexed_once_and_anew_for_another_language(tmp_path: Path, capsys):
     engine = engine_of(tmp_path, WORDY, np.eye(5))
     assert "indexing the words of 5 texts (language: en), once" in capsys.readouterr().out
@@ -209,8 +216,9 @@ def test_what_somebody_else_indexed_is_taken_as_it_is(tmp_path: Path, capsys):
 def test_the_first_right_one_counts_and_ties_count_against_it():
     found = pa.table({"similarity": [0.9, 0.5, 0.5, 0.1], "words": [0.0, 1.0, 1.0, 4.0]})
     right = np.array([False, True, False, True])
-    assert ranks_of_right(found, right, (0.0, 1.0)).tolist() == [3.0, 1.0]
-    assert ranks_of_right(found, np.zeros(4, bool), (0.0, 1.0)).tolist() == [np.inf, np.inf]
+    scores = scores_with(found, (0.0, 1.0))
+    assert ranks_of_right(scores, right).tolist() == [3.0, 1.0]
+    assert ranks_of_right(scores, np.zeros(4, bool)).tolist() == [np.inf, np.inf]
 
 
 def test_up_to_two_sentences_are_taken_out_and_one_is_left():
