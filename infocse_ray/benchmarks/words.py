@@ -138,7 +138,8 @@ def _ranks(index: Index, titles: list[str]) -> np.ndarray:
     ranks = []
     for title in titles:
         rows = index.engine.candidates(index.vector(title), title)
-        by_ranks = reciprocal_ranks_fused(rows["similarity"].to_numpy(), rows["words"].to_numpy())
+        near, words = rows["similarity"].to_numpy(), rows["words"].to_numpy()
+        by_ranks = reciprocal_ranks_fused(np.stack([near, np.where(words > 0, words, np.nan)]))
         right = np.array(rows["title"].to_pylist()) == title
         ranks.append(ranks_of_right(np.stack([*scores_with(rows, _TRIED), by_ranks]), right))
     return np.stack(ranks)

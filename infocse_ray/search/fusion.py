@@ -31,15 +31,17 @@ def fused(similarity: np.ndarray, words: np.ndarray, weight: float) -> np.ndarra
     return (1.0 - weight) * near + weight * shared
 
 
-def reciprocal_ranks_fused(similarity: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Scores of candidates for one query by their two ranks alone (Cormack, Clarke & Buettcher 2009, SIGIR).
+def reciprocal_ranks_fused(scores: np.ndarray) -> np.ndarray:
+    """Scores of candidates for one query by their ranks alone (Cormack, Clarke & Buettcher 2009, SIGIR).
 
     Args:
-        similarity: float [n], by vectors.
-        words: float [n], BM25; 0, no shared word, has no rank and gives nothing.
+        scores: float [rankings, n]; NaN where a ranking doesn't have a candidate, which then gets nothing by it.
 
     Returns:
-        float64 [n]: 1 / (60 + rank), of both added up; of equal candidates all have the best rank.
+        float64 [n]: 1 / (60 + rank), of all rankings added up; of equal candidates all have the best rank.
     """
-    by_vectors, by_words = (rankdata(-scores, method="min") for scores in (similarity, words))
-    return 1.0 / (_K + by_vectors) + np.where(words > 0, 1.0 / (_K + by_words), 0.0)
+    fused = np.zeros(scores.shape[1])
+    for one in scores:
+        there = ~np.isnan(one)
+        fused[there] += 1.0 / (_K + rankdata(-one[there], method="min"))
+    return fused

@@ -1,4 +1,4 @@
-"""The suite `beir`: local data sets in BEIR's layout, searched by each encoder in two ways and by BM25."""
+"""The suite `beir`: local data sets in BEIR's layout, searched by each encoder, by BM25, and by both together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ from infocse_ray.suites.beir_layout import BeirSet, beir_folders, read_beir
 from infocse_ray.suites.judged import Judged
 from infocse_ray.suites.measures import MAIN, MEASURES, SHOWN, measured, require_metrics, summarised, without_itself
 from infocse_ray.suites.rows import Row, escaped, shown, signed
-from infocse_ray.suites.search import READINGS, SearchBlocks, best_of_all
+from infocse_ray.suites.search import BOTH, READINGS, SearchBlocks, best_of_all
+from infocse_ray.suites.with_words import fused_found, read_found, write_found
 
-_FORMAT = 1
+_FORMAT = 2
 """Counted up when the same inputs begin to give another result."""
 _BM25 = "BM25"
+_WITH_WORDS = f"{BOTH} and {_BM25}"
+_FOUND = "found.parquet"
+"""What queries found by BM25, and by an encoder that reads documents both ways; of this the last row is made."""
 
 
 def read_sets(paths: list[str], qrels: str) -> list[BeirSet]:
@@ -80,12 +84,17 @@ def judge_beir(judged: Judged, data: BeirSet) -> tuple[list[Row], list[str], dic
     """
     language = judged.settings.corpus.language
     words = bm25.words_of(language)
-    systems = [_System(_BM25, _BM25, _lexical(judged, data, words))]
+    systems = [_System(_BM25, _BM25, by_words := _lexical(judged, data, words))]
     for whose, encoder in reversed(judged.encoders.items()):  # before, then after
         stage = _searched(judged, data, whose, encoder, language)
         systems += [_System(whose, name, stage) for name in READINGS]
-    rows = [_row(judged, data, systems, name, measure) for name in (_BM25, *READINGS) for measure in MEASURES]
-    files = {one.whose: str(one.stage.folder / "queries.parquet") for one in systems}
+        systems.append(_System(whose, _WITH_WORDS, _together(judged, data, stage, by_words)))
+    names = (_BM25, *READINGS, _WITH_WORDS)
+    rows = [_row(judged, data, systems, name, measure) for name in names for measure in MEASURES]
+    files = {
+        one.whose + (f" and {_BM25}" if one.read_as == _WITH_WORDS else ""): str(one.stage.folder / "queries.parquet")
+        for one in systems
+    }
     return rows, _table(judged, data, systems, words), files
 
 
@@ -98,7 +107,9 @@ def _lexical(judged: Judged, data: BeirSet, words: bm25.Words) -> Stage:
 
 
 def _search_words(data: BeirSet, words: bm25.Words, folder: Storage) -> None:
-    _score(folder, data, {_BM25: bm25.search(data, words)})
+    found = bm25.search(data, words)
+    write_found(folder / _FOUND, found)
+    _score(folder, data, {_BM25: found})
 
 
 def _searched(judged: Judged, data: BeirSet, whose: str, encoder: EncoderFolder, language: str) -> Stage:
@@ -118,7 +129,26 @@ def _searched(judged: Judged, data: BeirSet, whose: str, encoder: EncoderFolder,
 
 
 def _merge(data: BeirSet, folder: Storage) -> None:
-    _score(folder, data, {name: best_of_all(folder / "best", name, data.query_ids) for name in READINGS})
+    found = {name: best_of_all(folder / "best", name, data.query_ids) for name in READINGS}
+    write_found(folder / _FOUND, found[BOTH])
+    _score(folder, data, found)
+
+
+def _together(judged: Judged, data: BeirSet, by_vectors: Stage, by_words: Stage) -> Stage:
+    def work(stage: Stage) -> dict[str, Any]:
+        in_one_task(_fuse, data, [by_vectors.folder / _FOUND, by_words.folder / _FOUND], stage.folder)
+        return read_checked(stage.folder / "metrics.json")
+
+    identity = fingerprint("with_words", _FORMAT, by_vectors.fingerprint, by_words.fingerprint)
+    return judged.stage("beir", identity, work)
+
+
+def _fuse(data: BeirSet, files: list[Storage], folder: Storage) -> None:
+    rankings = [
+        {query: without_itself(query, found, data.relevant[query]) for query, found in read_found(file).items()}
+        for file in files
+    ]
+    _score(folder, data, {_WITH_WORDS: fused_found(data.query_ids, rankings)})
 
 
 def _score(folder: Storage, data: BeirSet, found: dict[str, dict[str, dict[str, float]]]) -> None:
@@ -177,7 +207,7 @@ def _table(judged: Judged, data: BeirSet, systems: list[_System], words: bm25.Wo
 
 def _cut(judged: Judged, systems: list[_System]) -> str:
     """How many passages were cut, by encoder where their folders say other lengths."""
-    cuts = {one.whose: (one.stage.summary or {})["cut"] for one in systems if one.whose != _BM25}
+    cuts = {one.whose: (one.stage.summary or {})["cut"] for one in systems if one.read_as in READINGS}
     if len(set(cuts.values())) == 1:
         return f"{next(iter(cuts.values())):,}"
     return " and ".join(f"{cut:,} ({_time(judged, whose)})" for whose, cut in cuts.items())

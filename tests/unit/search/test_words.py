@@ -150,10 +150,10 @@ def test_the_ends_are_vectors_alone_and_words_alone():
 
 
 def test_ranks_alone_are_added_up_as_reciprocals():
-    near, words = np.array([0.3, -0.2, 0.3, 0.1]), np.array([0.0, 4.0, 1.0, 0.0])
+    scores = np.array([[0.3, -0.2, 0.3, 0.1], [np.nan, 4.0, 1.0, np.nan]])
     expected = [1 / 61, 1 / 64 + 1 / 61, 1 / 61 + 1 / 62, 1 / 63]
-    assert reciprocal_ranks_fused(near, words).tolist() == pytest.approx(expected)
-    assert len(reciprocal_ranks_fused(np.zeros(0), np.zeros(0))) == 0
+    assert reciprocal_ranks_fused(scores).tolist() == pytest.approx(expected)
+    assert len(reciprocal_ranks_fused(np.zeros((2, 0)))) == 0
 
 
 def test_words_are_indexed_once_and_anew_for_another_language(tmp_path: Path, capsys):

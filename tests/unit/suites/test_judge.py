@@ -19,6 +19,7 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 from infocse_ray.suites import beir, judge
 from infocse_ray.suites.search import READINGS
+from infocse_ray.suites.with_words import fused_found, read_found
 from tests.unit.suites.data_sets import write_pairs, write_set
 from tests.unit.suites.in_process import without_actors
 
@@ -63,7 +64,7 @@ def test_before_and_after_on_everything_asked(
         *(
             (name, how, "nDCG@10")
             for name in ("one", "two")
-            for how in ("BM25", "passage", "mean of sentences", "both")
+            for how in ("BM25", "passage", "mean of sentences", "both", "both and BM25")
         ),
     ]
     for row in done.rows:
@@ -94,7 +95,9 @@ def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, s
     assert started == ["searching one (model)"]
     assert "| data set | read as | measure | score |" in done.lines
     files = json.loads((Path(done.folder.path) / "suites.json").read_text())["scores_by_question"]["beir/one"]
-    for whose, readings in (("BM25", ["BM25"]), ("model", ["passage", "mean of sentences", "both"])):
+    read = {"BM25": ["BM25"], "model": ["passage", "mean of sentences", "both"], "model and BM25": ["both and BM25"]}
+    assert set(files) == set(read)
+    for whose, readings in read.items():
         with open_parquet(Storage.open(files[whose])) as opened:
             rows = opened.read().to_pylist()
         assert {row["read_as"] for row in rows} == set(readings)
@@ -108,6 +111,28 @@ def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, s
             assert row.before is None
             assert row.difference is None
     assert not list(Path(files["model"]).parent.glob("best/*")), "what was found by block is removed"
+
+
+def test_the_last_row_is_of_what_both_found(tmp_path: Path, tiny_encoder: Path, started: list[str]):
+    write_set(tmp_path / "one")
+    done = judge.judge(asked(tmp_path, tiny_encoder, suite="beir", suite_path=[str(tmp_path / "one")]))
+    files = json.loads((Path(done.folder.path) / "suites.json").read_text())["scores_by_question"]["beir/one"]
+    tables = {}
+    for whose, file in files.items():
+        with open_parquet(Storage.open(file)) as opened:
+            rows = [row for row in opened.read().to_pylist() if row["read_as"] in ("BM25", "both", "both and BM25")]
+        tables[whose] = {row.pop("query_id"): row for row in rows}
+    found = {
+        whose: read_found(Storage.open(str(Path(files[whose]).parent)) / "found.parquet") for whose in ("model", "BM25")
+    }
+    for whose, by_query in found.items():
+        assert {query: next(iter(documents)) for query, documents in by_query.items()} == {
+            query: row["first"] for query, row in tables[whose].items() if row["first"] is not None
+        }
+    fused = fused_found(list(tables["model"]), list(found.values()))
+    best = {query: max(fused[query].items(), key=lambda one: (one[1], one[0]))[0] for query in fused}
+    assert {query: row["first"] for query, row in tables["model and BM25"].items()} == best
+    assert best != {query: row["first"] for query, row in tables["model"].items()}
 
 
 def test_a_search_that_stopped_goes_on(
