@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.embedding.embed import embed_corpus
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot

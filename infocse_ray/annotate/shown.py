@@ -13,7 +13,8 @@ from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.encoder.embed import embed, for_inference
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.progress import say

@@ -21,7 +21,8 @@ from infocse_ray.benchmarks.report import notes, spread, table
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.graph import traced
 from infocse_ray.encoder.layout import read_layout
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.export.check import Check, Vectors, answers, apart, check, texts_of
 from infocse_ray.export.formats import FORMATS, GraphEncoder, check_packages

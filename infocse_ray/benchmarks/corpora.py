@@ -23,7 +23,7 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.demo.docstrings import write_docstrings
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import tokenizer_json
+from infocse_ray.encoder.tokenizer import tokenizer_json
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
 

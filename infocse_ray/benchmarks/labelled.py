@@ -14,7 +14,8 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.embed import embed
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.retrieval.documents import halves, mean_vectors

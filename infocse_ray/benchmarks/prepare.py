@@ -22,7 +22,7 @@ from infocse_ray.corpus.prepare import ShardWriter, tokenise_pieces
 from infocse_ray.corpus.read import open_lines
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import documents_of, shard_name
-from infocse_ray.encoder.model import tokenizer_json
+from infocse_ray.encoder.tokenizer import tokenizer_json
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet

@@ -18,7 +18,8 @@ from infocse_ray.embedding.sampled import write_sampled
 from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
 from infocse_ray.embedding.texts import write_texts
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.export.questions import run_of
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infocse_ray.encoder.layout import read_layout, read_whitening
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.settings import Encoder, fingerprint

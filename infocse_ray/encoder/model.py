@@ -1,7 +1,6 @@
 """f(.): token ids -> backbone -> pooling -> (Dense, ...) -> (normalise) -> (whitening) -> sentence vector.
 
-Loading takes safetensors only and never runs remote code. Saving gives a folder that `SentenceTransformer` loads, with
-the same vectors; `AutoModel` loads its backbone.
+Saving gives a folder that `SentenceTransformer` loads, with the same vectors; `AutoModel` loads its backbone.
 """
 
 from __future__ import annotations
@@ -14,20 +13,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from tokenizers import Tokenizer
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
 from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.encoder.layout import Layout, Pooling, read_layout, read_whitening, write_layout
-from infocse_ray.encoder.modules import Dense, Normalize
+from infocse_ray.encoder.layout import Pooling, write_layout
+from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.packing import Kernel, Packed, packed_hidden
-from infocse_ray.encoder.prompts import Prompts, PromptTokens, Role, prompt_tokens
+from infocse_ray.encoder.positions import first_position
+from infocse_ray.encoder.prompts import Prompts, PromptTokens, Role
+from infocse_ray.encoder.tokenizer import special_tokens, tokenizer_json
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.settings import Encoder
-from infocse_ray.storage.redact import redacted
 
 
 class SentenceEncoder(nn.Module):
@@ -79,7 +74,7 @@ class SentenceEncoder(nn.Module):
         self.kernel: Kernel | None = None
         self.prompts = prompts
         self.include_prompt = include_prompt
-        self.prefix, self.suffix = _special_tokens(tokenizer)
+        self.prefix, self.suffix = special_tokens(tokenizer)
         self.pad_id: int = tokenizer.pad_token_id or 0
         tokens = prompt_tokens or PromptTokens((), (), "")
         self._prompt_ids: dict[Role, tuple[int, ...]] = {"document": tokens.document, "query": tokens.query}
@@ -140,13 +135,13 @@ class SentenceEncoder(nn.Module):
         """
         places = {}
         if position_ids is not None:
-            places["position_ids"] = position_ids + _first_position(self.backbone.config)
+            places["position_ids"] = position_ids + first_position(self.backbone.config)
         return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **places).last_hidden_state.float()
 
     def hidden_packed(self, packed: Packed) -> torch.Tensor:
         """The same of sentences without padding, float32 [b, longest, d]; needs `kernel`."""
         assert self.kernel is not None
-        return packed_hidden(self.backbone, packed, _first_position(self.backbone.config), self.kernel).float()
+        return packed_hidden(self.backbone, packed, first_position(self.backbone.config), self.kernel).float()
 
     def pool(self, hidden: torch.Tensor, pooled: torch.Tensor, whitened: bool = True) -> torch.Tensor:
         """Sentence vectors of token vectors.
@@ -289,200 +284,3 @@ _LEAST_ROOM = 2
 
 _NOT_WHAT_IT_COMPUTES = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version"}
 """Of a configuration."""
-
-
-def load_encoder(
-    folder: Path,
-    settings: Encoder,
-    cosine: bool,
-    pooling: Pooling = "mean",
-    setting: str = "encoder.model",
-    cut_to_positions: bool = False,
-    whitening: bool = True,
-) -> SentenceEncoder:
-    """Load an encoder from a local folder, in fp32, in evaluation mode, on the CPU.
-
-    Args:
-        folder: a Hugging Face or sentence-transformers folder.
-        settings: pooling and length; `settings.model` is what error messages name.
-        cosine: normalise even if the folder doesn't say so.
-        pooling: where neither the settings nor the folder say one.
-        setting: what error messages call what named the folder.
-        cut_to_positions: cut sentences at the encoder's positions where `settings.max_length` is more, rather than
-            refuse.
-        whitening: with the folder's whitening, if it has one; else as the encoder was before it.
-
-    Raises:
-        ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
-    """
-    where = redacted(f"{setting} = {settings.model!r}")
-    try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{where}: no Hugging Face model: {_first_line(error)}") from error
-    if (
-        type(config) not in MODEL_FOR_MASKED_LM_MAPPING
-        or config.is_encoder_decoder
-        or getattr(config, "is_decoder", False)
-    ):
-        raise ValueError(
-            f"{where}: a {config.model_type} model is no encoder; use BERT, RoBERTa, MPNet, ModernBERT, ..."
-        )
-    layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
-    pooling = layout.pooling or pooling
-    max_length = settings.max_length
-    room = position_room(config)
-    if room:
-        if cut_to_positions:
-            max_length = min(max_length, room)
-        if max_length > room:
-            raise ValueError(
-                f"encoder.max_length = {settings.max_length}: {redacted(settings.model)} has {room} positions; use at "
-                "most that"
-            )
-    try:
-        backbone, loading = AutoModel.from_pretrained(
-            folder,
-            config=config,
-            use_safetensors=True,
-            trust_remote_code=False,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise ValueError(
-            f"{where}: its weights can't be loaded as safetensors: {_first_line(error)}; convert them with "
-            "AutoModel.from_pretrained(...).save_pretrained(...)"
-        ) from error
-    missing = sorted(loading["missing_keys"])
-    if needed := [name for name in missing if not name.startswith("pooler.")]:
-        raise ValueError(f"{where}: its weights lack {len(needed)} of the encoder's tensors, such as {needed[0]}")
-    for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
-        nn.init.zeros_(backbone.get_parameter(name))
-    tokenizer = load_tokenizer(folder, settings.model, setting)
-    after = _after_pooling(folder, layout, config.hidden_size, where)
-    last = None if layout.whitening is None or not whitening else read_whitening(folder / layout.whitening)
-    known = layout.max_seq_length or _longest(tokenizer, room)
-    # The source's, though what was trained with more is exported with more.
-    max_seq_length = known if known is None else max(min(known, room or known), max_length)
-    prompts = layout.prompts.replaced(settings.document_prompt, settings.query_prompt)
-    try:
-        tokens = prompt_tokens(prompts, tokenizer_json(tokenizer)) if prompts else None
-    except ValueError as error:
-        fix = 'let encoder.document_prompt and encoder.query_prompt both end with a space, or set both to ""'
-        if setting != "encoder.model":
-            fix = "name another encoder"
-        raise ValueError(f"{where}: {error}; {fix}") from error
-    return SentenceEncoder(
-        backbone,
-        tokenizer,
-        pooling,
-        layout.normalize or cosine,
-        max_length,
-        after,
-        last,
-        max_seq_length,
-        prompts,
-        tokens,
-        layout.include_prompt,
-    ).eval()
-
-
-def _longest(tokenizer: Any, room: int | None) -> int | None:
-    """Tokens a text may have by the tokenizer or by the positions; None: any number."""
-    said = [room] if room else []
-    if tokenizer.model_max_length < _NO_LIMIT:
-        said.append(tokenizer.model_max_length)
-    return min(said, default=None)
-
-
-def _after_pooling(folder: Path, layout: Layout, dimension: int, where: str) -> list[nn.Module]:
-    """The modules after pooling.
-
-    Raises:
-        ValueError: one can't be loaded, or reads vectors of another dimension than come to it.
-    """
-    modules: list[nn.Module] = []
-    for kind, path in layout.modules:
-        if kind == "Normalize":
-            modules.append(Normalize())
-            continue
-        dense = Dense.load(folder / path, where)
-        if dense.linear.in_features != dimension:
-            raise ValueError(
-                f"{where}: {path}/ reads {dense.linear.in_features} dimensions, but {dimension} come to it"
-            )
-        modules.append(dense)
-        dimension = dense.linear.out_features
-    return modules
-
-
-_NO_LIMIT = 10**9
-"""Tokenizers without a limit have one of 10^30."""
-
-_OFFSET_POSITIONS = {
-    "roberta",
-    "xlm-roberta",
-    "camembert",
-    "mpnet",
-    "longformer",
-    "data2vec-text",
-    "xlm-roberta-xl",
-    "roberta-prelayernorm",
-    "xmod",
-    "ibert",
-    "luke",
-}
-
-
-def position_room(config: Any) -> int | None:
-    """Tokens, special ones included, that an encoder of this configuration has positions for; None: no limit."""
-    positions = getattr(config, "max_position_embeddings", None)
-    return positions - _first_position(config) if positions else None
-
-
-def _first_position(config: Any) -> int:
-    """The position of the first token: RoBERTa and its kin count from pad_token_id + 1."""
-    return config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
-
-
-def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> Any:
-    """The fast tokenizer in a folder.
-
-    Args:
-        folder: of the encoder.
-        name: what error messages call the encoder.
-        setting: what they call what named it.
-
-    Raises:
-        ValueError: there is none.
-    """
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{setting} = {name!r}: its tokenizer can't be loaded: {_first_line(error)}") from error
-    if not tokenizer.is_fast:
-        raise ValueError(f"{setting} = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
-    return tokenizer
-
-
-def tokenizer_json(tokenizer: Any) -> str:
-    """The tokenizer as `tokenizers` JSON, without padding and truncation, which are not the tokenizer's to choose."""
-    plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    plain.no_padding()
-    plain.no_truncation()
-    return plain.to_str()
-
-
-def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a sentence."""
-    body = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a")["input_ids"]
-    for start in range(len(whole) - len(body) + 1):
-        if whole[start : start + len(body)] == body:
-            return whole[:start], whole[start + len(body) :]
-    raise ValueError("encoder.model: its tokenizer changes a sentence when it adds special tokens")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

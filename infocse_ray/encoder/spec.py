@@ -9,7 +9,8 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers
 
 from infocse_ray.encoder.decoder import can_decode
-from infocse_ray.encoder.model import SentenceEncoder, position_room
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.positions import position_room
 
 
 class EncoderSpec(NamedTuple):

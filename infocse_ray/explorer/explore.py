@@ -13,7 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from infocse_ray.annotate.actor import in_actors
-from infocse_ray.encoder.model import load_tokenizer, tokenizer_json
+from infocse_ray.encoder.tokenizer import load_tokenizer, tokenizer_json
 from infocse_ray.explorer.annotations import AnnotatedRun, Annotation, annotated_run
 from infocse_ray.explorer.clustered import ClusterAgain
 from infocse_ray.explorer.drawn import Drawn, draw, find

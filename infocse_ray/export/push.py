@@ -10,7 +10,8 @@ import torch
 
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import read_layout
-from infocse_ray.encoder.model import load_encoder, load_tokenizer
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.tokenizer import load_tokenizer
 from infocse_ray.export.card import megabytes
 from infocse_ray.export.check import texts_of
 from infocse_ray.export.contents import Part, parts_of

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.graph import traced
 from infocse_ray.encoder.layout import read_layout
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.export.card import exported_card, megabytes
 from infocse_ray.export.check import AnyEncoder, Check, Vectors, answers, apart, check, texts_of

@@ -8,7 +8,8 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder, Settings, fingerprint
 from infocse_ray.stages.stage import Stage, run_stage

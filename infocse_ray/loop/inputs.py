@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.encoder.layout import read_layout
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.origin import Origin, origin_of
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.spec import EncoderSpec

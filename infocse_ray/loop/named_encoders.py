@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder, fingerprint
 from infocse_ray.settings.evaluate import Evaluate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.source import find_source
 from infocse_ray.encoder.layout import read_prompts
-from infocse_ray.encoder.model import load_tokenizer, tokenizer_json
 from infocse_ray.encoder.prompts import prompt_tokens
 from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.encoder.tokenizer import load_tokenizer, tokenizer_json
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings.commands import Prepare

@@ -11,7 +11,8 @@ import torch
 from infocse_ray.embedding.index import Embedding, Over, read_embedding
 from infocse_ray.embedding.sampled import Sampled, read_sampled
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.engine import open_engine

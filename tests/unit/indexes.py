@@ -19,7 +19,8 @@ from infocse_ray.embedding.rows import document_schema, sentence_schema
 from infocse_ray.embedding.sampled import write_sampled
 from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.embed import Embed
 from infocse_ray.stages.stage import run_stage

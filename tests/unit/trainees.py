@@ -14,7 +14,7 @@ from transformers.utils import logging
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed import collectives as collective
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import mix
 from infocse_ray.methods.idc import Idc

@@ -26,7 +26,7 @@ from transformers import (
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import embed, for_inference, length_buckets, native_bf16
 from infocse_ray.encoder.layout import Layout, read_layout
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.on_device import SentencesOnDevice
 from infocse_ray.settings import Encoder
 

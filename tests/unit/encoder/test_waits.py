@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder import on_device
 from infocse_ray.encoder.embed import embed
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.packing import by_mask
 from infocse_ray.settings import Encoder
 

@@ -9,7 +9,7 @@ import torch
 from transformers import ModernBertConfig, ModernBertModel
 
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.consert import ConSERT
 from infocse_ray.settings import ConSERTSettings

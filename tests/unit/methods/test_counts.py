@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.registry import method_of, pooling_of
 from infocse_ray.sampling.examples import _count

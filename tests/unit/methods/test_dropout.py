@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import BertModel
 
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.train.state import TrainState
 from tests.unit.stores import SPEC

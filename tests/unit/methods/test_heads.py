@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Encoded
 from infocse_ray.methods.registry import method_of

@@ -25,7 +25,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.inputs import check
 from infocse_ray.methods.mlm_head import MaskedLanguageModel, trained_head

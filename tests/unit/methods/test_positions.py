@@ -7,7 +7,9 @@ import torch
 from transformers import MPNetConfig, MPNetModel, RobertaConfig, RobertaModel, RobertaPreLayerNormConfig
 from transformers import RobertaPreLayerNormModel as PreLayerNormModel
 
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder, position_room
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.positions import position_room
 from infocse_ray.settings import Encoder
 from tests.unit.trainees import ragged
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.retrieval import held_out as module
 from infocse_ray.retrieval import scores as all_scores
 from infocse_ray.retrieval.held_out import MOST, HeldOut, held_out_for, score_held_out

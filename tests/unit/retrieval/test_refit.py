@@ -17,8 +17,9 @@ from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.store import TokenStore, documents_of
 from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.mixture import Mixture
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening_fit import POWERS, fit_whitening
 from infocse_ray.loop import whitening as whitening_stage

@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.retrieval.sts import StsPairs, read_sts, sts_spearman
 from infocse_ray.settings import Encoder
 from tests.conftest import TOPICS, topic_sentence

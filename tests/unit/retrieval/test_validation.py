@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from infocse_ray.corpus.schema import stable_hash
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.retrieval import documents as reading_documents
 from infocse_ray.retrieval import held_out, validation

@@ -21,7 +21,7 @@ from ray.train.v2.api.exceptions import WorkerGroupError
 
 from infocse_ray.annotate.kmeans import load_array, save_array
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.settings import Encoder

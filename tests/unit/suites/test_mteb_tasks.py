@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.settings import Encoder
 from infocse_ray.suites import mteb_tasks
 from infocse_ray.suites.mteb_tasks import find_tasks, load, run_task

@@ -10,7 +10,7 @@ import torch
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.model import load_encoder
+from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.texts import TextEncoder
 from infocse_ray.retrieval.documents import cut_at, whole_length
 from infocse_ray.settings import Encoder

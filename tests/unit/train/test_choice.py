@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from infocse_ray.encoder.model import SentenceEncoder, load_encoder
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.settings import Encoder
 from infocse_ray.train.choice import WeightsChoice, between
 

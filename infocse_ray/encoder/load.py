@@ -1,0 +1,150 @@
+"""An encoder from its folder: safetensors only, and no code that isn't ours or transformers' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from transformers import AutoConfig, AutoModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
+
+from infocse_ray.encoder.layout import Layout, Pooling, read_layout, read_whitening
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.modules import Dense, Normalize
+from infocse_ray.encoder.positions import position_room
+from infocse_ray.encoder.prompts import prompt_tokens
+from infocse_ray.encoder.tokenizer import first_line, load_tokenizer, tokenizer_json
+from infocse_ray.settings import Encoder
+from infocse_ray.storage.redact import redacted
+
+_NO_LIMIT = 10**9
+"""Tokenizers without a limit have one of 10^30."""
+
+
+def load_encoder(
+    folder: Path,
+    settings: Encoder,
+    cosine: bool,
+    pooling: Pooling = "mean",
+    setting: str = "encoder.model",
+    cut_to_positions: bool = False,
+    whitening: bool = True,
+) -> SentenceEncoder:
+    """Load an encoder from a local folder, in fp32, in evaluation mode, on the CPU.
+
+    Args:
+        folder: a Hugging Face or sentence-transformers folder.
+        settings: pooling and length; `settings.model` is what error messages name.
+        cosine: normalise even if the folder doesn't say so.
+        pooling: where neither the settings nor the folder say one.
+        setting: what error messages call what named the folder.
+        cut_to_positions: cut sentences at the encoder's positions where `settings.max_length` is more, rather than
+            refuse.
+        whitening: with the folder's whitening, if it has one; else as the encoder was before it.
+
+    Raises:
+        ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
+    """
+    where = redacted(f"{setting} = {settings.model!r}")
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{where}: no Hugging Face model: {first_line(error)}") from error
+    if (
+        type(config) not in MODEL_FOR_MASKED_LM_MAPPING
+        or config.is_encoder_decoder
+        or getattr(config, "is_decoder", False)
+    ):
+        raise ValueError(
+            f"{where}: a {config.model_type} model is no encoder; use BERT, RoBERTa, MPNet, ModernBERT, ..."
+        )
+    layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
+    pooling = layout.pooling or pooling
+    max_length = settings.max_length
+    room = position_room(config)
+    if room:
+        if cut_to_positions:
+            max_length = min(max_length, room)
+        if max_length > room:
+            raise ValueError(
+                f"encoder.max_length = {settings.max_length}: {redacted(settings.model)} has {room} positions; use at "
+                "most that"
+            )
+    try:
+        backbone, loading = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise ValueError(
+            f"{where}: its weights can't be loaded as safetensors: {first_line(error)}; convert them with "
+            "AutoModel.from_pretrained(...).save_pretrained(...)"
+        ) from error
+    missing = sorted(loading["missing_keys"])
+    if needed := [name for name in missing if not name.startswith("pooler.")]:
+        raise ValueError(f"{where}: its weights lack {len(needed)} of the encoder's tensors, such as {needed[0]}")
+    for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
+        nn.init.zeros_(backbone.get_parameter(name))
+    tokenizer = load_tokenizer(folder, settings.model, setting)
+    after = _after_pooling(folder, layout, config.hidden_size, where)
+    last = None if layout.whitening is None or not whitening else read_whitening(folder / layout.whitening)
+    known = layout.max_seq_length or _longest(tokenizer, room)
+    # The source's, though what was trained with more is exported with more.
+    max_seq_length = known if known is None else max(min(known, room or known), max_length)
+    prompts = layout.prompts.replaced(settings.document_prompt, settings.query_prompt)
+    try:
+        tokens = prompt_tokens(prompts, tokenizer_json(tokenizer)) if prompts else None
+    except ValueError as error:
+        fix = 'let encoder.document_prompt and encoder.query_prompt both end with a space, or set both to ""'
+        if setting != "encoder.model":
+            fix = "name another encoder"
+        raise ValueError(f"{where}: {error}; {fix}") from error
+    return SentenceEncoder(
+        backbone,
+        tokenizer,
+        pooling,
+        layout.normalize or cosine,
+        max_length,
+        after,
+        last,
+        max_seq_length,
+        prompts,
+        tokens,
+        layout.include_prompt,
+    ).eval()
+
+
+def _longest(tokenizer: Any, room: int | None) -> int | None:
+    """Tokens a text may have by the tokenizer or by the positions; None: any number."""
+    said = [room] if room else []
+    if tokenizer.model_max_length < _NO_LIMIT:
+        said.append(tokenizer.model_max_length)
+    return min(said, default=None)
+
+
+def _after_pooling(folder: Path, layout: Layout, dimension: int, where: str) -> list[nn.Module]:
+    """The modules after pooling.
+
+    Raises:
+        ValueError: one can't be loaded, or reads vectors of another dimension than come to it.
+    """
+    modules: list[nn.Module] = []
+    for kind, path in layout.modules:
+        if kind == "Normalize":
+            modules.append(Normalize())
+            continue
+        dense = Dense.load(folder / path, where)
+        if dense.linear.in_features != dimension:
+            raise ValueError(
+                f"{where}: {path}/ reads {dense.linear.in_features} dimensions, but {dimension} come to it"
+            )
+        modules.append(dense)
+        dimension = dense.linear.out_features
+    return modules

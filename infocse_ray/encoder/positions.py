@@ -1,0 +1,30 @@
+"""How long a text an encoder has positions for, and where they begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_OFFSET_POSITIONS = {
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "mpnet",
+    "longformer",
+    "data2vec-text",
+    "xlm-roberta-xl",
+    "roberta-prelayernorm",
+    "xmod",
+    "ibert",
+    "luke",
+}
+
+
+def position_room(config: Any) -> int | None:
+    """Tokens, special ones included, that an encoder of this configuration has positions for; None: no limit."""
+    positions = getattr(config, "max_position_embeddings", None)
+    return positions - first_position(config) if positions else None
+
+
+def first_position(config: Any) -> int:
+    """The position of the first token: RoBERTa and its kin count from pad_token_id + 1."""
+    return config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0

@@ -1,0 +1,52 @@
+"""The tokenizer of an encoder's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
+
+
+def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> Any:
+    """The fast tokenizer in a folder.
+
+    Args:
+        folder: of the encoder.
+        name: what error messages call the encoder.
+        setting: what they call what named it.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{setting} = {name!r}: its tokenizer can't be loaded: {first_line(error)}") from error
+    if not tokenizer.is_fast:
+        raise ValueError(f"{setting} = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
+    return tokenizer
+
+
+def tokenizer_json(tokenizer: Any) -> str:
+    """The tokenizer as `tokenizers` JSON, without padding and truncation, which are not the tokenizer's to choose."""
+    plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    plain.no_padding()
+    plain.no_truncation()
+    return plain.to_str()
+
+
+def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a sentence."""
+    body = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    for start in range(len(whole) - len(body) + 1):
+        if whole[start : start + len(body)] == body:
+            return whole[:start], whole[start + len(body) :]
+    raise ValueError("encoder.model: its tokenizer changes a sentence when it adds special tokens")
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; its kind where it says nothing."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
