@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from infocse_ray.benchmarks import words
@@ -41,6 +42,11 @@ def test_a_row_has_the_ranks_of_its_weight(tmp_path: Path, tiny_encoder: Path, c
 
 
 HOW = {"a": {}, "b": {"reading": "whole"}}
+
+
+def test_of_equal_ranks_the_more_similar_one_is_ahead():
+    candidates = pa.table({"similarity": [0.9, 0.8, 0.7, 0.6], "words": [1.0, 2.0, 0.0, 0.0]})
+    assert words._by_ranks(candidates).tolist() == [3.0, 2.0, 1.0, 0.0], "1/61 + 1/62 twice, then 1/63 and 1/64"
 
 
 def test_indexes_of_different_corpora_are_refused(tmp_path: Path, tiny_encoder: Path, monkeypatch):
