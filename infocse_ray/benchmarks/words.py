@@ -81,9 +81,9 @@ def run(arguments: argparse.Namespace) -> None:
     notes(
         f"{len(titles):,} titles, drawn by a fixed seed, each have to find a document that has it, among "
         f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. The first's: "
-        "of the first index, with the weight that it chose. Ties count against, but for those of ranks. Milliseconds: medians of searches in "
-        f"turns, of up to {_TIMED} titles, without encoding them. Differences with 95 % intervals of a "
-        "paired bootstrap over titles."
+        "of the first index, with the weight that it chose. Ties count against, but for those of ranks. Milliseconds: "
+        f"medians of searches in turns, of up to {_TIMED} titles, without encoding them. Differences with 95 % "
+        "intervals of a paired bootstrap over titles."
     )
 
 
