@@ -144,11 +144,7 @@ def _together(judged: Judged, data: BeirSet, by_vectors: Stage, by_words: Stage)
 
 
 def _fuse(data: BeirSet, files: list[Storage], folder: Storage) -> None:
-    rankings = [
-        {query: without_itself(query, found, data.relevant[query]) for query, found in read_found(file).items()}
-        for file in files
-    ]
-    _score(folder, data, {_WITH_WORDS: fused_found(data.query_ids, rankings)})
+    _score(folder, data, {_WITH_WORDS: fused_found(data.query_ids, [read_found(file) for file in files])})
 
 
 def _score(folder: Storage, data: BeirSet, found: dict[str, dict[str, dict[str, float]]]) -> None:

@@ -304,7 +304,8 @@ def test_what_an_iteration_costs(tmp_path: Path):
     key = "infocse_distillation_none"
     found_first = {("start", 0): 0, (key, 2): 2}  # of four; SimCSE and the first iteration find one
     ranks: Ranks = lambda method, seed, t: [1] * (n := found_first.get((method, t), 1)) + [30] * (4 - n)  # noqa: E731
-    found, text = made(tmp_path, Runs(ranks, best=2, iterations=2), tables=["cost"])
+    corpora = [{"name": "a", "settings": tables(tmp_path).corpora[0].settings, "like": "news"}]
+    found, text = made(tmp_path, Runs(ranks, best=2, iterations=2), tables=["cost"], corpora=corpora)
     rows = [row_of(found, name, "cost") for name in ("simcse", "first_iteration", key)]
     assert [row["iteration"] for row in rows] == [{"1": 2}, {"1": 1}, {"1": 2}]
     assert [row["tokens"]["1"] for row in rows] == [300, 100, 300]  # the first iteration's own, else the run's

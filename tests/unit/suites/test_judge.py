@@ -232,5 +232,7 @@ def test_cut_passages_are_counted_by_encoder_where_lengths_differ(
     more = {"suite": "beir", "suite_path": [str(tmp_path / "set")]}
     said = "\n".join(judge.judge(asked(tmp_path, tiny_encoder, compare=str(short), **more)).lines)
     assert "30 (before) and 15 (after) of them cut as passages" in said
+    rows = {line.split(" | ")[0]: line for line in said.splitlines() if " and BM25 | " in line}
+    assert rows["| before, both and BM25"].split(" | ")[1:] != rows["| after, both and BM25"].split(" | ")[1:]
     said = "\n".join(judge.judge(asked(tmp_path, tiny_encoder, **more)).lines)
     assert "30 documents, 15 of them cut as passages" in said
