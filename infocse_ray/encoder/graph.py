@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.tokenizer import first_line
 
 INPUTS = ("input_ids", "attention_mask")
 """int64 [batch, sequence] each. Where prompts aren't pooled, a prompt's tokens have 2 in the mask."""
@@ -69,8 +70,7 @@ def traced(encoder: SentenceEncoder, sentences: bool = True) -> torch.export.Exp
         try:
             return torch.export.export(graph.eval(), (ids, mask), dynamic_shapes=(free, free))
         except (RuntimeError, NotImplementedError, torch.export.UnsupportedOperatorException) as error:  # pyright: ignore
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            kind = encoder.backbone.config.model_type
+            kind, reason = encoder.backbone.config.model_type, first_line(error)
             raise ValueError(f"model: a {kind} backbone can't be made a graph by torch.export: {reason}") from error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from infocse_ray.report import answer
 from infocse_ray.report.outcome import PLAIN, WHITENED
 from infocse_ray.report.paper import COLUMNS
-from infocse_ray.report.studies import FEW_SHOT, ITERATIONS_STUDIED, PLUS_PLUS, Study
+from infocse_ray.report.studies import FEW_SHOT, ITERATIONS_STUDIED, LABEL_SHARE, PLUS_PLUS, Study
 from infocse_ray.retrieval.bootstrap import Lead
 
 _SHOWN = {"recall@10": "R@10", "recall@20": "R@20", "mrr": "MRR"}
@@ -98,6 +98,11 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
         text = (
             f"{few} InfoCSE++ did both up to {config['rounds']} times, with its initialisation once; shown is the "
             "round that validation chose."
+        )
+    elif study.name == LABEL_SHARE:
+        text = (
+            f"{few} In turns up to {config['rounds']} times, shown is the round that validation chose; with "
+            "`label_share` that share of a batch's examples is labelled."
         )
     else:
         text = texts[study.name]

@@ -429,6 +429,17 @@ def test_the_papers_numbers():
     assert statistics.fmean(paper_recalls("infocse", "news") or ()) == pytest.approx((0.6345 + 0.7016 + 0.7864) / 3)
 
 
+def test_the_table_of_label_shares(tmp_path: Path):
+    runs = Runs(lambda method, seed, r: [1, 1] if "mixed" in method else [1, 30])
+    config = tables(tmp_path, tables=["label_share"], label_sizes=[3], rounds=2)
+    assert reproduce(config, runs, runs.few_shot) == 0
+    text = (tmp_path / "runs" / "t" / "tables.md").read_text()
+    assert "In turns up to 2 times" in text
+    row = next(line for line in text.splitlines() if line.startswith("| InfoCSE++, label\\_share = 0.5"))
+    assert "| **1.0000** |" in row
+    assert "label\\_share = 0.5, from the encoder as it is (3) leads; " in text
+
+
 def test_few_shot_tables(tmp_path: Path):
     """Rows are fine-tuned encoders, held against the encoder as it is with the same labels."""
 
