@@ -98,7 +98,7 @@ def _maps(runs: FinishedRuns, plain: SentenceEncoder, manifest: dict[str, Any]) 
     plan = WhiteningPlan(None, settings.encoder.dimensions, splits, settings.seed)
     maps: dict[str, Map] = {NONE: None}
     for name, whole in ((SENTENCES, False), (WHOLE, True)):
-        refit = Refit.of(plan._replace(whole=whole), runs.store, plain.base_dimension, torch.device("cpu"))
+        refit = Refit.of(plan._replace(whole=whole), runs.store, plain, torch.device("cpu"))
         maps[name] = refit(plain)
     return maps
 

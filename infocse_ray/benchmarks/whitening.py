@@ -62,7 +62,7 @@ def measure_once(model: str, store: TokenStore, seed: int) -> Measured:
     sample = vectors(fitted)
     embedding = now() - begun
     limit = whole_limit(store, SPLITS, encoder.dimension)
-    texts = concatenate([sampled(store, SPLITS, limit, shard, whole=True) for shard in range(store.shards)])
+    texts = concatenate([sampled(store, SPLITS, limit, shard, encoder) for shard in range(store.shards)])
     begun = now()
     whole = moments_of_whole(encoder, texts)
     reading = (now() - begun) / whole.count

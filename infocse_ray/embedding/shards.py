@@ -104,7 +104,7 @@ class EmbedShards(NamedTuple):
     def _whole(self, annotator: Annotator, documents: Documents, first: int, last: int) -> torch.Tensor:
         """Vectors of documents first:last, each as one text, float32 [last - first, d]."""
         encoder = annotator.encoder
-        texts = one_text_each(documents.sentences, documents.offsets[first : last + 1])
+        texts = one_text_each(encoder, documents.sentences, documents.offsets[first : last + 1])
         with cut_at(encoder, whole_length(encoder)):
             return truncated(annotator.embed(texts), self.embedding.dimensions, encoder.normalize)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.packing import Kernel, Packed, packed_hidden
 from infocse_ray.encoder.positions import first_position
 from infocse_ray.encoder.prompts import Prompts, PromptTokens, Role
+from infocse_ray.encoder.spaced import ids_behind_a_space
 from infocse_ray.encoder.tokenizer import special_tokens, tokenizer_json
 from infocse_ray.encoder.whitening import Whitening
 
@@ -253,6 +255,11 @@ class SentenceEncoder(nn.Module):
         See `prompts.py`.
         """
         return self._corpus_tokenizer or tokenizer_json(self.tokenizer)
+
+    @cached_property
+    def ids_behind_a_space(self) -> np.ndarray | None:
+        """What each token is behind a space, as `spaced.py` has it."""
+        return ids_behind_a_space(self.corpus_tokenizer())
 
     def fingerprint(self) -> str:
         """Names the function the encoder computes, in training too: weights, configuration, tokenizer, pooling, ..."""

@@ -119,7 +119,7 @@ class _FitPieces(NamedTuple):
             tokens += _tokens(encoder, sentences)
         if self.plan.whole and not whole.exists():
             limit = whole_limit(self.store, self.plan.splits, encoder.dimension)
-            texts = concatenate([sampled(self.store, self.plan.splits, limit, shard, whole=True) for shard in shards])
+            texts = concatenate([sampled(self.store, self.plan.splits, limit, shard, encoder) for shard in shards])
             whole.write_bytes(sealed(moments_of_whole(encoder, texts).to_bytes()))
             with cut_at(encoder, whole_length(encoder)):
                 tokens += _tokens(encoder, texts)

@@ -1,8 +1,7 @@
 """The vector of a document: the mean of its sentences' vectors, that of the whole text, or both.
 
 Whatever searches, validates or tests reads documents here. The whole text is the sentences' tokens one after the other,
-for the corpus is tokenised once: what WordPiece and SentencePiece make of the sentences with a space between. A
-byte-level tokenizer has the space in the next word's token, and here reads the first word of a sentence without it.
+for the corpus is tokenised once: see `encoder/spaced.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
+from infocse_ray.encoder.spaced import as_one_text
 from infocse_ray.retrieval.maps import Map, normalized, under
 from infocse_ray.settings import Reading
 
@@ -61,7 +61,7 @@ def document_vectors(
         float32 [documents, d] each, of length 1 where similarity is the cosine.
     """
     vectors = None if reading == "whole" else embed(encoder, sentences, role=role).vectors
-    whole = None if reading == "sentences" else embed_whole(encoder, one_text_each(sentences, offsets), role)
+    whole = None if reading == "sentences" else embed_whole(encoder, one_text_each(encoder, sentences, offsets), role)
     return [
         read_as(
             None if vectors is None else mean_vectors(under(one, vectors), offsets, normalized(encoder, one)),
@@ -72,9 +72,9 @@ def document_vectors(
     ]
 
 
-def one_text_each(sentences: Tokens, offsets: np.ndarray) -> Tokens:
-    """Each document's sentences as one text; nothing is copied. The arguments are those of `document_vectors`."""
-    return Tokens(sentences.values, sentences.offsets[offsets])
+def one_text_each(encoder: SentenceEncoder, sentences: Tokens, offsets: np.ndarray) -> Tokens:
+    """Each document's sentences as one text, with spaces between. The arguments are those of `document_vectors`."""
+    return as_one_text(sentences, offsets, encoder.ids_behind_a_space)
 
 
 def embed_whole(encoder: SentenceEncoder, texts: Tokens, role: Role = "document") -> torch.Tensor:

@@ -69,14 +69,19 @@ def whole_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
     return key_limit(store.documents(splits), WHOLE_A_DIMENSION * dimension)
 
 
-def sampled(store: TokenStore, splits: list[str], limit: int, shard: int, whole: bool = False) -> Tokens:
-    """The sentences of a shard's documents of these splits with a key below the limit, or each as one text."""
+def sampled(
+    store: TokenStore, splits: list[str], limit: int, shard: int, whole_for: SentenceEncoder | None = None
+) -> Tokens:
+    """The sentences of a shard's documents of these splits with a key below the limit.
+
+    With `whole_for` they are each document as one text, as that encoder's tokenizer has it.
+    """
     parts = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
     if shard in store.shards_below(limit):
         for table in store.read(shard, splits, ["doc_id", "key", "sentences"]):
             documents = documents_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
             sentences = documents.sentences
-            parts.append(one_text_each(sentences, documents.offsets) if whole else sentences)
+            parts.append(sentences if whole_for is None else one_text_each(whole_for, sentences, documents.offsets))
     return concatenate(parts)
 
 
@@ -167,22 +172,24 @@ class Refit(NamedTuple):
     """The held-out sentences that choose the power; None if it is given."""
 
     @classmethod
-    def of(cls, plan: WhiteningPlan, store: TokenStore, dimension: int, device: torch.device) -> Refit:
+    def of(cls, plan: WhiteningPlan, store: TokenStore, encoder: SentenceEncoder, device: torch.device) -> Refit:
         """Read this worker's share: the shards whose number is its rank modulo the workers.
 
         Args:
             plan: of the run.
             store: of its corpus.
-            dimension: of the encoder's vectors before whitening.
+            encoder: whose dimension says how much is sampled, and whose tokenizer made the store.
             device: that workers can exchange from.
         """
 
-        def share(limit: int, whole: bool = False) -> Tokens:
-            own = [sampled(store, plan.splits, limit, shard, whole) for shard in range(rank(), store.shards, workers())]
+        def share(limit: int, whole_for: SentenceEncoder | None = None) -> Tokens:
+            shards = range(rank(), store.shards, workers())
+            own = [sampled(store, plan.splits, limit, shard, whole_for) for shard in shards]
             return concatenate(own) if own else sampled(store, [], 0, 0)
 
+        dimension = encoder.base_dimension
         sample = share(sample_limit(store, plan.splits, dimension))
-        texts = share(whole_limit(store, plan.splits, dimension), whole=True) if plan.whole else None
+        texts = share(whole_limit(store, plan.splits, dimension), encoder) if plan.whole else None
         held_out = None
         if plan.power is None:
             held_out = held_out_for(store, "valid", plan.seed, CHOOSING_DOCUMENTS, device)

@@ -189,5 +189,5 @@ def _vectors(encoder: SentenceEncoder, embedding: Embedding, documents: list[lis
 
     reading, normalize = embedding.reading, encoder.normalize
     means = None if reading == "whole" else mean_vectors(cut(embed(encoder, tokens).vectors), offsets, normalize)
-    whole = None if reading == "sentences" else cut(embed_whole(encoder, one_text_each(tokens, offsets)))
+    whole = None if reading == "sentences" else cut(embed_whole(encoder, one_text_each(encoder, tokens, offsets)))
     return read_as(means, whole, normalize).float().cpu().numpy()

@@ -22,8 +22,7 @@ DEFAULT_READING: Reading = "both"
 READING = (
     "How a document becomes a vector. `sentences`: the mean of its sentences' vectors, as in the paper. `whole`: the "
     "vector of its sentences as one text, cut at the length that the encoder's folder says (max_seq_length), as "
-    "SentenceTransformer.encode reads it (but for byte-level tokenizers, as RoBERTa's: there sentences are joined "
-    "without the space between). `both`: the mean of these two."
+    "SentenceTransformer.encode reads it. `both`: the mean of these two."
 )
 """What settings of this type say."""
 

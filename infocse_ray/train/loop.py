@@ -166,9 +166,7 @@ class TrainingWorker:
             settings.validate.reading,
         )
         plan = training.whitening
-        self._refit = (
-            None if plan is None else Refit.of(plan, training.store, self._encoder.base_dimension, self._device)
-        )
+        self._refit = None if plan is None else Refit.of(plan, training.store, self._encoder, self._device)
         self._begun = time.monotonic() - self.progress["seconds"]
         self._batches = Prefetcher(self._stream, self._state.prepare)
         self._under_way: _UnderWay | None = None

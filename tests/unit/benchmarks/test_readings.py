@@ -94,7 +94,7 @@ def test_each_row_is_a_plain_evaluation(
                 encoder.whitening = None
                 plan = WhiteningPlan(None, None, ["train", "test"], seed, fitted not in ("none", "sentences"))
                 ready = for_inference(encoder, "fp32", torch.device("cpu"))
-                ready.whitening = None if fitted == "none" else Refit.of(plan, store, 32, torch.device("cpu"))(ready)
+                ready.whitening = None if fitted == "none" else Refit.of(plan, store, ready, torch.device("cpu"))(ready)
                 found.append(score(ready, asked).metrics)
             expected = [np.mean([metrics[name] for metrics in found]) for name in ("recall@5", "mrr")]
             shown = cells[row, fitted, reading]

@@ -6,7 +6,8 @@ import itertools
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -45,6 +46,11 @@ def encoder_of(folder: Path) -> SentenceEncoder:
     return load_encoder(folder, Encoder(model=str(folder), max_length=16), cosine=True)
 
 
+def of_dimension(dimension: int) -> SentenceEncoder:
+    """What a sample is drawn for."""
+    return cast(SentenceEncoder, SimpleNamespace(base_dimension=dimension, ids_behind_a_space=None))
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     return small_store(tmp_path_factory.mktemp("store"), count=120, by_key=True)
@@ -63,11 +69,11 @@ def test_the_map_is_that_of_all_sentences_and_the_power_the_one_that_finds_held_
     asking = held_out_for(store, "valid", 3)
     vectors = asking.embed(encoder)
     scores = {p: score_held_out(fit_whitening(moments, p)(vectors), asking).metrics["mrr"] for p in POWERS}
-    found = Refit.of(AUTO, store, encoder.base_dimension, CPU)(encoder)
+    found = Refit.of(AUTO, store, encoder, CPU)(encoder)
     assert len(set(scores.values())) > 1
     assert found.power == max(POWERS, key=lambda p: scores[p])
     torch.testing.assert_close(found.matrix, fit_whitening(moments, found.power).matrix)
-    fixed = Refit.of(AUTO._replace(power=0.4, dimensions=5), store, encoder.base_dimension, CPU)(encoder)
+    fixed = Refit.of(AUTO._replace(power=0.4, dimensions=5), store, encoder, CPU)(encoder)
     assert (fixed.power, fixed.dimension) == (0.4, 5)
 
 
@@ -93,21 +99,21 @@ def test_the_map_for_whole_documents_is_of_them_and_of_sentences_and_the_power_t
     moments = Moments.of(embed(encoder, sentences_of(store)).vectors)
     whole = Moments.of(whole_texts_of(encoder, store))
     monkeypatch.setattr(refit, "WHOLE_A_DIMENSION", 10)
-    found = Refit.of(WHOLE, store, encoder.base_dimension, CPU)
+    found = Refit.of(WHOLE, store, encoder, CPU)
     assert found.whole is not None
     assert len(found.whole) == whole.count, "of a small corpus all"
-    both, alone = found(encoder), Refit.of(AUTO, store, encoder.base_dimension, CPU)(encoder)
+    both, alone = found(encoder), Refit.of(AUTO, store, encoder, CPU)(encoder)
     assert both.power == alone.power
     torch.testing.assert_close(both.matrix, fit_whitening(Mixture(moments, whole), both.power).matrix)
     assert not torch.allclose(both.matrix, alone.matrix, atol=1e-3)
-    fixed = Refit.of(WHOLE._replace(power=0.4), store, encoder.base_dimension, CPU)(encoder)
+    fixed = Refit.of(WHOLE._replace(power=0.4), store, encoder, CPU)(encoder)
     torch.testing.assert_close(fixed.matrix, fit_whitening(Mixture(moments, whole), 0.4).matrix)
     assert encoder.max_length == 16, "as it was before"
 
 
 def test_about_one_whole_document_a_dimension_is_sampled(store: TokenStore) -> None:
     there = store.documents(SPLITS)
-    some = Refit.of(WHOLE, store, there // 4, CPU).whole
+    some = Refit.of(WHOLE, store, of_dimension(there // 4), CPU).whole
     assert some is not None
     assert there / 8 < len(some) < there / 2
 
@@ -119,7 +125,7 @@ def test_a_plan_without_whole_documents_is_named_as_before_there_were_such() -> 
 
 def test_the_whitening_that_the_encoder_had_is_not_whitened_again(tiny_encoder: Path, store: TokenStore) -> None:
     encoder = encoder_of(tiny_encoder)
-    share = Refit.of(AUTO._replace(power=1.0), store, encoder.base_dimension, CPU)
+    share = Refit.of(AUTO._replace(power=1.0), store, encoder, CPU)
     first = share(encoder)
     encoder.whitening = first
     assert torch.equal(share(encoder).matrix, first.matrix)
@@ -127,7 +133,7 @@ def test_the_whitening_that_the_encoder_had_is_not_whitened_again(tiny_encoder: 
 
 def test_validating_by_what_chooses_the_power_embeds_nothing_twice(tiny_encoder: Path, store: TokenStore) -> None:
     encoder = encoder_of(tiny_encoder)
-    share = Refit.of(AUTO, store, encoder.base_dimension, CPU)
+    share = Refit.of(AUTO, store, encoder, CPU)
     questions = held_out_for(store, "valid", AUTO.seed)
     found = share.scores(encoder, questions)
     assert found is not None
@@ -137,12 +143,12 @@ def test_validating_by_what_chooses_the_power_embeds_nothing_twice(tiny_encoder:
     # Others are not taken for these.
     assert share.scores(encoder, held_out_for(store, "valid", AUTO.seed + 1)) is None
     assert share.scores(encoder, questions_for(store, "valid", "halves")) is None
-    assert Refit.of(AUTO._replace(power=1.0), store, encoder.base_dimension, CPU).scores(encoder, questions) is None
+    assert Refit.of(AUTO._replace(power=1.0), store, encoder, CPU).scores(encoder, questions) is None
 
 
 def whitened(folder: str, store: TokenStore, plan: WhiteningPlan = AUTO) -> tuple[float, np.ndarray, np.ndarray]:
     encoder = encoder_of(Path(folder))
-    found = Refit.of(plan, store, encoder.base_dimension, CPU)(encoder)
+    found = Refit.of(plan, store, encoder, CPU)(encoder)
     return found.power, found.mean.numpy(), found.matrix.numpy()
 
 
@@ -164,10 +170,10 @@ def test_the_sample_is_a_part_of_a_large_corpus_and_all_of_a_small_one(
     store: TokenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = len(sentences_of(store))
-    whole = Refit.of(AUTO, store, 10_000, CPU).sample
+    whole = Refit.of(AUTO, store, of_dimension(10_000), CPU).sample
     assert len(whole) == everything
     monkeypatch.setattr(refit, "SENTENCES_A_DIMENSION", 1)
-    part = Refit.of(AUTO, store, everything // 4, CPU).sample
+    part = Refit.of(AUTO, store, of_dimension(everything // 4), CPU).sample
     assert everything / 16 < len(part) < everything / 2
 
 
@@ -202,7 +208,7 @@ def test_the_starts_stage_finds_what_workers_find_by_any_number_of_actors(
     actors = Actors(monkeypatch)
     (one, folder), (three, other) = (whiten(store, tmp_path / str(n), tiny_encoder, plan, n) for n in (1, 3))
     power, mean, _ = whitened(str(tiny_encoder), store, plan)
-    sampled = Refit.of(plan, store, 32, CPU).whole
+    sampled = Refit.of(plan, store, of_dimension(32), CPU).whole
     assert one.summary.get("whole") == (None if sampled is None else len(sampled))
     assert (one.summary["power"], one.summary["dimension"]) == (power, 32)
     assert one.summary["sentences"] == len(sentences_of(store))
@@ -256,7 +262,7 @@ def test_documents_of_one_text_repeated_that_cant_be_asked_get_the_power_that_no
     echoes = [Written(f"d{i}", [[5 + i % 50]] * 2, split="train" if i % 3 else "valid") for i in range(60)]
     repeated = write_store(Storage.open(str(tmp_path / "s")), echoes, 2)
     encoder = encoder_of(tiny_encoder)
-    alone, both = (Refit.of(plan, repeated, encoder.base_dimension, CPU)(encoder) for plan in (AUTO, WHOLE))
+    alone, both = (Refit.of(plan, repeated, encoder, CPU)(encoder) for plan in (AUTO, WHOLE))
     assert alone.power == both.power == 0.5
     assert not torch.allclose(alone.matrix, both.matrix, atol=1e-3), "that of whole texts, too, is of both"
 

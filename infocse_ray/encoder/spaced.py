@@ -1,0 +1,55 @@
+"""Sentences one after the other as one text, where a token takes in the space before its word.
+
+The corpus is tokenised once, a sentence at a time. WordPiece makes the same of a text with spaces between its
+sentences, and so does SentencePiece as most encoders have it. A byte-level tokenizer (RoBERTa's, ModernBERT's, Qwen's)
+has another token for a word behind a space than for the same word at the beginning: there the first token of a
+sentence is exchanged for that one. A word of several tokens may be cut otherwise behind a space; it keeps its cuts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from infocse_ray.corpus.tokens import Tokens
+
+
+def ids_behind_a_space(tokenizer: str) -> np.ndarray | None:
+    """What each token of the vocabulary is behind a space.
+
+    Args:
+        tokenizer: what the corpus is tokenised with, as `tokenizers` JSON.
+
+    Returns:
+        uint32 [ids of the vocabulary], a token's own id where there is no other; None where a space changes no token.
+    """
+    loaded = Tokenizer.from_str(tokenizer)
+    first, second, together = (loaded.encode(t, add_special_tokens=False).tokens for t in ("a", "b", "a b"))
+    if together == first + second:
+        return None
+    mark = "".join(together[len(first) :]).removesuffix("".join(second))
+    vocabulary = loaded.get_vocab()
+    ids = np.arange(max(vocabulary.values()) + 1, dtype=np.uint32)
+    for token, number in vocabulary.items():
+        ids[number] = vocabulary.get(mark + token, number)
+    return ids
+
+
+def as_one_text(sentences: Tokens, offsets: np.ndarray, behind_a_space: np.ndarray | None) -> Tokens:
+    """Each document's sentences as one text.
+
+    Args:
+        sentences: of all documents.
+        offsets: int64 [documents + 1]; document i has the sentences offsets[i]:offsets[i + 1].
+        behind_a_space: as `ids_behind_a_space` has it; with None nothing is copied.
+    """
+    texts = Tokens(sentences.values, sentences.offsets[offsets])
+    if behind_a_space is None:
+        return texts
+    later = np.arange(offsets[0], offsets[-1])
+    later = later[~np.isin(later, offsets) & (sentences.lengths[later] > 0)]
+    begin = texts.offsets[0]
+    values = sentences.values[begin : texts.offsets[-1]].copy()
+    starts = sentences.offsets[later] - begin
+    values[starts] = behind_a_space[values[starts]]
+    return Tokens(values, texts.offsets - begin)
