@@ -4,8 +4,7 @@ Each corpus, method and seed gives one run, called a cell of the tables: an enco
 tables show the mean and standard deviation of the test scores, of every encoder plain and whitened. They also say, by a
 paired bootstrap over the test documents, what each method adds to the whitened encoder without training. The learning
 rate of a method is the one of `learning_rates` with the best validation score on the first seed. <storage>/<name>/
-gets tables.md, which begins with the answer, tables.json and a plot of each table, rewritten after each cell. Needs the
-`report` extra.
+gets tables.md, which begins with the answer, tables.json and a plot of each table, rewritten after each cell.
 
 --config is a file like infocse_ray/configs/tables.yaml. Nested settings (settings, corpora, methods) are best given in
 the file; --name, --storage, --seeds, --tokens, --encoder and the like override it on the command line. The settings

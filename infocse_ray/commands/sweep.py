@@ -3,7 +3,7 @@
 Every trial is a run of pretrain in one storage, <storage>/<name>-<its values>. Trials share what they have in common:
 one tokenised corpus, and one first annotation for each K, whatever the batch size. <storage>/<name>/ gets sweep.md (a
 row for each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml,
-which `infocse pretrain --config` accepts; all are rewritten whenever a trial makes progress. Needs the `report` extra.
+which `infocse pretrain --config` accepts; all are rewritten whenever a trial makes progress.
 
 --config is a file like infocse_ray/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets a value
 for all trials, and --parameters.train.batch_size '{grid: [32, 64]}' the values to try. The settings of all trials are
