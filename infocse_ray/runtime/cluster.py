@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import ray
@@ -49,7 +49,10 @@ def connect() -> None:
             ray.init(
                 logging_level=logging.ERROR,
                 log_to_driver=False,
-                runtime_env={"env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES}},
+                runtime_env={
+                    "env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES},
+                    "worker_process_setup_hook": _address_teller(),
+                },
             )
     except (ConnectionError, AuthenticationError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -57,6 +60,24 @@ def connect() -> None:
             f"RAY_ADDRESS = {os.environ.get('RAY_ADDRESS', '')!r}: can't join that Ray ({reason}); start it with "
             "`ray start --head`, set RAY_AUTH_MODE and the token as it has them, or unset RAY_ADDRESS"
         ) from error
+
+
+def _address_teller() -> Callable[[], None]:
+    """What tells every worker process which Ray is its own, as RAY_ADDRESS.
+
+    Where a second Ray runs on the machine, Ray Train's guard of a training asks either for its controller otherwise, and,
+    where the other has none, takes it for dead and ends the training's workers.
+    """
+
+    # A function inside a function travels whole: workers needn't import this module before their work.
+    def tell() -> None:
+        import os
+
+        import ray
+
+        os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
+
+    return tell
 
 
 def _knock(address: str) -> None:
