@@ -65,8 +65,8 @@ def connect() -> None:
 def _address_teller() -> Callable[[], None]:
     """What tells every worker process which Ray is its own, as RAY_ADDRESS.
 
-    Where a second Ray runs on the machine, Ray Train's guard of a training asks either for its controller otherwise, and,
-    where the other has none, takes it for dead and ends the training's workers.
+    Where a second Ray runs on the machine, Ray Train's guard of a training may otherwise ask that one for its
+    controller, which has none such, take it for dead, and end the training's workers.
     """
 
     # A function inside a function travels whole: workers needn't import this module before their work.
