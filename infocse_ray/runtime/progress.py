@@ -97,11 +97,14 @@ class Bar:
         self.to(self.done + units, note)
 
     def left(self) -> float | None:
-        """Seconds until all is done at the rate so far; None where that can't be told yet, or there is no total."""
-        if not self.total or self._first is None or self.done <= self._first[1]:
+        """Seconds until all is done at the rate so far.
+
+        None where that can't be told yet, there is no total, or all is done and something else goes on.
+        """
+        if not self.total or self._first is None or not self._first[1] < self.done < self.total:
             return None
         rate = (self.done - self._first[1]) / max(time.monotonic() - self._first[0], 1e-9)
-        return max(self.total - self.done, 0) / rate
+        return (self.total - self.done) / rate
 
     def _line(self) -> None:
         self._shown = time.monotonic()

@@ -302,6 +302,7 @@ class TrainingWorker:
 
     def _scores(self, name: str, known: dict[str, Any], said: str = "", changed: bool = True) -> dict[str, Any]:
         """The scores of the encoder as it is, whitened anew where it has changed, and what else is known of it."""
+        self._reporter.begin(f"validating {name}")
         ready = for_inference(self._encoder, self._settings.encoder.precision, self._device)
         scores = None
         if self._refit is not None and changed:

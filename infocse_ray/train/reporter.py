@@ -31,6 +31,11 @@ class Reporter:
         if self.board is not None:
             self.board.line.remote(f"    {line}")
 
+    def begin(self, what: str) -> None:
+        """Show beside the bar, instead of the last step's figures, what is done until the next step."""
+        if self.board is not None:
+            self.board.tell.remote(what)
+
     def count(self, report: StepReport) -> None:
         """Count a step for the speed."""
         self._steps += 1

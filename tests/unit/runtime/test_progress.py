@@ -62,7 +62,9 @@ def test_what_is_left_is_told_by_the_rate_of_this_process(capsys, monkeypatch):
     bar.to(510)
     assert line_of(bar, capsys) == "  training: 510 of 1,000 steps, 2 min, about 82 min left"
     bar.to(1000)
-    assert "about 0 s left" in line_of(bar, capsys)
+    assert line_of(bar, capsys) == "  training: 1,000 of 1,000 steps, 2 min"
+    bar.to(1000, "validating step 1000")
+    assert line_of(bar, capsys) == "  training: 1,000 of 1,000 steps, 2 min, validating step 1000"
 
 
 def test_without_a_total_nothing_is_said_to_be_left(capsys, monkeypatch):

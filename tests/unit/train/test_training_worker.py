@@ -81,7 +81,10 @@ class FakeBoard:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.line = SimpleNamespace(remote=self.lines.append)
-        self.set = SimpleNamespace(remote=lambda *_: None)
+        self.shown: list[str] = []
+        """What is beside the bar, one after the other."""
+        self.set = SimpleNamespace(remote=lambda _, note: self.shown.append(note))
+        self.tell = SimpleNamespace(remote=self.shown.append)
         self.curves: list[Any] = []
         self.points = SimpleNamespace(remote=self.curves.extend)
 
@@ -140,6 +143,9 @@ def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
     expected = training.folder / "result.json"
     assert whole.steps == [3, 6, 9]
     assert not any("goes on" in line or "stop" in line for line in training.board.lines)
+    validated = [number for number, note in enumerate(training.board.shown) if note.startswith("validating")]
+    assert [training.board.shown[number] for number in validated] == [f"validating step {s}" for s in (0, 3, 6, 9)]
+    assert all("loss" in training.board.shown[number - 1] for number in validated[1:]), "the steps before have come"
     begun, *points = training.board.curves
     assert begun == Begun(0)
     assert [(point.group, point.step) for point in points if point.group == "validation" or point.step == 9] == [
