@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     import torch
 
 _KNOCK_SECONDS = 10.0
-_KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+_OF_WORKERS = {
+    # On CPUs a compiled kernel is kept for every shape of batch; without a bound their memory grows for hours.
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    "LRU_CACHE_CAPACITY": "64",
+    # A thread that waits for the others leaves its core to whoever has work. By default it spins; where anything else
+    # runs on the machine, the others then wait for it (docs/measurements.md).
+    "OMP_WAIT_POLICY": "PASSIVE",
+}
+"""Variables of the workers' environment, unless the driver's has others."""
 
 
 def connect() -> None:
@@ -33,9 +41,8 @@ def connect() -> None:
     """
     if ray.is_initialized():
         return
-    # On CPUs a compiled kernel is kept for every shape of batch; without a bound their memory grows for hours.
-    for cache in _KERNEL_CACHES:
-        os.environ.setdefault(cache, "64")
+    for name, value in _OF_WORKERS.items():
+        os.environ.setdefault(name, value)
     # Workers keep the job's directory, so that relative paths mean the same everywhere.
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
@@ -50,7 +57,7 @@ def connect() -> None:
                 logging_level=logging.ERROR,
                 log_to_driver=False,
                 runtime_env={
-                    "env_vars": {cache: os.environ[cache] for cache in _KERNEL_CACHES},
+                    "env_vars": {name: os.environ[name] for name in _OF_WORKERS},
                     "worker_process_setup_hook": _address_teller(),
                 },
             )

@@ -158,6 +158,19 @@ def test_a_ray_that_is_gone_is_not_waited_for(monkeypatch, door, gone):
         cluster.connect()
 
 
+def test_workers_wait_without_spinning_unless_the_user_wants_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", lambda **how: asked.append(how["runtime_env"]["env_vars"]))
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    cluster.connect()
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    cluster.connect()
+    assert [variables["OMP_WAIT_POLICY"] for variables in asked] == ["PASSIVE", "ACTIVE"]
+    assert all(int(variables["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 0 for variables in asked)
+
+
 @pytest.mark.parametrize("address", ["auto", "local", "", "ray://127.0.0.1:1"])
 def test_what_is_no_host_and_port_is_left_to_ray(monkeypatch, address):
     asked = []
