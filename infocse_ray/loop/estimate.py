@@ -75,7 +75,7 @@ class Work(NamedTuple):
         second, start = speed.tokens_per_second, speed.start_seconds
         piloted = min(self.piloted, tokens)
         looks = self.trainings * (self.looks + tokens / self.between)
-        looks += self.pilots * (2 + piloted / self.between)  # of the start and at the end
+        looks += self.pilots * (1 + piloted / self.between)  # at the end; the start's is known
         return Estimate(
             self.annotations * (self.annotated / second + start),
             (self.trainings * tokens + self.pilots * piloted) * self.cost / second
@@ -130,7 +130,7 @@ def work_of(run: Run) -> Work:
         annotated=own * (1.0 if share is None else share.of_all(run.store)),
         step=step,
         look=look,
-        looks=2 + len(train.interpolation),
+        looks=1 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
         tested=5 * asked + tests * documents["test"] * read,  # the starts, before and after, and the result
         pilots=len(RECIPES) if settings.recipe else 0,

@@ -57,6 +57,11 @@ class Asked(NamedTuple):
         return self.split, self.on, self.max_documents, *bound, *read
 
 
+def scores_of(run: Storage) -> Storage:
+    """Where the evaluations of a run go, by its folder."""
+    return run / "scores"
+
+
 class _Evaluation(NamedTuple):
     store: TokenStore
     precision: Precision
@@ -94,9 +99,7 @@ def evaluate(
     """
     places: list[tuple[Asked, Storage, str]] = []
     for one in asked:
-        drawn = seed if one.on == "sentence" else None
-        parts = store.fingerprint, one.encoder.fingerprint, one.questions, precision, drawn
-        identity = fingerprint("evaluate", _FORMAT, *parts)
+        identity = _identity(store, one, precision, seed)
         places.append((one, folder / identity, identity))
     with contextlib.ExitStack() as held:
         leases: dict[str, Lease] = {}
@@ -134,6 +137,21 @@ def evaluate(
             )
             for _, place, identity in places
         ]
+
+
+def known_scores(
+    root: Storage, folder: Storage, store: TokenStore, asked: Asked, precision: Precision, seed: int
+) -> dict[str, Any] | None:
+    """The metrics that `evaluate` has found already, with the same arguments; None if it has not."""
+    identity = _identity(store, asked, precision, seed)
+    stage = find_stage(root, folder / identity, identity)
+    return None if stage is None else (stage.summary or {})["metrics"]
+
+
+def _identity(store: TokenStore, asked: Asked, precision: Precision, seed: int) -> str:
+    drawn = seed if asked.on == "sentence" else None
+    parts = store.fingerprint, asked.encoder.fingerprint, asked.questions, precision, drawn
+    return fingerprint("evaluate", _FORMAT, *parts)
 
 
 def _in_workers(evaluation: _Evaluation, placement: Placement, folder: Storage, title: str) -> None:

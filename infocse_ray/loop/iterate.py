@@ -16,7 +16,7 @@ from infocse_ray.loop.iteration_stages import IterationStages, iteration_report
 from infocse_ray.loop.mix import Mix
 from infocse_ray.loop.run import Run
 from infocse_ray.methods.method import Method
-from infocse_ray.retrieval.ranks import shown
+from infocse_ray.retrieval.ranks import scores_in, shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.stages.stage import Stage
@@ -75,7 +75,10 @@ def iterate(
         assert run.inputs.method is not None
         say(f"iteration {t}")
         budget = Budget(train.max_steps, train.max_tokens, patience)
-        stages, trained = train_iteration(run, iteration_stages, run.inputs.method, encoders[-1], budget, t, labels)
+        scored = scores_in(iterations[-1]["validation"]) if "validation" in iterations[-1] else None
+        stages, trained = train_iteration(
+            run, iteration_stages, run.inputs.method, encoders[-1], budget, t, labels, scored=scored
+        )
         encoders.append(trained)
         iterations.append(iteration_report(t, stages))
         iterations[0].setdefault("validation", iterations[number]["history"][0])
@@ -111,6 +114,7 @@ def train_iteration(
     t: int,
     labels: Mix | None = None,
     source: Shards | None = None,
+    scored: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Stage], EncoderFolder]:
     """One round's finished stages and the encoder that comes out of it.
 
@@ -123,6 +127,7 @@ def train_iteration(
         t: the round's number.
         labels: to train on beside what the method makes of annotations; None: none.
         source: the documents that a method which annotates nothing makes examples of; None: the corpus'.
+        scored: what validation said of the encoder, if that is known, so that it isn't asked again.
     """
     stages: dict[str, Stage] = {}
 
@@ -142,7 +147,7 @@ def train_iteration(
     if labels is not None:
         method = labels.among(method, iteration_stages.settings)
     mixed_in = None if labels is None else labels.examples
-    trained = done("train", iteration_stages.train(examples, method, encoder, budget, t, mixed_in))
+    trained = done("train", iteration_stages.train(examples, method, encoder, budget, t, mixed_in, scored))
     summary = trained.summary or {}
     chosen = summary["chosen"]
     share = f"; {chosen.get('share', 0):g} of the way there is better"

@@ -13,6 +13,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.errors import NoExamples
+from infocse_ray.loop.evaluate import Asked, known_scores, scores_of
 from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, graph_identity, train_identity
 from infocse_ray.methods.chance import mix
@@ -216,8 +217,12 @@ class IterationStages(NamedTuple):
         budget: Budget,
         t: int,
         labels: Examples | None = None,
+        scored: dict[str, Any] | None = None,
     ) -> Stage:
-        """Train the encoder on the examples (Eq. 5, or the method's own loss), and on those of `labels` for `Mixed`."""
+        """Train the encoder on the examples (Eq. 5, or the method's own loss), and on those of `labels` for `Mixed`.
+
+        `scored` are the validation's metrics of the encoder; None: those of the run's evaluations, if they have it.
+        """
         settings, on = self.settings, self.on
         bound = candidate_bound(self.store, on, settings.validate.max_candidates)
         identity = train_identity(
@@ -228,11 +233,21 @@ class IterationStages(NamedTuple):
             # The stage's own folder, which isn't the one asked for where another stage was finished there.
             seed = mix(settings.seed, t)
             training = Training(settings, self.store, examples, method, budget, encoder, seed, stage.folder, on)
-            training = training._replace(whitening=self.whitening, max_candidates=bound, labels=labels)
+            training = training._replace(
+                whitening=self.whitening,
+                max_candidates=bound,
+                labels=labels,
+                scored=scored or self._scored(encoder, bound),
+            )
             points = None if self.tracking is None else self.tracking.training(self.name(t), stage)
             return train(training, self.where["train"], f"{self.title(t)}: training", points)
 
         return run_stage(self.root, self.folder(t) / "train", "train", identity, work)
+
+    def _scored(self, encoder: EncoderFolder, bound: int | None) -> dict[str, Any] | None:
+        validate, precision, seed = self.settings.validate, self.settings.encoder.precision, self.settings.seed
+        asked = Asked(encoder, "valid", self.on, validate.max_documents, bound, validate.reading)
+        return known_scores(self.root, scores_of(self.run), self.store, asked, precision, seed)
 
     def trained_encoder(self, trained: Stage, start: EncoderFolder) -> EncoderFolder:
         """The encoder that a train stage returns: the one it started from if none it made was better."""

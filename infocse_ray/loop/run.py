@@ -17,7 +17,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.prompts import ROLES
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
-from infocse_ray.loop.evaluate import Asked, evaluate
+from infocse_ray.loop.evaluate import Asked, evaluate, scores_of
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.iteration_stages import IterationStages
@@ -104,7 +104,7 @@ class Run(NamedTuple):
             else Asked(encoder, split, "counterpart", reading=settings.validate.reading)
             for encoder, split in looks.values()
         ]
-        precision, where, folder = settings.encoder.precision, iteration_stages.where["train"], self.folder / "scores"
+        precision, where, folder = settings.encoder.precision, iteration_stages.where["train"], scores_of(self.folder)
         done = evaluate(iteration_stages.root, folder, self.store, asked, precision, where, settings.seed)
         stages = dict(zip(looks, done, strict=True))
         for name, stage in stages.items():

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,12 @@ def metrics_of(ranks: np.ndarray, candidates: int, documents: np.ndarray | None 
         low, high = interval(scores, np.arange(len(ranks)) if documents is None else documents)
         metrics |= {name: mean_of(scores), f"{name}_low": low, f"{name}_high": high}
     return metrics | {"queries": len(ranks), "candidates": candidates}
+
+
+def scores_in(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What `metrics_of` gave, of an entry that has more beside it."""
+    names = {f"{name}{end}" for name in (*(f"recall@{k}" for k in CUTOFFS), "mrr") for end in ("", "_low", "_high")}
+    return {name: value for name, value in entry.items() if name in names or name in ("queries", "candidates")}
 
 
 def shown(scores: Mapping[str, float], metric: str) -> str:

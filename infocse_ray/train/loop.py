@@ -78,6 +78,8 @@ class Training(NamedTuple):
     """As `questions_for` takes it."""
     whitening: WhiteningPlan | None = None
     """How the encoder is whitened anew when it is validated; None: it isn't."""
+    scored: dict[str, Any] | None = None
+    """What this validation said of the encoder before, so that it isn't asked again; None: it wasn't asked."""
     board: Any = None
     """Handle of a progress board."""
     labels: Examples | None = None
@@ -261,7 +263,7 @@ class TrainingWorker:
         """
         step, said = self.progress["step"], f", loss {report.loss:.4f}" if report else ""
         known = {"step": step, "tokens_done": self.progress["tokens"]} | (report._asdict() if report else {})
-        entry = self._scores(f"step {step}", known, said, changed=step > 0)
+        entry = self._scores(f"step {step}", known, said, self._training.scored if step == 0 else None)
         self.progress["history"].append(entry)
         if self._metrics is not None:
             self._metrics.validation(step, entry)
@@ -300,15 +302,15 @@ class TrainingWorker:
         self._reporter.show(under_way.done, report, now)
         return ended
 
-    def _scores(self, name: str, known: dict[str, Any], said: str = "", changed: bool = True) -> dict[str, Any]:
-        """The scores of the encoder as it is, whitened anew where it has changed, and what else is known of it."""
-        self._reporter.begin(f"validating {name}")
-        ready = for_inference(self._encoder, self._settings.encoder.precision, self._device)
-        scores = None
-        if self._refit is not None and changed:
-            scores = self._refit.scores(ready, self._questions)
-            self._encoder.whitening = ready.whitening
-        scores = (score(ready, self._questions) if scores is None else scores).metrics
+    def _scores(
+        self, name: str, known: dict[str, Any], said: str = "", scores: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The scores of the encoder as it is, unless they are given, and what else is known of it.
+
+        It is whitened anew first, but where no step has changed it.
+        """
+        if scores is None:
+            scores = self._validated(name, changed=known.get("step") != 0)
         line = ", ".join(
             f"{metric} {shown(scores, metric)}" for metric in ("recall@5", "recall@10", "recall@20", "mrr")
         )
@@ -316,6 +318,15 @@ class TrainingWorker:
         if (whitening := self._encoder.whitening) is not None:
             known = known | {"whitening": {"power": whitening.power, "dimension": self._encoder.dimension}}
         return scores | known
+
+    def _validated(self, name: str, changed: bool) -> dict[str, Any]:
+        self._reporter.begin(f"validating {name}")
+        ready = for_inference(self._encoder, self._settings.encoder.precision, self._device)
+        found = None
+        if self._refit is not None and changed:
+            found = self._refit.scores(ready, self._questions)
+            self._encoder.whitening = ready.whitening
+        return (score(ready, self._questions) if found is None else found).metrics
 
     def _choose(self) -> None:
         """Give back the best, by validation, of the start, the best step, and the weights between the two."""

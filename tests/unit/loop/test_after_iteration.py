@@ -18,7 +18,9 @@ def loop(monkeypatch: pytest.MonkeyPatch, scores: list[float], after_iteration: 
     """The outer loop, whose iterations score what they are told to, the first the encoder as it came."""
     content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "loop": section}
 
-    def train_iteration(run: Any, rounds: Any, method: Any, encoder: Any, budget: Any, t: int, labels: Any) -> Any:
+    def train_iteration(
+        run: Any, rounds: Any, method: Any, encoder: Any, budget: Any, t: int, labels: Any, scored: Any
+    ) -> Any:
         entries = [{"step": step, "recall@5": scores[t - 1 + step], "queries": 100} for step in (0, 1)]
         summary = {"history": entries, "chosen": entries[1], "best_step": 1, "seconds": 1.0}
         return {"train": Stage("train", "f", Storage("x"), summary)}, None

@@ -49,7 +49,7 @@ def test_pilots_take_time_as_trainings_do():
     second, start = SPEED.tokens_per_second, SPEED.start_seconds
     assert more[0] == 0, "they train on the first iteration's annotation"
     assert more[1] == pytest.approx(3 * (5000 * WORK.cost / second + start))
-    assert more[2] == pytest.approx(3 * (2 + 5000 / WORK.between) * WORK.look / second), "start and end at least"
+    assert more[2] == pytest.approx(3 * (1 + 5000 / WORK.between) * WORK.look / second), "the end at least"
     short = work.estimate(SPEED, 1000.0).training - WORK.estimate(SPEED, 1000.0).training
     assert short == pytest.approx(3 * (1000 * WORK.cost / second + start)), "no pilot is longer than the training"
 

@@ -66,6 +66,20 @@ def test_each_encoder_is_scored_once_whichever_run_asks(root, worked):
     assert not [name for name in (root / "stages").files() if name.endswith(".lease")]
 
 
+def test_scores_that_were_found_are_known_with_the_same_arguments_alone(root, worked):
+    def known(encoder: str = "e1", seed: int = 1, **question: Any) -> dict[str, Any] | None:
+        asked = module.Asked(
+            EncoderFolder(root / encoder, encoder, 16), **({"split": "valid", "on": "sentence"} | question)
+        )
+        return module.known_scores(root, root / "one", TokenStore(root / "store", "s", {}), asked, "fp32", seed)
+
+    assert known() is None
+    evaluate(root, "one", split="valid", on="sentence")
+    assert known() == {"mrr": 1.0}
+    assert known("e2") is known(seed=2) is known(split="test") is known(on="halves") is known(max_documents=100) is None
+    assert len(worked) == 1, "nothing is scored for being asked for"
+
+
 def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, worked):
     def stage(**question: Any) -> str:
         return evaluate(root, "one", **question)[0].fingerprint

@@ -11,6 +11,7 @@ from infocse_ray.annotate.share import Share
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.loop import iteration_stages
 from infocse_ray.loop.infocse import pretrain
+from infocse_ray.retrieval.ranks import scores_in
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 from tests.unit import runs_here
@@ -93,3 +94,17 @@ def test_by_itself_a_run_annotates_what_its_training_reads(settings, passes: Pas
     whole = with_share(settings, 1.0).model_copy(update={"name": "whole"})
     pretrain(whole)
     assert len(annotated(whole, 1)) == 6
+
+
+def test_no_training_validates_again_what_it_starts_from(settings, monkeypatch):
+    given = []
+    train = iteration_stages.train
+    monkeypatch.setattr(
+        iteration_stages, "train", lambda training, *a, **k: given.append(training.scored) or train(training, *a, **k)
+    )
+    metrics = pretrain(settings)
+    begun, first = metrics["start"]["validation"], scores_in(metrics["iterations"][1]["validation"])
+    assert given == [begun, first]
+    assert begun != first
+    for t, entry in enumerate(metrics["iterations"][1:]):
+        assert scores_in(entry["history"][0]) == given[t]

@@ -64,9 +64,18 @@ class Script:
         return {"step": 0, "recall@5": self.scores[encoder], "queries": 100}
 
     def train_iteration(
-        self, run: Any, rounds: Any, method: Any, encoder: str, budget: Any, t: int, labels: Any = None
+        self,
+        run: Any,
+        rounds: Any,
+        method: Any,
+        encoder: str,
+        budget: Any,
+        t: int,
+        labels: Any = None,
+        scored: Any = None,
     ) -> Any:
         trained = f"i{t}"
+        assert scored is None or scored == {"recall@5": self.scores[encoder], "queries": 100}, "of what it starts from"
         self.labels[trained] = labels
         self.done.append(f"{encoder} > {trained}")
         self.from_anything[trained] = rounds == "from anything"

@@ -119,6 +119,22 @@ def training(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
     )
 
 
+def test_a_start_whose_scores_are_known_is_not_validated_again(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "known", monkeypatch)
+    known = dict.fromkeys(METRICS, 0.25) | {"queries": 7}
+    TrainingWorker(training._replace(scored=known)).run()
+    first, *others = (training.folder / "result.json").read_json()["history"]
+    assert first == known | {"step": 0, "tokens_done": 0}
+    assert [entry["queries"] for entry in others] == [100, 100, 100]
+    assert training.board.lines[0] == "    step 0: validation " + ", ".join(f"{name} 0.2500" for name in METRICS)
+    assert [note for note in training.board.shown if note.startswith("validating")] == [
+        f"validating step {step}" for step in (3, 6, 9)
+    ]
+
+
 def asked_at(step: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask a worker to stop in its `step`th step; None: never."""
 
