@@ -25,6 +25,7 @@ _FOUND = {
     "counterpart": "each document must find its counterpart",
     "sentence": "each document must find a sentence that was taken out of it",
     "halves": "one half of each document must find the other",
+    "readings": "each document as one text must find the mean of its sentences",
 }
 
 

@@ -40,6 +40,7 @@ def moved_section(record: Record) -> Section:
         "counterpart": "its counterpart among all counterparts",
         "sentence": "a sentence that was taken out of it among all that were",
         "halves": "its other half among all halves",
+        "readings": "the mean of its sentences among those of all, by its text as a whole",
     }[moved["on"]]
     said = f"Of {sum(counts.values()):,} {split} questions {counts['up']:,} rank better than with {moved['before']}, "
     said += f"{counts['down']:,} worse, {counts['same']:,} the same. Each document has to find {what}. "

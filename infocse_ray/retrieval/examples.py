@@ -191,9 +191,8 @@ def _tables(where: Texts, keys: np.ndarray) -> Iterator[pa.Table]:
                 there = file.read_row_group(group, columns=["key", "counterpart_keys"])
                 answers = {
                     "counterpart": flat(there["counterpart_keys"])[0].to_numpy(),
-                    "halves": there["key"].to_numpy(),
                     "sentence": keys,
-                }[where.on]
+                }.get(where.on, there["key"].to_numpy())
                 if np.isin(answers, keys).any():
                     yield file.read_row_group(group)
 
@@ -206,9 +205,10 @@ def _found(on: On, table: pa.Table, wanted: np.ndarray) -> Iterator[tuple[int, T
             yield int(labels.keys[row]), labels.tokens.take(np.array([row]))
         return
     documents = documents_of(table)
-    if on == "halves":
+    if on != "sentence":
+        begin, step = (1, 2) if on == "halves" else (0, 1)
         for row in np.flatnonzero(np.isin(documents.keys, wanted)):
-            inside = np.arange(documents.offsets[row] + 1, documents.offsets[row + 1], 2)
+            inside = np.arange(documents.offsets[row] + begin, documents.offsets[row + 1], step)
             yield int(documents.keys[row]), documents.sentences.take(inside)
         return
     hashes = documents.sentences.hashes()

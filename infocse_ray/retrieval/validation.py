@@ -4,7 +4,8 @@
    document of several asks for each, ranked without the others.
 2. `sentence`: without labels, a document without one of its sentences must find that sentence (see `held_out`).
 3. `halves`: without labels, the vector of one half of a document's sentences must find the other half.
-4. Every worker embeds its shards' documents and candidates; candidates go round a block at a time, then are gone.
+4. `readings`: without labels, a document's vector as one text must find the mean of its sentences' vectors.
+5. Every worker embeds its shards' documents and candidates; candidates go round a block at a time, then are gone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from infocse_ray.retrieval.ranks import LeftOut
 from infocse_ray.retrieval.scores import Scores, score_among_all
 from infocse_ray.settings import Reading
 
-On = Literal["counterpart", "sentence", "halves"]
+On = Literal["counterpart", "sentence", "halves", "readings"]
 
 
 class Groups(NamedTuple):
@@ -106,7 +107,7 @@ class Questions(NamedTuple):
 def questions_for(
     store: TokenStore,
     split: str,
-    on: Literal["counterpart", "halves"],
+    on: Literal["counterpart", "halves", "readings"],
     max_documents: int | None = None,
     device: torch.device = ...,
     seed: int = 0,
@@ -156,9 +157,11 @@ def questions_for(
     """
     if on == "sentence":
         return held_out_for(store, split, seed, max_documents, device)
-    if on == "halves":
-        limit = key_limit(store.summary["documents"][split], max_documents)
-        asked = _joined([_ask_for_halves(table) for table in _tables(store, split, limit)])
+    if on != "counterpart":
+        limit, ask = key_limit(store.summary["documents"][split], max_documents), _WITHOUT_LABELS[on]
+        asked = _joined([ask(table) for table in _tables(store, split, limit)])
+        if on == "readings":
+            asked = asked._replace(documents=asked.documents._replace(reading="whole"))
         return Questions(*asked, None, asked.true_keys)
     limit = key_limit(store.summary["labelled"][split], max_documents)
     asked = _joined([_ask_for_counterparts(table) for table in _tables(store, split, limit)])
@@ -196,6 +199,17 @@ def _ask_for_halves(table: pa.Table) -> _Asked:
     documents = documents_of(table)
     even, odd = (_part(documents, rows) for rows in halves(documents.offsets))
     return _Asked(even, np.arange(len(table)), odd, documents.keys, documents.doc_ids.to_pylist())
+
+
+def _ask_for_readings(table: pa.Table) -> _Asked:
+    """Each document, which is to be read whole, asks for the mean of its sentences."""
+    documents = documents_of(table)
+    read = Groups(documents.sentences, documents.offsets)
+    return _Asked(read, np.arange(len(table)), read, documents.keys, documents.doc_ids.to_pylist())
+
+
+_WITHOUT_LABELS = {"halves": _ask_for_halves, "readings": _ask_for_readings}
+"""How documents ask, where what is asked for is made of themselves, and of one document each."""
 
 
 def _ask_for_counterparts(table: pa.Table) -> _Asked:

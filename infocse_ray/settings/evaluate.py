@@ -62,7 +62,7 @@ class Evaluate(Section):
         description="Split whose documents are the questions. The candidates are always the counterparts (the "
         "texts that belong to documents, such as headlines) of all splits.",
     )
-    on: Literal["auto", "counterpart", "sentence", "halves"] = Field(
+    on: Literal["auto", "counterpart", "sentence", "halves", "readings"] = Field(
         default="auto",
         description="What each document must find, as validate.on of `infocse pretrain`. `auto`: its counterpart "
         "(corpus.counterpart) if there are any, else a sentence that was taken out of it.",

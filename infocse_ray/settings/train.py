@@ -143,12 +143,13 @@ class Validate(Section):
     )
     patience: int = Field(default=500, ge=1, description="Steps without a better score after which training stops.")
     metric: Metric = Field(default="recall@5", description="Metric that chooses checkpoints and stops iterations.")
-    on: Literal["auto", "counterpart", "sentence", "halves"] = Field(
+    on: Literal["auto", "counterpart", "sentence", "halves", "readings"] = Field(
         default="auto",
         description="What each validation document must find. `counterpart`: its counterpart (corpus.counterpart). "
         "Without labels, `sentence`: a sentence taken out of it (up to four of a document, drawn by the seed, one "
-        "at a time); `halves`: the other half of it (alternating sentences). `auto`: counterpart if validation "
-        "documents have one, else sentence. Training on labels is always validated on counterparts.",
+        "at a time); `halves`: the other half of it (alternating sentences); `readings`: by its text as a whole the "
+        "mean of its sentences. `auto`: counterpart if validation documents have one, else sentence. Training on "
+        "labels is always validated on counterparts.",
     )
     reading: Reading = Field(
         default=DEFAULT_READING,

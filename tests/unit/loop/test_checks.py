@@ -25,7 +25,13 @@ def store(documents: int = 500, labelled: int = 0, train: int = 4000, **more: An
 
 @pytest.mark.parametrize(
     ("asked", "labelled", "on"),
-    [("auto", 9, "counterpart"), ("auto", 0, "sentence"), ("halves", 9, "halves"), ("sentence", 9, "sentence")],
+    [
+        ("auto", 9, "counterpart"),
+        ("auto", 0, "sentence"),
+        ("halves", 9, "halves"),
+        ("sentence", 9, "sentence"),
+        ("readings", 9, "readings"),
+    ],
 )
 def test_what_is_validated_on(asked, labelled, on):
     assert validation_of(settings(asked), store(labelled=labelled)) == on
@@ -39,7 +45,7 @@ def test_counterparts_that_are_not_there():
 def test_what_validates_without_labels_stays_unseen():
     everything = ["train", "valid", "test"]
     assert training_splits(settings(), "counterpart") == everything
-    for on in ("sentence", "halves"):
+    for on in ("sentence", "halves", "readings"):
         assert training_splits(settings(), on) == ["train", "test"]
     assert training_splits(settings(unlabelled="train"), "sentence") == ["train"]
 

@@ -44,7 +44,7 @@ def test_an_encoder_that_is_evaluated(reading: str, monkeypatch: pytest.MonkeyPa
     assert [one.reading for one in asked] == [reading]
 
 
-@pytest.mark.parametrize("on", ["auto", "sentence", "halves"])
+@pytest.mark.parametrize("on", ["auto", "sentence", "halves", "readings"])
 def test_a_reading_is_refused_where_sentences_ask(on: str):
     given = {"model": "m", "corpus": {"source": "a"}, "on": on}
     store: Any = SimpleNamespace(summary={"labelled": {"train": 0}, "documents": {"train": 9}})

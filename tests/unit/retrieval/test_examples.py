@@ -128,6 +128,14 @@ def test_halves(root):
     assert found == [Example("d0", "a b c a", "b c", (2, 1), (["e f"], ["b c"]))]
 
 
+def test_readings(root):
+    store = write_store(root / "store", written(), 2)
+    d0, d1 = stable_hash("d0"), stable_hash("d1")
+    before, after = ranks(root, "before", {("d0", d0): (2, d1)}), ranks(root, "after", {("d0", d0): (1, d0)})
+    [found] = examples(before, after, Texts(store, tokenizer(), "test", "readings"))
+    assert (found.document, found.true, found.ranks) == ("a b b c c a", "a b b c c a", (2, 1))
+
+
 def test_texts_obey_no_terminal():
     evil = "red \x1b[31mtext\x07\r\n\u202eback\u2028wards"
     lines = Example(evil, evil, evil, (1, 2), ([evil], [evil])).lines()

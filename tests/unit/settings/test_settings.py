@@ -152,7 +152,7 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--validate.every=0", "greater than or equal to 1"),
         ("--validate.patience=0", "greater than or equal to 1"),
         ("--validate.metric=recall", "'recall@5'"),
-        ("--validate.on=labels", "'counterpart', 'sentence' or 'halves'"),
+        ("--validate.on=labels", "'counterpart', 'sentence', 'halves' or 'readings'"),
         ("--validate.max_documents=99", "greater than or equal to 100"),
         ("--loop.max_iterations=0", "greater than or equal to 1"),
     ],
