@@ -18,7 +18,7 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.retrieval.documents import halves, mean_vectors
+from infocse_ray.retrieval.documents import embed_whole, halves, mean_vectors, one_text_each
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, score_held_out
 from infocse_ray.retrieval.ranks import metrics_of, rank_among
 from infocse_ray.retrieval.validation import questions_for
@@ -118,14 +118,18 @@ class WithoutLabels(NamedTuple):
     held_out: HeldOut
     asked: torch.Tensor
     """float32 [sentences, d], of `held_out`."""
+    whole: torch.Tensor
+    """float32 [documents, d], each as one text."""
     keys: torch.Tensor
-    """int64 [documents], for halves."""
+    """int64 [documents], for halves and readings."""
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, store: TokenStore, seed: int) -> WithoutLabels:
         """Embed the documents of the split `valid`."""
         held_out = held_out_for(store, "valid", seed)
-        return cls(held_out, held_out.embed(encoder).cpu(), torch.arange(len(held_out.offsets) - 1))
+        with torch.inference_mode():
+            whole = embed_whole(encoder, one_text_each(encoder, held_out.sentences, held_out.offsets)).cpu()
+        return cls(held_out, held_out.embed(encoder).cpu(), whole, torch.arange(len(held_out.offsets) - 1))
 
     def sentence(self, whitening: Whitening | None) -> dict[str, float]:
         """Of `validate.on: sentence`."""
@@ -139,5 +143,13 @@ class WithoutLabels(NamedTuple):
             mean_vectors(vectors[rows], np.searchsorted(owner[rows], np.arange(len(offsets))), True)
             for rows in halves(offsets)
         )
-        ranking = rank_among(even, odd, self.keys, [(odd, self.keys)])
-        return metrics_of(ranking.ranks.numpy(), len(odd))
+        return self._found(even, odd)
+
+    def readings(self, whitening: Whitening | None) -> dict[str, float]:
+        """Of `validate.on: readings`."""
+        change = whitening or torch.nn.Identity()
+        return self._found(change(self.whole), mean_vectors(change(self.asked), self.held_out.offsets, True))
+
+    def _found(self, queries: torch.Tensor, answers: torch.Tensor) -> dict[str, float]:
+        ranking = rank_among(queries, answers, self.keys, [(answers, self.keys)])
+        return metrics_of(ranking.ranks.numpy(), len(answers))

@@ -17,7 +17,7 @@ from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.whitening_fit import POWERS, fit_whitening
 from infocse_ray.retrieval.refit import moments_of, sample_limit, sampled
 
-VALIDATORS = ("counterpart", "sentence", "halves")
+VALIDATORS = ("counterpart", "sentence", "halves", "readings")
 METRICS = ("mrr", "recall@5")
 
 
@@ -32,7 +32,7 @@ def score_once(model: str, store: TokenStore, seed: int) -> list[dict]:
     rows = []
     for power in (None, *POWERS):
         whitening = None if power is None else fit_whitening(moments, power)
-        scores = {"counterpart": labelled.scores, "sentence": without.sentence, "halves": without.halves}
+        scores = {name: getattr(without, name) for name in VALIDATORS[1:]} | {"counterpart": labelled.scores}
         row = {"model": model, "power": power, "truth": truth.scores(whitening)}
         rows.append(row | {name: score(whitening) for name, score in scores.items()})
     return rows
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> None:
         f"Spearman's rank correlation with R@5 of {truth['queries']:,} test questions; {len(models)} encoders, each as "
         f"it is and whitened with {len(POWERS)} powers. Validators ask {labelled['queries']:,} (counterpart, with the "
         f"labels of other documents), {rows[0]['sentence']['queries']:,} (sentence) and "
-        f"{rows[0]['halves']['queries']:,} (halves) questions of the same documents.",
+        f"{rows[0]['halves']['queries']:,} (halves, readings) questions of the same documents.",
     )
 
 

@@ -93,7 +93,7 @@ def test_the_first_encoder_annotates_the_first_iteration_and_no_other(
         EncoderFolder.save(main, training.folder / "models" / "step-00000001")
         better = 0.5 + int("iteration_1" in str(training.folder)) / 10
         history = [
-            {"step": step, "recall@5": step * better, "recall@10": 1, "recall@20": 1, "mrr": 1, "queries": 13}
+            {"step": step, "recall@5": 1, "recall@10": 1, "recall@20": 1, "mrr": step * better, "queries": 13}
             for step in (0, 1)
         ]
         chosen = history[1] | {"kind": "trained"}

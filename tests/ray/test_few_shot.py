@@ -67,7 +67,7 @@ def test_plusplus_alternates_and_shares_its_stages(
         assert [entry["step"] for entry in tuned["history"]] == [0, 3, 6, 9][: len(tuned["history"])]
         assert tuned["examples"]["examples"] == 40
         assert {"recall@5", "recall@5_low", "queries"} <= tuned["test"].keys()
-    scores = [entry["fine_tuned"]["validation"]["recall@5"] for entry in metrics["rounds"]]
+    scores = [entry["fine_tuned"]["validation"]["mrr"] for entry in metrics["rounds"]]
     assert metrics["best_round"] == 1 + scores.index(max(scores))
     assert "verdict: " in said
     assert metrics["verdict"]["label"] in ("WIN", "LEVEL", "LOSS", "START RETURNED")

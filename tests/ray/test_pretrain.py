@@ -118,7 +118,7 @@ def test_metrics_say_what_was_done(finished: tuple[Path, dict]) -> None:
     assert first["annotations"]["pairs"] > 0
     assert {"recall@5", "recall@10", "recall@20", "mrr"} <= set(metrics["iterations"][0]["test"])
     assert first["seconds"]["train"] > 0
-    scores = [entry["validation"]["recall@5"] for entry in metrics["iterations"]]
+    scores = [entry["validation"]["mrr"] for entry in metrics["iterations"]]
     assert scores[metrics["best_iteration"]] == max(scores)
 
 

@@ -199,7 +199,7 @@ def test_tune_stops_the_trial_that_lags_behind(
     def learned(settings: Settings, after_iteration: Any, at_once: int) -> dict[str, Any]:
         """Stands for `pretrain`: the first learning rate helps, the other changes nothing."""
         scores = [0.1, 0.3, 0.5] if settings.train.learning_rate == 1e-3 else [0.1, 0.1, 0.1]
-        iterations = [{"iteration": t, "validation": {"recall@5": score}} for t, score in enumerate(scores)]
+        iterations = [{"iteration": t, "validation": {"mrr": score}} for t, score in enumerate(scores)]
         after_iteration(iterations[:2])
         return {"iterations": iterations, "best_iteration": 2}
 

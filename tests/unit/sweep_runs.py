@@ -28,7 +28,12 @@ def sweep_of(folder: Path, **changes: Any) -> Sweep:
     content: dict[str, Any] = {
         "name": "s",
         "storage": str(folder / "runs"),
-        "settings": {"corpus": {"source": str(source)}, "encoder": {"model": "model"}, "loop.max_iterations": 2},
+        "settings": {
+            "corpus": {"source": str(source)},
+            "encoder": {"model": "model"},
+            "loop.max_iterations": 2,
+            "validate": {"metric": "recall@5"},
+        },
         "parameters": {"annotate.k": {"grid": [1, 2]}, "train.batch_size": {"grid": [4, 8]}},
     }
     return Sweep.model_validate(content | changes)

@@ -17,6 +17,7 @@ from infocse_ray.storage.folder import Storage
 def loop(monkeypatch: pytest.MonkeyPatch, scores: list[float], after_iteration: Any = None, **section: Any) -> Iterated:
     """The outer loop, whose iterations score what they are told to, the first the encoder as it came."""
     content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "loop": section}
+    content |= {"validate": {"metric": "recall@5"}}
 
     def train_iteration(
         run: Any, rounds: Any, method: Any, encoder: Any, budget: Any, t: int, labels: Any, scored: Any

@@ -140,7 +140,7 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
             "corpus": {"source": "x"},
             "encoder": {"model": "m"},
             "train": {"temperature": 0.3, "batch_size": 9, "max_tokens": 7, "learning_rate": 0.5, "warmup_steps": 8},
-            "validate": {"every_tokens": 3},
+            "validate": {"every_tokens": 3, "metric": "recall@5"},
             "labels": {"train_size": 130},
             "finetune": {"batch_size": 64, "epochs": 20, "patience": 2, "learning_rate": 0.25},
         }

@@ -112,7 +112,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "validate.every": (9, TRAIN),
     "validate.every_tokens": (9, TRAIN),
     "validate.patience": (9, TRAIN),
-    "validate.metric": ("mrr", TRAIN),
+    "validate.metric": ("recall@5", TRAIN),
     "validate.on": ("halves", TRAIN),
     "validate.reading": ("sentences", TRAIN),
     "validate.max_documents": (999, TRAIN),

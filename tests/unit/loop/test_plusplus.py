@@ -100,6 +100,7 @@ class Script:
 
 def settings(**sections: Any) -> Settings:
     content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "loop": {"initialization": "none"}}
+    content |= {"validate": {"metric": "recall@5"}}
     return Settings.model_validate(content | sections)
 
 

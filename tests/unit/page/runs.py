@@ -100,7 +100,8 @@ VERDICT = {
 
 
 def settings(name: str, **sections: Any) -> dict[str, Any]:
-    content = {"name": name, "corpus": {"source": f"docs/{EVIL}.jsonl"}, "encoder": {"model": "m"}} | sections
+    content = {"name": name, "corpus": {"source": f"docs/{EVIL}.jsonl"}, "encoder": {"model": "m"}}
+    content |= {"validate": {"metric": "recall@5"}} | sections
     return Settings.model_validate(content).model_dump(mode="json", exclude={"storage"})
 
 

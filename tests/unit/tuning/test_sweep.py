@@ -150,7 +150,8 @@ def test_the_metric_is_that_of_the_settings(tmp_path: Path, runs: Runs):
 
 
 def test_the_best_settings_are_a_file_for_pretrain(tmp_path: Path, runs: Runs):
-    settings = sweep_of(tmp_path).settings | {"validate": {"on": "halves"}, "train": {"learning_rate": "1e-5"}}
+    validate = {"on": "halves", "metric": "recall@5"}
+    settings = sweep_of(tmp_path).settings | {"validate": validate, "train": {"learning_rate": "1e-5"}}
     config = sweep_of(tmp_path, settings=settings)
     runs.scores = lambda settings: [0.1, 0.2, 0.1 * settings.annotate.k + 0.01 * settings.train.batch_size]
     sweep(config, OneByOne(runs), Finder())
