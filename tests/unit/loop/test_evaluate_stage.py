@@ -68,9 +68,8 @@ def test_each_encoder_is_scored_once_whichever_run_asks(root, worked):
 
 def test_scores_that_were_found_are_known_with_the_same_arguments_alone(root, worked):
     def known(encoder: str = "e1", seed: int = 1, **question: Any) -> dict[str, Any] | None:
-        asked = module.Asked(
-            EncoderFolder(root / encoder, encoder, 16), **({"split": "valid", "on": "sentence"} | question)
-        )
+        content = cast(Any, {"split": "valid", "on": "sentence"} | question)
+        asked = module.Asked(EncoderFolder(root / encoder, encoder, 16), **content)
         return module.known_scores(root, root / "one", TokenStore(root / "store", "s", {}), asked, "fp32", seed)
 
     assert known() is None
