@@ -109,8 +109,9 @@ def work_of(run: Run) -> Work:
     iterations = settings.loop.max_iterations if annotates else int(method is not None)
     trainings = iterations + (run.inputs.initialization is not None)
     whole = min(counts["tokens"] / max(sum(documents.values()), 1), float(whole_length(run.inputs.encoder)))
-    read = {"sentences": document, "whole": whole, "both": document + whole}[validate.reading]
-    asks = read if run.judged_on == "counterpart" else document
+    tokens_read = {"sentences": document, "whole": whole, "both": document + whole}
+    read = tokens_read[validate.reading]
+    asks = {"counterpart": read, "readings": tokens_read["both"]}.get(run.judged_on, document)
     asked = min(documents["valid"], validate.max_documents) * asks
     look = asked
     if (plan := iteration_stages.whitening) is not None:

@@ -102,8 +102,8 @@ def _asked(settings: Evaluate, store: TokenStore) -> On:
     on = settings.on if settings.on != "auto" else "counterpart" if labelled else "sentence"
     if on != "counterpart" and settings.reading not in ("sentences", DEFAULT_READING):
         raise ValueError(
-            f"reading = {settings.reading}: without labels (on = {on}) the mean of a document's sentences asks; leave "
-            "it out, or name counterparts with corpus.counterpart"
+            f"reading = {settings.reading}: without labels (on = {on}) what is asked says how documents are read; "
+            "leave it out, or name counterparts with corpus.counterpart"
         )
     return on
 

@@ -158,8 +158,8 @@ class Validate(Section):
     reading: Reading = Field(
         default=DEFAULT_READING,
         description=f"{READING} So test and validation on counterparts read documents, and with the latter two "
-        "whitening is fitted on whole texts, too. Training, validation without labels and the choice of a power are "
-        "of sentences, whatever it is.",
+        "whitening is fitted on whole texts, too. Training, validation without labels (but for `readings`) and the "
+        "choice of a power are of sentences, whatever it is.",
     )
     max_documents: int = Field(
         default=10_000,

@@ -108,6 +108,8 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert work.cost == THREE + 1, "one chunk, and the start's encoder"
     assert work_of(run_of(train={"distillation": 0.0})).cost == THREE
     assert work_of(run_of(train={"distillation": 0.0, "chunk_tokens": 64})).cost == FOUR
+    assert work.looks == 1 + 3, "at the end, and between; what it starts from is known"
+    assert work_of(run_of(train={"interpolation": []})).looks == 1
     assert work_of(run_of()).pilots == 0
     chooses = work_of(run_of(recipe="auto", loop={"pilot_steps": 7}))
     assert (chooses.pilots, chooses.piloted) == (len(RECIPES), 7 * chooses.step)
@@ -133,6 +135,7 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
         ("sentences", "sentence", 100, 100),
         ("whole", "sentence", 100, 60),  # sentences ask
         ("both", "sentence", 100, 160),
+        ("sentences", "readings", 160, 100),  # whole texts and sentences, whatever the test reads
     ],
 )
 def test_what_reading_documents_takes(reading: str, on: str, look: float, test: float):

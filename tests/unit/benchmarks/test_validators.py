@@ -1,0 +1,33 @@
+"""What the benchmark of validators computes from one embedding is what validation says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from infocse_ray.benchmarks.labelled import WithoutLabels
+from infocse_ray.benchmarks.validators import VALIDATORS
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.whitening import Whitening
+from infocse_ray.retrieval.validation import On, questions_for, score
+from infocse_ray.settings import Encoder
+from tests.unit.passes import small_store
+
+
+@pytest.mark.parametrize("whitened", [False, True])
+@pytest.mark.parametrize("on", ["sentence", "halves", "readings"])
+def test_a_validator_without_labels_scores_as_validation_does(
+    on: On, whitened: bool, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    assert on in VALIDATORS
+    store = small_store(tmp_path / "store", count=60, by_key=True)
+    encoder = load_encoder(tiny_encoder, Encoder(model=str(tiny_encoder), max_length=16), cosine=True).eval()
+    draw = torch.Generator().manual_seed(0)
+    whitening = Whitening(torch.zeros(32), torch.randn(32, 8, generator=draw), 1.0) if whitened else None
+    found = getattr(WithoutLabels.of(encoder, store, 3), on)(whitening)
+    encoder.whitening = whitening
+    with torch.inference_mode():
+        assert found == score(encoder, questions_for(store, "valid", on, seed=3)).metrics
+    assert 0 < found["mrr"] < 1
