@@ -46,12 +46,12 @@ def test_a_byte_level_tokenizers_sentences_are_joined_by_its_tokens_for_words_be
     sentences = SENTENCES[:9]
     found = ids_behind_a_space(tokenizer.to_str())
     assert found is not None
-    texts = as_one_text(tokens_of(tokenizer, sentences), OFFSETS, found)
+    given = tokens_of(tokenizer, sentences)
+    texts = as_one_text(given, OFFSETS, found)
     assert rows(texts) == rows(tokens_of(tokenizer, joined(sentences)))
     assert texts.values.dtype == np.uint16
-    plain = tokens_of(tokenizer, sentences)
-    assert rows(as_one_text(plain, OFFSETS, None)) != rows(texts)
-    assert rows(plain) == rows(tokens_of(tokenizer, sentences)), "the sentences stay as they were"
+    assert rows(given) == rows(tokens_of(tokenizer, sentences)), "the sentences stay as they were"
+    assert rows(as_one_text(given, OFFSETS, None)) != rows(texts)
 
 
 def test_documents_from_the_middle_are_the_same_texts() -> None:
