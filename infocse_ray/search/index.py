@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.engine import open_engine
+from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.search.weight import chosen_weight
 from infocse_ray.settings import Encoder
@@ -37,6 +39,9 @@ class Hit(NamedTuple):
     """Of its vector and the query's."""
     words: float | None = None
     """BM25 of its words for the query; None where words don't count."""
+    passage: str | None = None
+    """The sentence of its text that fits the query best (`Index.with_passages`); None where nobody asked, or it is a
+    sentence itself."""
 
     @property
     def key(self) -> tuple[str, int | None]:
@@ -165,6 +170,21 @@ class Index:
             Hit(rank, row["doc_id"], row.get("number"), row["title"], row["text"], row["similarity"], row.get("words"))
             for rank, row in enumerate(rows, 1)
         ]
+
+    def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """The same hits, in the same order, each document with the sentence that fits the query best.
+
+        Sentences are embedded anew, the first 64 of each document: for the results that are shown, not for hundreds.
+
+        Args:
+            query: that they were found by.
+            hits: of `search`.
+        """
+        texts = [hit.text for hit in hits if hit.number is None]
+        with self._one:
+            vector = vectors_of_queries(self._encoder, [query])[0]
+            passages = iter(best_sentences(self._encoder, vector, texts, self.language or "en"))
+        return [hit if hit.number is not None else hit._replace(passage=next(passages)) for hit in hits]
 
 
 def _check(model: str, setting: str, fingerprint: str, where: str, own: SentenceEncoder) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from infocse_ray.retrieval.examples import plain
 from infocse_ray.runtime.progress import say
-from infocse_ray.search.index import Index
+from infocse_ray.search.index import Hit, Index
 from infocse_ray.search.server import serve
 from infocse_ray.search.sides import DEPTH, Placed, search_sides
 from infocse_ray.settings.search import Search
@@ -55,7 +55,14 @@ def _lines(results: list[Placed], compared: bool) -> Iterator[str]:
         named = f"{plain(hit.title, _TITLE)}  ({plain(hit.doc_id, _TITLE)}{number})"
         words = "" if hit.words is None else f"  {hit.words:6.2f}"
         yield f"{hit.rank:3}  {hit.similarity:.3f}{words}  {named}{place}"
-        yield f"            {plain(hit.text, _TEXT)}"
+        yield f"            {plain(_shown(hit), _TEXT)}"
+
+
+def _shown(hit: Hit) -> str:
+    """The sentence that fits best; an ellipsis in front says that it isn't where the text begins."""
+    if hit.passage is None:
+        return hit.text
+    return hit.passage if hit.text.startswith(hit.passage) else f"… {hit.passage}"
 
 
 def _moved(rank: int, other: int | None) -> str:

@@ -193,4 +193,5 @@ def _is_loopback(host: str) -> bool:
 
 def _shown(one: Placed) -> dict[str, Any]:
     hit = one.hit
-    return {**hit._asdict(), "text": hit.text[:_TEXT], "cut": len(hit.text) > _TEXT, "other": one.other}
+    texts = {"text": hit.text[:_TEXT], "passage": hit.passage and hit.passage[:_TEXT], "cut": len(hit.text) > _TEXT}
+    return {**hit._asdict(), **texts, "other": one.other}

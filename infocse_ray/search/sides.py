@@ -25,7 +25,7 @@ class Placed(NamedTuple):
 
 
 def search_sides(indexes: Sequence[Index], query: str, top: int, exact: bool = False) -> list[list[Placed]]:
-    """The results of one index, or of two, each with its rank in the other.
+    """The results of one index, or of two, each with the sentence that fits best and its rank in the other.
 
     Args:
         indexes: one or two.
@@ -34,10 +34,11 @@ def search_sides(indexes: Sequence[Index], query: str, top: int, exact: bool = F
         exact: as for `Index.search`.
     """
     if len(indexes) == 1:
-        return [[Placed(hit, None) for hit in indexes[0].search(query, top, exact)]]
+        [index] = indexes
+        return [[Placed(hit, None) for hit in index.with_passages(query, index.search(query, top, exact))]]
     lists = [index.search(query, max(top, DEPTH), exact) for index in indexes]
     ranks = [{hit.key: hit.rank for hit in hits} for hits in lists]
     return [
-        [Placed(hit, others.get(hit.key)) for hit in hits[:top]]
-        for hits, others in zip(lists, reversed(ranks), strict=True)
+        [Placed(hit, others.get(hit.key)) for hit in index.with_passages(query, hits[:top])]
+        for index, hits, others in zip(indexes, lists, reversed(ranks), strict=True)
     ]

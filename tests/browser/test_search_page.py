@@ -24,6 +24,7 @@ class Listed:
 
     approximate = False
     words, bm25 = 0.0, None
+    passage = None
 
     def __init__(self, name: str, order: str) -> None:
         self.name, self.order = name, order
@@ -44,6 +45,9 @@ class Listed:
             )
             for rank, doc in enumerate(self.order[:top], 1)
         ]
+
+    def with_passages(self, query: str, hits: list[Hit]) -> list[Hit]:
+        return [hit._replace(passage=self.passage) for hit in hits]
 
 
 @pytest.fixture
@@ -111,6 +115,24 @@ def test_words_are_shown_where_they_count(browser_page: BrowserPage, url: str, m
     page.get_by_text("similarity 0.900, words 7.3").first.wait_for()
     assert "exact search by vectors and words, which count 0.4" in page.locator("#about").inner_text()
     browser_page.assert_fits()
+
+
+@pytest.mark.parametrize("browser_page", LOOKS, indirect=True)
+def test_the_sentence_that_fits_best_is_shown_and_marked_in_the_text(browser_page: BrowserPage, url: str, monkeypatch):
+    page = browser_page.page
+    monkeypatch.setattr(Listed, "passage", "more of it and more")
+    page.goto(f"{url}?q=%3Cb%3Etide%3C/b%3E")
+    first = page.locator("#sides li").first
+    assert first.locator("p").first.inner_text() == "… more of it and more"
+    first.get_by_text("All of it").click()
+    assert first.locator("mark").all_inner_texts() == ["more of it and more"]
+    whole = first.locator("details p").inner_text()
+    assert whole.startswith("<b>tide</b> and more of it and more")
+    assert browser_page.axe_findings() == []
+    browser_page.assert_fits()
+    monkeypatch.setattr(Listed, "passage", "The old harbour")  # which is the title
+    page.reload()
+    assert page.locator("#sides li p").first.inner_text().startswith("<b>tide</b> and more")
 
 
 def test_a_search_that_is_refused_says_so(browser_page: BrowserPage, url: str):

@@ -2,6 +2,7 @@
 // What documents say is set as text, never as HTML: a corpus is anybody's writing.
 
 const SHORT = 180;
+const PASSAGE = 360;
 const $ = (id) => document.getElementById(id);
 let about = null;
 let asked = 0;
@@ -12,6 +13,19 @@ function make(tag, name, text) {
   if (name) element.className = name;
   if (text !== undefined) element.textContent = text;
   return element;
+}
+
+function cut(text, most) {
+  return text.length > most ? `${text.slice(0, most)} …` : text;
+}
+
+// A document's text with the sentence that fits best marked in it.
+function marked(text, passage) {
+  const at = passage ? text.indexOf(passage) : -1;
+  if (at < 0) return make("p", "", text);
+  const whole = make("p");
+  whole.append(text.slice(0, at), make("mark", "", passage), text.slice(at + passage.length));
+  return whole;
 }
 
 function sideName(side) {
@@ -58,10 +72,14 @@ function card(hit, side) {
   const begins = hit.title.replace(/ …$/, "");
   const text = begins === hit.title && hit.text.startsWith(begins) ? hit.text.slice(begins.length).trim() : hit.text;
   if (text) {
-    item.append(make("p", "", text.length > SHORT ? `${text.slice(0, SHORT)} …` : text));
-    if (text.length > SHORT) {
+    // It may lie behind what was sent of a long text, or in the title, which is not repeated.
+    const at = hit.passage === null ? 0 : text.indexOf(hit.passage);
+    const within = at > 0 || (at < 0 && hit.cut);
+    const brief = within ? `… ${cut(hit.passage, PASSAGE)}` : cut(text, SHORT);
+    item.append(make("p", "", brief));
+    if (brief !== text) {
       const more = make("details");
-      more.append(make("summary", "", "All of it"), make("p", "", hit.cut ? `${text} …` : text));
+      more.append(make("summary", "", "All of it"), marked(hit.cut ? `${text} …` : text, hit.passage));
       more.addEventListener("toggle", () => item.classList.toggle("open", more.open));
       item.append(more);
     }

@@ -69,6 +69,9 @@ class Fixed:
     def search(self, query: str, top: int, exact: bool) -> list[Hit]:
         return [Hit(rank, doc_id, None, doc_id, "", 1 / rank) for rank, doc_id in enumerate(self.ids[:top], 1)]
 
+    def with_passages(self, query: str, hits: list[Hit]) -> list[Hit]:
+        return [hit._replace(passage=f"{query} in {hit.doc_id}") for hit in hits]
+
 
 def test_each_result_has_its_rank_in_the_other_list(monkeypatch):
     from infocse_ray.search import sides
@@ -77,11 +80,53 @@ def test_each_result_has_its_rank_in_the_other_list(monkeypatch):
     left, right = search_sides([before, after], "q", 2)  # pyright: ignore[reportArgumentType]
     assert [(one.hit.doc_id, one.other) for one in left] == [("a", 2), ("b", 4)]
     assert [(one.hit.doc_id, one.other) for one in right] == [("d", 4), ("a", 1)]
+    assert [one.hit.passage for one in left] == ["q in a", "q in b"]
     monkeypatch.setattr(sides, "DEPTH", 3)
     left, right = search_sides([before, after], "q", 2)  # pyright: ignore[reportArgumentType]
     assert [one.other for one in left] == [2, None]
     [alone] = search_sides([after], "q", 1)  # pyright: ignore[reportArgumentType]
-    assert alone == [Placed(Hit(1, "d", None, "d", "", 1.0), None)]
+    assert alone == [Placed(Hit(1, "d", None, "d", "", 1.0, passage="q in d"), None)]
+
+
+def test_a_passage_is_the_sentence_most_similar_to_the_query(tmp_path: Path, tiny_encoder: Path):
+    index = Index(str(write_index(tmp_path, tiny_encoder, query_prompt="ship : ", dimensions=8)))
+    query = "A wave and the soup."
+    hits = index.search(query, top=9)
+    assert {hit.passage for hit in hits} == {None}
+    shown = index.with_passages(query, hits)
+    assert [hit._replace(passage=None) for hit in shown] == hits
+    encoder = tiny(tiny_encoder, query_prompt="ship : ").eval()
+    sentences = {text.doc_id: text.sentences for text in TEXTS}
+    asked = embed(encoder, tokenised(encoder, [query]), role="query").vectors[0]
+    for hit in shown:
+        own = sentences[hit.doc_id]
+        assert hit.passage == own[int((embed(encoder, tokenised(encoder, own)).vectors @ asked).argmax())]
+    assert any(hit.passage != sentences[hit.doc_id][0] for hit in shown)
+    assert index.with_passages(query, []) == []
+
+
+def test_a_passage_of_a_long_text_is_one_of_its_first_sentences(tmp_path: Path, tiny_encoder: Path):
+    texts = [*TEXTS, Text("long", ["The moon."] * 64 + ["A judge of the court."])]
+    index = Index(str(write_index(tmp_path, tiny_encoder, texts)))
+    [long] = [hit for hit in index.search("A judge of the court.", top=9) if hit.doc_id == "long"]
+    [shown] = index.with_passages("A judge of the court.", [long])
+    assert shown.passage == "The moon."
+
+
+def test_a_sentence_that_was_found_has_no_passage(tmp_path: Path, tiny_encoder: Path):
+    index = Index(str(write_index(tmp_path, tiny_encoder, sentences=True)), over="sentences")
+    hits = index.search("tide", top=3)
+    assert index.with_passages("tide", hits) == hits
+
+
+def test_the_command_shows_the_passage_in_place_of_where_the_text_begins(tmp_path: Path, tiny_encoder: Path, capsys):
+    output = write_index(tmp_path, tiny_encoder)
+    search(Search(index=str(output), query="A pan and a spoon.", top=9))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "… A pan and a spoon." in lines
+    search(Search(index=str(output), query="Bread with butter.", top=9))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "Bread with butter." in lines
 
 
 def test_the_command_prints_both_lists_without_what_would_move_a_terminal(tmp_path: Path, tiny_encoder: Path, capsys):

@@ -31,6 +31,9 @@ class Evil:
             raise OSError("storage is away")
         return [Hit(1, "a", None, EVIL, f"{EVIL} {'x' * 9_000}", 0.5), Hit(2, "b", 3, query, "", 0.25)][:top]
 
+    def with_passages(self, query: str, hits: list[Hit]) -> list[Hit]:
+        return [hit._replace(passage=EVIL) for hit in hits]
+
 
 @pytest.fixture
 def server() -> Iterator[SearchServer]:
@@ -82,6 +85,7 @@ def test_results_are_json_that_no_browser_takes_for_a_page(server: SearchServer)
     assert [hit["other"] for hit in found["sides"][0]] == [1, 2]
     assert found["sides"][0][0]["cut"] is True
     assert len(found["sides"][0][0]["text"]) == 4_000
+    assert found["sides"][0][0]["passage"] == EVIL
     about = json.loads(get(server, "/about")[2])
     assert about["sides"][0] == {"name": EVIL, "size": 2, "approximate": False, "words": 0.4}
 
