@@ -33,7 +33,7 @@ CHOOSING_DOCUMENTS = 1_000
 
 
 UNCHOSEN = 0.5
-"""The power where none can be chosen: on all corpora of docs/results.md it is near the best."""
+"""The power where none can be chosen: on all corpora of docs/results_by_sentences.md it is near the best."""
 
 
 class WhiteningPlan(NamedTuple):

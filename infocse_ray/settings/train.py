@@ -145,7 +145,7 @@ class Validate(Section):
     metric: Metric = Field(
         default="mrr",
         description="Metric that chooses checkpoints, stops iterations and judges the result. The paper's is recall@5; "
-        "mrr follows what the test finds more closely, and isn't as soon at its ceiling (docs/results.md).",
+        "mrr follows what the test finds more closely, and isn't as soon at its ceiling (docs/tried.md).",
     )
     on: Literal["auto", "counterpart", "sentence", "halves", "readings"] = Field(
         default="auto",
