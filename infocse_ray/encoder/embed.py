@@ -11,6 +11,7 @@ import torch
 
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.distributed.memory import MORE, is_out_of_memory
+from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.on_device import SentencesOnDevice
 from infocse_ray.encoder.pack_trial import device_kernel, model_packs
@@ -161,10 +162,14 @@ def inference_dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
 def for_inference(encoder: SentenceEncoder, precision: Precision, device: torch.device) -> SentenceEncoder:
     """A copy of the encoder for embedding: evaluation mode, no gradients, cast weights, no padding where it can."""
+    leave_out_cudnn_attention(device)
     ready = copy.deepcopy(encoder).requires_grad_(False).eval()
     dtype = inference_dtype(precision, device)
     # Kernels are for GPUs, and for these precisions.
     if device.type == "cuda" and dtype != torch.float32 and model_packs(ready):
         ready.kernel = device_kernel(ready, device, dtype)
-    ready.to(device).backbone.to(dtype)
+    ready.to(device)
+    # Not its buffers: with 8 bits of a rotary embedding's frequencies, places far apart would be told wrongly.
+    for weight in ready.backbone.parameters():
+        weight.data = weight.data.to(dtype)
     return ready

@@ -57,13 +57,13 @@ class SentencesOnDevice:
         self.lengths = body + len(first) + len(last)
         around = np.array([*first, *last, encoder.pad_id], np.int64)
         known = np.concatenate([sentences.offsets[:-1][rows], body, place, around])
-        known_there = _sent(known, encoder.device)
+        known_there = sent_up(known, encoder.device)
         n, self._before, self._after = len(rows), len(first), len(last)
         self._begin, self._body, self.place, self._around = known_there.split([n, n, len(place), len(around)])
         values = sentences.values if len(sentences.values) else np.zeros(1, sentences.values.dtype)
         # torch gathers no unsigned integers of more than 8 bits, but those of the same bits.
         self._bits = (1 << 8 * values.itemsize) - 1 if values.dtype.kind == "u" and values.itemsize < 8 else -1
-        self._values = _sent(values.view(f"i{values.itemsize}"), encoder.device)
+        self._values = sent_up(values.view(f"i{values.itemsize}"), encoder.device)
 
     def padded(self, begin: int, end: int) -> Batch:
         """Those from `begin` to before `end`, as `SentenceEncoder.pad` has them."""
@@ -97,7 +97,7 @@ class SentencesOnDevice:
         return torch.where(inside, ids, self._around[around])
 
 
-def _sent(values: np.ndarray, device: torch.device) -> torch.Tensor:
+def sent_up(values: np.ndarray, device: torch.device) -> torch.Tensor:
     """On the device, perhaps a little later: who computes there needn't wait."""
     there = torch.from_numpy(np.ascontiguousarray(values))
     return there.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else there.to(device)

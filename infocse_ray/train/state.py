@@ -17,7 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.distributed.collectives import all_reduce_sum, exchanged, workers
 from infocse_ray.encoder.embed import embed, for_inference, length_buckets
+from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.on_device import sent_up
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.methods.chance import mix
 from infocse_ray.methods.method import Method
@@ -125,6 +127,7 @@ class TrainState:
             settings: of the run.
             seed: of the head's first weights.
         """
+        leave_out_cudnn_attention(encoder.device)
         self.encoder, self.method, self.settings = encoder, method, settings
         self.memory = ChunkMemory(settings.train.chunk_tokens, encoder.device)
         self._start = (
@@ -250,7 +253,7 @@ class TrainState:
         for role, texts in self._by_role(batch).items():
             texts = texts[~unread[texts]]
             found = embed(self._start, batch.texts.take(texts), role=role).vectors
-            vectors[torch.from_numpy(texts).to(self._start.device)] = found
+            vectors[sent_up(texts, self._start.device)] = found
         return vectors
 
     def longest(self, role: Role = "document") -> int:

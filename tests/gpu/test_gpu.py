@@ -121,6 +121,15 @@ def test_sentences_without_padding_are_embedded_as_with_it(tiny_encoder: Path) -
     assert found.padded == found.tokens < padded.padded
 
 
+def test_batches_of_ever_new_shapes_plan_no_kernels_anew(tiny_encoder: Path) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    for_inference(encoder_on(CPU, tiny_encoder, False), "bf16", GPU)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    state_on(GPU, tiny_encoder, False)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
 def test_no_batch_waits_for_the_gpu(tiny_encoder: Path) -> None:
     encoder = for_inference(encoder_on(CPU, tiny_encoder, False), "bf16", GPU)
     batch = sentences(3_000, 4)

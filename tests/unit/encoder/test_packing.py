@@ -25,6 +25,7 @@ from transformers import (
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder import pack_trial
 from infocse_ray.encoder.embed import embed, for_inference
+from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.pack_trial import device_kernel, model_packs
 from infocse_ray.encoder.packing import Asked, by_mask
@@ -79,6 +80,31 @@ def test_vectors_are_those_of_padding(tiny_encoder, name, pooling):
     assert (found.tokens, found.padded) == (expected.tokens, expected.tokens)
     encoder.kernel = None
     assert torch.equal(embed(encoder, sentences(), 200).vectors, expected.vectors), "padding isn't what it was"
+
+
+def test_places_are_told_apart_in_bf16_as_in_fp32(tiny_encoder):
+    encoder = encoder_of(MODELS["modernbert"], tiny_encoder)
+    ready = for_inference(encoder, "bf16", CPU)
+    assert {weight.dtype for weight in ready.backbone.parameters()} == {torch.bfloat16}
+    frequencies = {name: of for name, of in encoder.backbone.named_buffers() if of.is_floating_point()}
+    assert frequencies
+    for name, of in ready.backbone.named_buffers():
+        assert name not in frequencies or torch.equal(of, frequencies[name])
+    near = torch.nn.functional.cosine_similarity(
+        embed(ready, sentences()).vectors.float(), embed(encoder, sentences()).vectors
+    )
+    assert near.min() > 0.99
+
+
+@pytest.mark.parametrize(("device", "left_out"), [(torch.device("cuda", 0), True), (CPU, False)])
+def test_cudnns_attention_is_left_out_on_gpus(device, left_out):
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        leave_out_cudnn_attention(device)
+        assert torch.backends.cuda.cudnn_sdp_enabled() is not left_out
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):

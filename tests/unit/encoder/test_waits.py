@@ -30,9 +30,9 @@ def test_no_batch_waits_for_the_device_and_ids_go_up_once(tiny_encoder, monkeypa
     encoder = load_encoder(tiny_encoder, Encoder(model="m", max_length=16), cosine=True)
     encoder.kernel = by_mask if packed else None
     uploads = []
-    send = on_device._sent
+    send = on_device.sent_up
     monkeypatch.setattr(
-        on_device, "_sent", lambda values, device: uploads.append(values.nbytes) or send(values, device)
+        on_device, "sent_up", lambda values, device: uploads.append(values.nbytes) or send(values, device)
     )
     draw = np.random.default_rng(0)
     lengths = draw.integers(1, 14, 500)
