@@ -9,8 +9,13 @@ import torch
 
 from infocse_ray.errors import OutOfMemory
 
-_LIBRARIES = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""What libraries that allocate for themselves say of it, in errors of no kind of their own."""
+_ELSEWHERE = (
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",  # for which there was no room
+    "CUDA error: out of memory",  # a kernel's code, say, that is loaded when it is first used
+)
+"""What is said of it by those that allocate for themselves, in errors of no kind of their own."""
 
 MORE = "take a smaller encoder.model, or GPUs with more memory"
 """What helps where no setting does."""
@@ -18,7 +23,7 @@ MORE = "take a smaller encoder.model, or GPUs with more memory"
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a computation failed because memory ran out."""
-    return isinstance(error, torch.OutOfMemoryError) or any(name in str(error) for name in _LIBRARIES)
+    return isinstance(error, torch.OutOfMemoryError) or any(name in str(error) for name in _ELSEWHERE)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -108,6 +108,14 @@ class ChunkMemory:
             most, rooms = zip(*exchanged([each, self._meter.room()]), strict=True)
             self.kept = max(self.tokens, int(_SHARE * min(rooms)) // max(most))
             self.careful = False
+
+    @property
+    def looked_after(self) -> Callable[[Callable[[], Any]], Any] | None:
+        """`apart`, where a step that ran out of memory is repeated; None: it is known to fit.
+
+        Among others that costs an exchange, and DDP's beside the backward pass; one worker has nobody to ask.
+        """
+        return self.apart if self.careful or (self.auto and workers() == 1) else None
 
     def news(self) -> str | None:
         """What to tell people, once, when the tokens were lowered."""

@@ -137,7 +137,7 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
                 autocast_for(settings, device),
                 memory.kept,
                 _token_loss(state, known.guessed) if known.guessed else None,
-                memory.apart if memory.careful else None,
+                memory.looked_after,
                 known.all_kept,
             )
         return loss, vectors, ready, known

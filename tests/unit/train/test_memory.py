@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from infocse_ray.distributed import collectives as collective
-from infocse_ray.distributed.memory import advised
+from infocse_ray.distributed.memory import advised, is_out_of_memory
 from infocse_ray.encoder import embed as embed_module
 from infocse_ray.encoder.embed import embed
 from infocse_ray.errors import OutOfMemory
@@ -160,6 +160,40 @@ def test_a_loss_that_does_not_fit_names_the_batch(tiny_encoder, annotations, chu
     run = Run(tiny_encoder, annotations, chunk_tokens=chunk_tokens)
     with pytest.raises(OutOfMemoryEverywhere, match=r"step 1: .*the loss of 28 texts at once; lower the batch size"):
         run.next()
+
+
+def test_one_worker_goes_on_when_memory_runs_out_after_steps_have_fitted(tiny_encoder, annotations):
+    """Activations that were kept are given up first, with the noise and the results of chunks encoded twice."""
+    curves = []
+    for room in (0, 10**9):
+        run = Run(tiny_encoder, annotations, chunk_tokens="auto")
+        memory = run.state.memory
+        memory.tokens = memory.kept = 64
+        memory._meter.room = lambda room=room: room
+        run.next()
+        assert not memory.careful
+        assert (memory.kept > 64) == bool(room)
+
+        def hook(*_: object, memory: ChunkMemory = memory) -> None:
+            if memory.kept > 64:
+                out_of_memory()
+
+        run.encoder.backbone.embeddings.register_forward_hook(hook)
+        curves.append(curve(run))
+        assert (memory.tokens, memory.kept) == (64, 64)
+    assert_same(*curves)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_what_runs_out_elsewhere_is_taken_for_it(said):
+    assert is_out_of_memory(RuntimeError(said))
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
 
 
 def test_other_errors_are_not_taken_for_it(tiny_encoder, annotations):
