@@ -8,6 +8,7 @@ own, so that the host, when it waits for it, doesn't wait for them too.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ def one_behind(asked: Iterator[Item], device: torch.device) -> Iterator[Item]:
     """
     if device.type != "cuda":
         return asked
-    main, beside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    main, beside = torch.cuda.current_stream(device), _stream(device)
 
     @contextlib.contextmanager
     def after(event: Any) -> Iterator[None]:
@@ -34,6 +35,12 @@ def one_behind(asked: Iterator[Item], device: torch.device) -> Iterator[Item]:
             yield
 
     return staggered(asked, main.record_event, after)
+
+
+@functools.cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all calls: torch keeps what memory each stream has had, and cuBLAS a workspace for each."""
+    return torch.cuda.Stream(device)
 
 
 def staggered(

@@ -7,6 +7,7 @@ import copy
 import functools
 import gc
 import importlib.util
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from infocse_ray.annotate.idc import cluster
 from infocse_ray.benchmarks.made_up import MAX_LENGTH, backbone, documents, save_encoder, texts
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import GPU_TOKENS, SENTENCES_AT_ONCE, embed, inference_dtype
 from infocse_ray.encoder.spec import EncoderSpec
@@ -35,6 +37,8 @@ from infocse_ray.train.step import train_step
 
 MODELS = ("BERT-base", "ModernBERT-base", "MiniLM-L6")
 BATCHES = (128, 1_024, 3_200)
+_BATCHES = 4
+"""Different ones that a training goes through."""
 
 
 class Sizes(NamedTuple):
@@ -145,6 +149,7 @@ def encoding(folder: EncoderFolder, some: Documents, device: torch.device) -> st
     """Sentences a second of SentenceTransformer.encode, in the best of a few settings."""
     from sentence_transformers import SentenceTransformer
 
+    torch.backends.cuda.enable_cudnn_sdp(True)  # as torch has it, for them
     lines, best = texts(some.sentences), 0.0
     dtype = inference_dtype("auto", device)
     for batch in (128, 512, 2_048) if device.type == "cuda" else (32,):
@@ -154,15 +159,21 @@ def encoding(folder: EncoderFolder, some: Documents, device: torch.device) -> st
     return f"{best:,.0f}"
 
 
-def _sides(some: Documents, pairs: int) -> tuple[np.ndarray, Any, Any]:
-    rows = np.arange(2 * pairs).reshape(pairs, 2) % len(some.sentences)
-    return np.arange(pairs), some.sentences.take(rows[:, 0]), some.sentences.take(rows[:, 1])
+def _sides(some: Documents, pairs: int) -> list[tuple[Tokens, Tokens]]:
+    """Anchors and positives of a few batches, each of other sentences: a training's batches are of ever new shapes."""
+    rows = np.arange(_BATCHES * 2 * pairs).reshape(_BATCHES, pairs, 2) % len(some.sentences)
+    return [(some.sentences.take(of[:, 0]), some.sentences.take(of[:, 1])) for of in rows]
 
 
 def _measured(step: Callable[[], object], pairs: int, device: torch.device) -> tuple[float, str]:
+    """Pairs a second of steps on batches that weren't seen, after one that isn't counted, and memory."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    taken = seconds(step, 1 if device.type == "cpu" else 3)
+    step()
+    begun = now()
+    for _ in range(_BATCHES - 1):
+        step()
+    taken = (now() - begun) / (_BATCHES - 1)
     memory = f"{torch.cuda.max_memory_allocated(device) / 2**20:,.0f} MiB" if device.type == "cuda" else "-"
     return pairs / taken, memory
 
@@ -184,10 +195,10 @@ def training(
     method = method_of("idc", settings, EncoderSpec.of(encoder))
     assert method is not None
     state = TrainState(encoder, method, settings, 0)
-    keys, anchors, positives = _sides(some, pairs)
-    batch = Batch.of_pairs([str(key) for key in keys], keys, anchors, positives)
-    tokens = int(encoder.lengths(anchors).sum() + encoder.lengths(positives).sum())
-    pace, memory = _measured(lambda: train_step(state, batch, 0, 1), pairs, device)
+    keys, sides = np.arange(pairs), _sides(some, pairs)
+    batches = itertools.cycle([Batch.of_pairs([str(key) for key in keys], keys, *both) for both in sides])
+    tokens = int(sum(encoder.lengths(side).sum() for both in sides for side in both) / len(sides))
+    pace, memory = _measured(lambda: train_step(state, next(batches), 0, 1), pairs, device)
     share = 3 * operations(encoder, tokens, 2 * pairs) * pace / pairs / peak
     return f"{pace:,.1f}", f"{100 * share:.1f} %", memory
 
@@ -198,16 +209,19 @@ def their_training(folder: EncoderFolder, some: Documents, pairs: int, device: t
     from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
     from sentence_transformers.util import batch_to_device
 
+    torch.backends.cuda.enable_cudnn_sdp(True)  # as torch has it, for them
     theirs = SentenceTransformer(str(folder.local()), device=str(device)).train()
     loss_of = CachedMultipleNegativesRankingLoss(theirs, mini_batch_size=min(pairs, 512))
     optimizer = torch.optim.Adam(theirs.parameters(), lr=2e-5)
-    _, *sides = _sides(some, pairs)
-    batch = [batch_to_device(theirs.preprocess(texts(side)), theirs.device) for side in sides]
+    batches = itertools.cycle(
+        [batch_to_device(theirs.preprocess(texts(side)), theirs.device) for side in both]
+        for both in _sides(some, pairs)
+    )
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss_of(batch, torch.empty(0)).backward()
+            loss_of(next(batches), torch.empty(0)).backward()
         optimizer.step()
 
     pace, memory = _measured(step, pairs, device)
@@ -220,7 +234,7 @@ def gpu_tests(limit: float) -> str:
     if not (torch.cuda.is_available() and there.is_dir() and importlib.util.find_spec("pytest")):
         return "tests/gpu: not run, for there is no GPU, no folder tests/gpu here, or no pytest"
     try:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(there)]
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(there)]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         return f"tests/gpu: not done after {limit:.0f} s"
