@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.embedding.embed import embed_corpus
@@ -24,6 +26,7 @@ from infocse_ray.page.write import end_with_page
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Corpus, Encoder, Settings
+from infocse_ray.settings.command_line import explain
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
@@ -33,6 +36,9 @@ from infocse_ray.tuning.run import sweep as run_sweep
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+Checked = TypeVar("Checked", bound=BaseModel)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +158,8 @@ def adapt(
     corpus = given.pop("corpus", {})
     if "source" in corpus:
         raise ValueError("corpus.source: the documents are given; leave it out")
-    settings = Settings.model_validate(
+    settings = _validated(
+        Settings,
         {
             "name": name,
             "storage": storage,
@@ -162,7 +169,7 @@ def adapt(
             "corpus": {"source": "documents", **corpus},  # until they are written; mistakes are said before that
             "encoder": {"model": encoder, **given.pop("encoder", {})},
             **given,
-        }
+        },
     )
     read = _corpus(documents, storage, corpus)
     return pretrain(settings.model_copy(update={"corpus": read}))
@@ -220,7 +227,7 @@ def evaluate(
     """
     _prepare_process()
     given = {"model": model, "storage": storage, "corpus": {"source": "documents", **(corpus or {})}, **settings}
-    checked = Evaluate.model_validate(given)  # before the documents are written
+    checked = _validated(Evaluate, given)  # before the documents are written
     read = _corpus(documents, storage, corpus or {})
     scored = evaluate_encoders(checked.model_copy(update={"corpus": read}))[0]
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri)
@@ -253,7 +260,7 @@ def embed(
     """
     _prepare_process()
     given = {"model": model, "output": output, "storage": storage, **settings}
-    checked = Embed.model_validate({**given, "corpus": {"source": "documents", **(corpus or {})}})
+    checked = _validated(Embed, {**given, "corpus": {"source": "documents", **(corpus or {})}})
     read = _corpus(documents, storage, corpus or {})
     return embed_corpus(checked.model_copy(update={"corpus": read})).uri
 
@@ -285,12 +292,24 @@ def evaluate_suites(
     _prepare_process()
     given = {"model": model, "suite": suite, "compare": compare, "storage": storage, **settings}
     given |= {name: value for name, value in (("suite_path", suite_path), ("tasks", tasks)) if value is not None}
-    done = judge(Evaluate.model_validate(given))
+    done = judge(_validated(Evaluate, given))
     return SuiteScores([row.content() for row in done.rows], "\n".join(done.lines), done.folder.uri)
 
 
 def _result(settings: Settings, metrics: dict[str, Any], report: str | None) -> RunResult:
     return RunResult(Storage.open(settings.storage) / settings.name, metrics, report)
+
+
+def _validated(model: type[Checked], values: Mapping[str, Any]) -> Checked:
+    """The settings, or what is wrong with them in one line.
+
+    Raises:
+        ValueError: they don't fit.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ValueError(explain(error, model)) from None
 
 
 def _prepare_process() -> None:

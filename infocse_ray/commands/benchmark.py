@@ -5,8 +5,8 @@ in fresh processes, while nothing else of the benchmark runs. Progress goes to s
 downloaded: the encoder comes from the `demo` extra and the corpus is the docstrings of the installed packages, unless
 --model and --corpus name others.
 
-Needs two extras, `backends` two more, which `annotate` uses where they are installed, `alternatives` the last:
-pip install 'infocse-ray[demo,benchmark,onnx,openvino,suites]'
+Needs two extras, `backends` two more, which `annotate` uses where they are installed, `search` and `words` another,
+`alternatives` the last: pip install -c constraints.txt -e '.[demo,benchmark,onnx,openvino,search,suites]'
 
 Example:
   infocse benchmark annotate --sentences 12000 --repeats 3

@@ -11,8 +11,9 @@ With --suite the questions come from elsewhere: scored sentence pairs (sts), fol
 
 Example:
   infocse evaluate --model runs/news/model --corpus.source news.parquet --corpus.text body
-      --corpus.counterpart headline --compare all-MiniLM-L6-v2
-  infocse evaluate --model runs/news/model --compare all-MiniLM-L6-v2 --suite sts,beir --suite_path sts-dev.csv,scifact
+      --corpus.counterpart headline --compare sentence-transformers/all-MiniLM-L6-v2
+  infocse evaluate --model runs/news/model --compare sentence-transformers/all-MiniLM-L6-v2
+      --suite sts,beir --suite_path sts-dev.csv,scifact
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ one tokenised corpus, and one first annotation for each K, whatever the batch si
 row for each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml,
 which `infocse pretrain --config` accepts; all are rewritten whenever a trial makes progress.
 
---config is a file like infocse_ray/configs/sweep.yaml. On the command line --settings.train.max_steps 500 sets a value
-for all trials, and --parameters.train.batch_size '{grid: [32, 64]}' the values to try. The settings of all trials are
-checked before the first one runs.
+--config is a file like infocse_ray/configs/sweep.yaml, whose corpus stands for yours (--settings.corpus.source). On
+the command line --settings.train.max_steps 500 sets a value for all trials, and --parameters.train.batch_size '{grid:
+[32, 64]}' the values to try. The settings of all trials are checked before the first one runs.
 
 To run trials side by side, say how much of the cluster each takes (settings: annotate.num_workers, train.num_workers),
 or how many run at a time (max_concurrent); each then gets its share. By default they run one by one, on all of it.

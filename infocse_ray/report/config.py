@@ -179,4 +179,4 @@ class Tables(Section):
 
 def _known(key: str, known: Iterable[str], kind: str) -> None:
     if key not in known:
-        raise ValueError(not_a(kind, key, known, "; --help lists them"))
+        raise ValueError(not_a(kind, key, known, "; --help all lists them"))

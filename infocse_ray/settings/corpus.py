@@ -29,7 +29,8 @@ class Corpus(Section):
     id: str | None = Field(
         default=None,
         description="Column with the document's unique id. Default: `id` if there is one, else a hash of the "
-        "document's content. `browsing` hashes its content and position unless a column is named.",
+        "document's content; of a text file its path. `browsing` hashes its content and position unless a column "
+        "is named.",
     )
     text: str | None = Field(
         default=None, description="Column with the document's text, to be split into sentences. Default: `text`."

@@ -48,7 +48,8 @@ class Export(Section):
         default=None,
         min_length=1,
         description="Folder or URI to write; one that this command wrote for the same encoder may have more formats "
-        "in it. Default: beside the model, <model>_<format>.",
+        "in it. Default: beside the model, <model>_<format>, _<dimensions> behind it where they are cut; for torch "
+        "<model>_<dimensions>.",
     )
     check: bool = Field(
         default=True, description="Ask the original and the export the validation questions, and say what is lost."

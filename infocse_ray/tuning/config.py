@@ -114,7 +114,7 @@ class Sweep(Section):
         known = list(dotted_names(Settings))
         for name, how in parameters.items():
             if name not in known:
-                hint = "; pretrain.py --help lists them"
+                hint = "; `infocse pretrain --help all` lists them"
                 raise ValueError(f"parameters: {not_a('setting of pretrain.py', name, known, hint)}")
             for place in {name, name.partition(".")[0]} & _NO_PARAMETER.keys():
                 raise ValueError(f"parameters: {name} can't be swept: {_NO_PARAMETER[place]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,24 @@ def test_documents_without_sentences_have_no_clusters(tiny_encoder: Path):
 def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
     with pytest.raises(ValueError, match="give a list of texts"):
         cluster_sentences(str(tiny_encoder), TEXT)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: infocse_ray.adapt("e", ["a"], name="no such/name"),
+        lambda: infocse_ray.evaluate("e", ["a"], split="tset"),
+        lambda: infocse_ray.embed("e", ["a"], output="o", precision="fp4"),
+        lambda: infocse_ray.evaluate_suites("e", "stst"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):
+    with pytest.raises(
+        ValueError, match=r"^(name = 'no such/name'|split = 'tset'|precision = 'fp4'|suite = ).*$"
+    ) as said:
+        call()
+    assert type(said.value) is ValueError
+    assert "\n" not in str(said.value)
 
 
 def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, tiny_encoder: Path):
