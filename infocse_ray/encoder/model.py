@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.encoder.kernels import without_a_look
 from infocse_ray.encoder.layout import Pooling, write_layout
 from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.packing import Kernel, Packed, packed_hidden
@@ -138,7 +139,9 @@ class SentenceEncoder(nn.Module):
         places = {}
         if position_ids is not None:
             places["position_ids"] = position_ids + first_position(self.backbone.config)
-        return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **places).last_hidden_state.float()
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **places}
+        with without_a_look(self.backbone.config, input_ids.device):
+            return self.backbone(**inputs).last_hidden_state.float()
 
     def hidden_packed(self, packed: Packed) -> torch.Tensor:
         """The same of sentences without padding, float32 [b, longest, d]; needs `kernel`."""

@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from infocse_ray.encoder.kernels import attending
 
 _NAME = "infocse_packed"
 
@@ -120,16 +121,6 @@ def _attend(
 ALL_ATTENTION_FUNCTIONS.register(_NAME, _attend)
 
 
-@contextlib.contextmanager
-def _attending(config: Any) -> Iterator[None]:
-    before = config._attn_implementation
-    config._attn_implementation = _NAME
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
-
-
 def packed_hidden(backbone: Any, packed: Packed, first_position: int, kernel: Kernel) -> torch.Tensor:
     """Token vectors of packed sentences, as a padded batch, [b, longest, d]; those of padding mean nothing.
 
@@ -139,7 +130,7 @@ def packed_hidden(backbone: Any, packed: Packed, first_position: int, kernel: Ke
         first_position: what the backbone calls the place of a first token.
         kernel: of its attention.
     """
-    with _attending(backbone.config):
+    with attending(backbone.config, _NAME):
         hidden = backbone(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids + first_position,

@@ -130,8 +130,11 @@ def test_batches_of_ever_new_shapes_plan_no_kernels_anew(tiny_encoder: Path) -> 
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
-def test_no_batch_waits_for_the_gpu(tiny_encoder: Path) -> None:
+@pytest.mark.parametrize("padded", [False, True])
+def test_no_batch_waits_for_the_gpu(tiny_encoder: Path, padded: bool) -> None:
     encoder = for_inference(encoder_on(CPU, tiny_encoder, False), "bf16", GPU)
+    if padded:
+        encoder.kernel = None
     batch = sentences(3_000, 4)
     embed(encoder, batch)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:

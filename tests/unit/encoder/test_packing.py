@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder import pack_trial
+from infocse_ray.encoder import kernels, pack_trial
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
@@ -105,6 +105,28 @@ def test_cudnns_attention_is_left_out_on_gpus(device, left_out):
         assert torch.backends.cuda.cudnn_sdp_enabled() is not left_out
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_mask_that_nobody_looked_at_changes_nothing(tiny_encoder, monkeypatch, name, padded):
+    encoder = encoder_of(MODELS[name], tiny_encoder)
+    draw = np.random.default_rng(2)
+    lengths = draw.integers(1, 25, 40) if padded else np.full(40, 12)
+    batch = Tokens(draw.integers(5, 90, int(lengths.sum())).astype(np.uint16), offsets_of(lengths))
+    expected = embed(encoder, batch, 400).vectors
+    seen = []
+    whole = kernels.ALL_MASK_ATTENTION_FUNCTIONS[kernels._NAME]
+    monkeypatch.setitem(
+        kernels.ALL_MASK_ATTENTION_FUNCTIONS._global_mapping,
+        kernels._NAME,
+        lambda *arguments, **named: seen.append(whole(*arguments, **named)) or seen[-1],
+    )
+    monkeypatch.setattr(kernels, "_WAITED_FOR", ("cpu",))
+    torch.testing.assert_close(embed(encoder, batch, 400).vectors, expected, rtol=0, atol=2e-6)
+    assert seen
+    assert all(mask is not None for mask in seen)
+    assert encoder.backbone.config._attn_implementation == "sdpa"
 
 
 def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):
