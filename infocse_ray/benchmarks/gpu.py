@@ -37,8 +37,8 @@ from infocse_ray.train.step import train_step
 
 MODELS = ("BERT-base", "ModernBERT-base", "MiniLM-L6")
 BATCHES = (128, 1_024, 3_200)
-_BATCHES = 4
-"""Different ones that a training goes through."""
+_DIFFERENT = 4
+"""Batches that a training goes through."""
 
 
 class Sizes(NamedTuple):
@@ -161,7 +161,7 @@ def encoding(folder: EncoderFolder, some: Documents, device: torch.device) -> st
 
 def _sides(some: Documents, pairs: int) -> list[tuple[Tokens, Tokens]]:
     """Anchors and positives of a few batches, each of other sentences: a training's batches are of ever new shapes."""
-    rows = np.arange(_BATCHES * 2 * pairs).reshape(_BATCHES, pairs, 2) % len(some.sentences)
+    rows = np.arange(_DIFFERENT * 2 * pairs).reshape(_DIFFERENT, pairs, 2) % len(some.sentences)
     return [(some.sentences.take(of[:, 0]), some.sentences.take(of[:, 1])) for of in rows]
 
 
@@ -171,9 +171,9 @@ def _measured(step: Callable[[], object], pairs: int, device: torch.device) -> t
         torch.cuda.reset_peak_memory_stats(device)
     step()
     begun = now()
-    for _ in range(_BATCHES - 1):
+    for _ in range(_DIFFERENT - 1):
         step()
-    taken = (now() - begun) / (_BATCHES - 1)
+    taken = (now() - begun) / (_DIFFERENT - 1)
     memory = f"{torch.cuda.max_memory_allocated(device) / 2**20:,.0f} MiB" if device.type == "cuda" else "-"
     return pairs / taken, memory
 

@@ -25,10 +25,10 @@ def best_sentences(encoder: SentenceEncoder, query: np.ndarray, texts: Sequence[
     Args:
         encoder: in evaluation mode, in the precision to use.
         query: float32 [d], with all of the encoder's dimensions.
-        texts: each with one sentence at least.
+        texts: any; one without a sentence is its own.
         language: ISO 639-1, of the sentence splitter's rules.
     """
-    split = [split_sentences(text, language)[:_MOST] for text in texts]
+    split = [split_sentences(text, language)[:_MOST] or [text] for text in texts]
     if not split:
         return []
     vectors = embed(encoder, tokenised(encoder, [sentence for own in split for sentence in own])).vectors

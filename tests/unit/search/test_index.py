@@ -103,6 +103,8 @@ def test_a_passage_is_the_sentence_most_similar_to_the_query(tmp_path: Path, tin
         assert hit.passage == own[int((embed(encoder, tokenised(encoder, own)).vectors @ asked).argmax())]
     assert any(hit.passage != sentences[hit.doc_id][0] for hit in shown)
     assert index.with_passages(query, []) == []
+    [blank] = index.with_passages(query, [hits[0]._replace(text=" ")])
+    assert blank.passage == " "
 
 
 def test_a_passage_of_a_long_text_is_one_of_its_first_sentences(tmp_path: Path, tiny_encoder: Path):
