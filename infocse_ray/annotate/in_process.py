@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.copies import distinct
@@ -77,13 +79,18 @@ def _shape(model: str, max_length: int) -> Encoder:
     return Encoder(model=model, max_length=max_length)
 
 
-def tokenised(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
-    """Token ids of n texts, without special tokens, by the tokenizer that a corpus is tokenised with."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
+@functools.lru_cache(maxsize=4)
+def _tokenizer(content: str) -> Tokenizer:
+    """Read once: that takes longer than a search."""
+    tokenizer = Tokenizer.from_str(content)
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    return tokenizer
+
+
+def tokenised(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
+    """Token ids of n texts, without special tokens, by the tokenizer that a corpus is tokenised with."""
+    tokenizer = _tokenizer(encoder.corpus_tokenizer())
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
     values = np.fromiter((i for one in ids for i in one), dtype=np.int64)
     return Tokens(values, offsets_of(np.asarray([len(one) for one in ids], dtype=np.int64)))

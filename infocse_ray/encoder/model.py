@@ -257,7 +257,11 @@ class SentenceEncoder(nn.Module):
 
         See `prompts.py`.
         """
-        return self._corpus_tokenizer or tokenizer_json(self.tokenizer)
+        return self._corpus_tokenizer or self._own_tokenizer
+
+    @cached_property
+    def _own_tokenizer(self) -> str:
+        return tokenizer_json(self.tokenizer)
 
     @cached_property
     def ids_behind_a_space(self) -> np.ndarray | None:

@@ -9,7 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 import infocse_ray
+from infocse_ray.annotate import in_process
 from infocse_ray.annotate.in_process import tokenised
+from infocse_ray.encoder import model
 from infocse_ray.encoder.embed import embed
 from infocse_ray.search.index import Hit, Index
 from infocse_ray.search.searched import search
@@ -113,6 +115,19 @@ def test_a_passage_of_a_long_text_is_one_of_its_first_sentences(tmp_path: Path, 
     [long] = [hit for hit in index.search("A judge of the court.", top=9) if hit.doc_id == "long"]
     [shown] = index.with_passages("A judge of the court.", [long])
     assert shown.passage == "The moon."
+
+
+def test_the_tokenizer_is_read_once_for_all_queries(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    index = Index(str(write_index(tmp_path, tiny_encoder)))
+    hits = index.search("tide", top=9)
+
+    def again(*_: object) -> None:
+        raise AssertionError("the tokenizer is read again")
+
+    monkeypatch.setattr(model, "tokenizer_json", again)
+    monkeypatch.setattr(in_process, "Tokenizer", again)
+    assert index.search("tide", top=9) == hits
+    assert index.with_passages("tide", hits)[0].passage
 
 
 def test_a_sentence_that_was_found_has_no_passage(tmp_path: Path, tiny_encoder: Path):
