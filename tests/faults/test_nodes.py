@@ -30,8 +30,15 @@ def test_a_killed_embedding_actor_and_a_killed_training_worker_change_nothing(
     run = corpus / "workers" / "workers"
     annotations, training = run / "iteration_1" / "annotations", run / "iteration_1" / "train"
 
-    wait_until(driver, lambda: processes(ACTOR, driver.pid))
-    [actor] = processes(ACTOR, driver.pid)
+    whitened = run / "iteration_0" / "whitening" / "stage.json"
+    wait_until(driver, whitened.exists)  # which has an actor of its own
+    since = whitened.stat().st_mtime
+
+    def annotating() -> list[psutil.Process]:
+        return [one for one in processes(ACTOR, driver.pid) if one.create_time() > since]
+
+    wait_until(driver, annotating)
+    [actor] = annotating()
     wait_until(driver, lambda: any(annotations.glob("shard-*.parquet")))
     with frozen([actor]):
         assert 0 < len(list(annotations.glob("shard-*.parquet"))) < 16, "in the midst of a batch"
