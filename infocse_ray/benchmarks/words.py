@@ -158,21 +158,21 @@ def _by_ranks(candidates: pa.Table) -> np.ndarray:
 
 def _milliseconds(index: Index, titles: list[str]) -> tuple[float, ...]:
     """Medians: encoding a query, searching by vectors, searching by both, in turns; the sentences that fit best."""
-    took: list[list[float]] = []
-    for title in titles:
-        hits = index.search(title, 10)
-        vector = index.vector(title)
-        begun = [time.perf_counter()]
-        for work in (
-            lambda: index.vector(title),  # noqa: B023
-            lambda: index.engine.search(vector, 10),  # noqa: B023
-            lambda: index.engine.search_both(vector, title, 0.5, 10),  # noqa: B023
-            lambda: index.with_passages(title, hits),  # noqa: B023
-        ):
-            work()
-            begun.append(time.perf_counter())
-        took.append(np.diff(begun).tolist())
-    return tuple(1000 * statistics.median(each) for each in zip(*took, strict=True))
+    return tuple(1000 * statistics.median(each) for each in zip(*(_seconds(index, one) for one in titles), strict=True))
+
+
+def _seconds(index: Index, title: str) -> list[float]:
+    vector, hits = index.vector(title), index.search(title, 10)
+    at = [time.perf_counter()]
+    for work in (
+        lambda: index.vector(title),
+        lambda: index.engine.search(vector, 10),
+        lambda: index.engine.search_both(vector, title, 0.5, 10),
+        lambda: index.with_passages(title, hits),
+    ):
+        work()
+        at.append(time.perf_counter())
+    return np.diff(at).tolist()
 
 
 def _titles(folder: str, most: int) -> list[str]:
