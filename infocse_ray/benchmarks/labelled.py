@@ -51,7 +51,7 @@ def prepare_labelled(work: str, arguments: argparse.Namespace) -> TokenStore:
     corpus = corpus_settings(arguments)
     source = find_source(corpus)
     source.columns.pop("split", None)  # of their own they would make other shares
-    if "counterpart" not in source.columns:
+    if not source.has("counterpart"):
         raise ValueError("--counterpart: no such column; name the one with what a document must find")
     encoder = load_at(arguments.model)
     with local_ray():

@@ -24,6 +24,7 @@ from infocse_ray.corpus.kind import (
     refuse_columns,
     refuse_unreadable,
     settle_columns,
+    settle_keys,
     some_of,
 )
 from infocse_ray.corpus.labels import LabelTable
@@ -60,9 +61,11 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
         looks = {uri: look_into(uri, kind, corpus.encoding) for uri in some_of(uris)}
         refuse_unreadable(looks, corpus.encoding)
         there = {uri: look.columns for uri, look in looks.items()}
+        settled = settle_keys(corpus, looks, _DEFAULTS)
     else:
         there = {uri: set(_header(uri, corpus.encoding)[1]) for uri in some_of(uris)}
-    columns = settle_columns(corpus, there, _DEFAULTS)
+        settled = CorpusPlan(settle_columns(corpus, there, _DEFAULTS))
+    columns = settled.columns
     where, it_has = place_and_columns(there)
     if "sentences" not in columns:
         raise ValueError(
@@ -74,7 +77,7 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
             f"corpus.sentences = {columns['sentences']!r}: {where}: no cell among the first has two titles; separate "
             f"titles by ` {_SEPARATOR} ` or make the cell a JSON list"
         )
-    return CorpusPlan(columns)
+    return settled
 
 
 def _header(uri: str, encoding: str) -> tuple[int, list[str]]:

@@ -171,10 +171,11 @@ def _from_pandas(frame: Any) -> pa.Table:
 
 
 def _plain(value: Any) -> Any:
-    """A cell of a DataFrame: None for what is missing, a list for an array."""
+    """A cell of a DataFrame, or of a row that was one's: None for what is missing, a list for an array."""
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return None if value != value else value  # NaN alone differs from itself
+    unequal = value != value  # NaN and NaT differ from themselves, and pandas.NA can't tell
+    return None if unequal is True or unequal is value else value
 
 
 def _from_rows(rows: list[Any], corpus: Corpus) -> Iterator[pa.Table]:
@@ -204,7 +205,7 @@ def _from_rows(rows: list[Any], corpus: Corpus) -> Iterator[pa.Table]:
     for begin in range(0, len(rows), _PART_ROWS):
         some = rows[begin : begin + _PART_ROWS]
         yield _table(
-            {name: [row.get(name) for row in some] for name in names}
+            {name: [_plain(row.get(name)) for row in some] for name in names}
             if first == "dict"
             else {names[0]: [row if first == "text" else list(row) for row in some]}
         )

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import (
     NOT_UTF8,
+    OPTIONAL_ROLES,
     Line,
     Piece,
     SourceRow,
@@ -25,6 +26,8 @@ from infocse_ray.settings import Corpus
 from infocse_ray.storage.redact import redacted
 
 _FILES_SAMPLED, _ROWS_SAMPLED = 16, 100
+_ROWS_SEARCHED = 100_000
+"""Of a file of JSON, where a key that the settings name isn't in the first rows."""
 ROLES = ("id", "text", "sentences", "counterpart", "split")
 """Roles that a column can have for a document."""
 
@@ -38,6 +41,8 @@ class CorpusPlan(NamedTuple):
     """The number of row groups of each Parquet file."""
     arrays: bool = True
     """Whether a .json file can be an array, which is read whole; else a line of it is always an item."""
+    unseen: frozenset[str] = frozenset()
+    """Roles of `columns` that no row plays that was looked at: later ones may."""
 
 
 class Files(Protocol):
@@ -148,6 +153,32 @@ def first_lines(uri: str, encoding: str) -> Iterator[Line]:
         yield from islice(open_lines(_whole(uri, "", encoding)), _ROWS_SAMPLED)
 
 
+def settle_keys(
+    corpus: Corpus, looks: dict[str, Look], defaults: dict[str, str], elsewhere: Collection[str] = ()
+) -> CorpusPlan:
+    """The same of files of JSON, whose rows need not have the same keys.
+
+    A counterpart or split is read of every row that has its key, whether the first ones do or not. Where the settings
+    name a key that they don't have, more rows are looked at.
+
+    Args:
+        corpus: the settings.
+        looks: into the first rows of each file that was looked into.
+        defaults: role to key.
+        elsewhere: as for `settle_columns`.
+
+    Raises:
+        ValueError: a key is named that no row looked at has.
+    """
+    there = {uri: look.columns for uri, look in looks.items()}
+    named = {getattr(corpus, role) for role in ROLES if role not in elsewhere} - {None}
+    if named - set().union(*there.values()):
+        there = {uri: look_into(uri, "jsonl", corpus.encoding, rows=_ROWS_SEARCHED).columns for uri in looks}
+    columns = settle_columns(corpus, there, defaults, elsewhere)
+    unseen = {role: defaults[role] for role in OPTIONAL_ROLES if role not in columns and role not in elsewhere}
+    return CorpusPlan(columns | unseen, unseen=frozenset(unseen))
+
+
 class Look(NamedTuple):
     """What the first rows of a file of JSON Lines or CSV show."""
 
@@ -159,7 +190,7 @@ class Look(NamedTuple):
     """How many aren't in the encoding that they should be in."""
 
 
-def look_into(uri: str, kind: str, encoding: str, setting: str = "source") -> Look:
+def look_into(uri: str, kind: str, encoding: str, setting: str = "source", rows: int = _ROWS_SAMPLED) -> Look:
     """Look at the first rows of a file; errors name `setting`.
 
     Args:
@@ -167,25 +198,26 @@ def look_into(uri: str, kind: str, encoding: str, setting: str = "source") -> Lo
         kind: `jsonl` or `csv`.
         encoding: what it should be in.
         setting: which led to it.
+        rows: how many to look at.
 
     Raises:
         UnreadableFile: there is no reading it.
     """
     columns: dict[str, None] = {}
-    rows = undecodable = 0
+    seen = undecodable = 0
     with naming(uri, setting):
         if kind == "csv":
             columns = dict.fromkeys(csv_columns(_whole(uri, kind, encoding)))
-            for _, cells in islice(csv_records(_whole(uri, kind, encoding)), _ROWS_SAMPLED):
+            for _, cells in islice(csv_records(_whole(uri, kind, encoding)), rows):
                 text = "".join(cell for cell in (cells or {}).values())
-                rows, undecodable = rows + 1, undecodable + (not _is_text(text))
+                seen, undecodable = seen + 1, undecodable + (not _is_text(text))
         else:
-            for row in islice(json_rows(_whole(uri, kind, encoding)), _ROWS_SAMPLED):
+            for row in islice(json_rows(_whole(uri, kind, encoding)), rows):
                 columns |= dict.fromkeys(row.values or ())
                 text = json.dumps(row.values, ensure_ascii=False)
                 bad = row.reason == NOT_UTF8 or not _is_text(text)
-                rows, undecodable = rows + 1, undecodable + bad
-    return Look(set(columns), rows, undecodable)
+                seen, undecodable = seen + 1, undecodable + bad
+    return Look(set(columns), seen, undecodable)
 
 
 def _whole(uri: str, kind: str, encoding: str) -> Piece:

@@ -35,6 +35,8 @@ READERS = {
 }
 DOCUMENTS = frozenset({*READERS, "tsv"})
 """The kinds of file that documents are read from; any other kind that a corpus has goes with the documents."""
+OPTIONAL_ROLES = ("counterpart", "split")
+"""Roles that not every document plays: in JSON, rows may lack the key, and the first that has it may be a late one."""
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
 """Errors that the libraries raise for a file that can't be read."""
 _CONTENT_ERRORS = (BadContent, delimited.Unreadable, json_array.Unreadable)
@@ -136,7 +138,12 @@ def _rows(piece: Piece, columns: dict[str, str], by_line: bool) -> Iterator[Sour
         yield from _csv_rows(piece, columns)
     elif piece.kind == "jsonl":
         for row in json_rows(piece):
-            yield row._replace(values=row.values and {role: row.values.get(c) for role, c in columns.items()})
+            values = row.values and {
+                role: row.values.get(key)
+                for role, key in columns.items()
+                if key in row.values or role not in OPTIONAL_ROLES
+            }
+            yield row._replace(values=values)
     elif by_line:
         for start, number, line in open_lines(piece):
             yield _text_row(start, line)._replace(line=number)

@@ -46,6 +46,12 @@ class Source:
     """About how many bytes the documents' files hold once decompressed."""
     companions: list[Piece] = field(default_factory=list)
     """The files that go with the documents, each whole; `kind` says what it is to the kind of corpus."""
+    unseen: frozenset[str] = frozenset()
+    """Roles of `columns` that no row plays that was looked at; see `CorpusPlan`."""
+
+    def has(self, role: str) -> bool:
+        """Whether documents can be counted on to have it, as far as was looked."""
+        return role in self.columns and role not in self.unseen
 
 
 def find_source(corpus: Corpus) -> Source:
@@ -101,6 +107,7 @@ def find_source(corpus: Corpus) -> Source:
         ),
         text_bytes=text_bytes,
         companions=[piece for piece in whole if piece.kind not in DOCUMENTS],
+        unseen=plan.unseen,
     )
 
 
@@ -160,15 +167,25 @@ def _listed(filesystem: pafs.FileSystem, path: str, part_of: Callable[[str], str
     if info.type == pafs.FileType.File:
         return path, [info]
     if info.type == pafs.FileType.Directory:
+        base = path.rstrip("/") + "/"
         infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-        return path.rstrip("/") + "/", [i for i in infos if i.type == pafs.FileType.File and part_of(i.path)]
+        return base, [i for i in infos if i.type == pafs.FileType.File and part_of(i.path) and not _hidden(base, i)]
     # Only a path that isn't there is a glob: brackets and the like may be part of a name.
     if not (mark := re.search(r"[*?\[]", path)):
         return path, []
     base = path[: path.rfind("/", 0, mark.start()) + 1]
     wanted = re.compile(_glob_expression(path))
     infos = filesystem.get_file_info(pafs.FileSelector(base or ".", recursive=True, allow_not_found=True))
-    return base, [i for i in infos if i.type == pafs.FileType.File and wanted.fullmatch(i.path)]
+    found = [i for i in infos if i.type == pafs.FileType.File and wanted.fullmatch(i.path)]
+    return base, found if "/." in f"/{path[len(base) :]}" else [i for i in found if not _hidden(base, i)]
+
+
+def _hidden(base: str, info: pafs.FileInfo) -> bool:
+    """Whether a file, or a folder below `base` that it is in, has a name with a dot first.
+
+    Such are an editor's copies, which must not pass for documents, nor stand in for those of the same id.
+    """
+    return any(part.startswith(".") for part in info.path[len(base) :].split("/"))
 
 
 def _uri_of(uri: str, path: str, base: str, file: str) -> str:

@@ -18,6 +18,7 @@ from infocse_ray.corpus.kind import (
     place_and_columns,
     refuse_unreadable,
     settle_columns,
+    settle_keys,
     some_of,
 )
 from infocse_ray.corpus.labels import LabelTable
@@ -49,7 +50,7 @@ def plan(corpus: Corpus, files: dict[str, list[str]]) -> CorpusPlan:
             "corpus.id"
         )
     said = {role: column for role, column in of_labels.items() if role != "id"}
-    return corpus_plan._replace(columns=corpus_plan.columns | said)
+    return corpus_plan._replace(columns=corpus_plan.columns | said, unseen=corpus_plan.unseen - said.keys())
 
 
 def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[str, str]) -> CorpusPlan:
@@ -57,19 +58,22 @@ def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[
         columns = _text_columns(corpus, of_labels)
         _check_texts(corpus, some_of(uris))
         return CorpusPlan(columns)
-    groups: dict[str, int] = {}
+    elsewhere, defaults = of_labels.keys() - {"id"}, {role: role for role in ROLES}
     if kind == "parquet":
         if corpus.encoding != "utf-8":
             raise ValueError(f"corpus.encoding = {corpus.encoding!r}: text in Parquet files is UTF-8; leave it out")
         footers = _look_into_all(uris, _parquet_look)
         there = {uri: columns for uri, (columns, _) in footers.items()}
-        groups = {uri: count for uri, (_, count) in footers.items()}
-    else:
-        looks = _look_into_all(some_of(uris), functools.partial(look_into, kind=kind, encoding=corpus.encoding))
-        refuse_unreadable(looks, corpus.encoding)
-        there = {uri: look.columns for uri, look in looks.items()}
-    columns = _columns(corpus, there, of_labels.keys() - {"id"}, all_have=kind == "parquet")
-    return CorpusPlan(columns, groups)
+        columns = _one_body(corpus, settle_columns(corpus, there, defaults, elsewhere), there)
+        _check_all_have(columns, there)
+        return CorpusPlan(columns, {uri: count for uri, (_, count) in footers.items()})
+    looks = _look_into_all(some_of(uris), functools.partial(look_into, kind=kind, encoding=corpus.encoding))
+    refuse_unreadable(looks, corpus.encoding)
+    there = {uri: look.columns for uri, look in looks.items()}
+    if kind == "csv":
+        return CorpusPlan(_one_body(corpus, settle_columns(corpus, there, defaults, elsewhere), there))
+    keys = settle_keys(corpus, looks, defaults, elsewhere)
+    return keys._replace(columns=_one_body(corpus, keys.columns, there))
 
 
 def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTable | None) -> Iterator[SourceRow]:
@@ -132,9 +136,13 @@ def _text_columns(corpus: Corpus, of_labels: Collection[str]) -> dict[str, str]:
     return {"id": "id", "text": "text"} if corpus.text_files == "document" else {"text": "text"}
 
 
-def _columns(corpus: Corpus, there: dict[str, set[str]], elsewhere: Collection[str], all_have: bool) -> dict[str, str]:
-    """Which column plays which role; every file must have those that every document needs, if all are known."""
-    columns = settle_columns(corpus, there, {role: role for role in ROLES}, elsewhere)
+def _one_body(corpus: Corpus, columns: dict[str, str], there: dict[str, set[str]]) -> dict[str, str]:
+    """The columns with one that has documents' texts: text, or sentences where there are both.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    columns = dict(columns)
     if corpus.text and not corpus.sentences:
         columns.pop("sentences", None)
     if "sentences" in columns:
@@ -145,11 +153,18 @@ def _columns(corpus: Corpus, there: dict[str, set[str]], elsewhere: Collection[s
             f"corpus.text: {where}: neither a `text` nor a `sentences` column; name one of {it_has} with corpus.text "
             "or corpus.sentences"
         )
-    if all_have:
-        for role in columns.keys() - {"counterpart", "split"}:
-            for uri, its in there.items():
-                if columns[role] not in its:
-                    raise ValueError(
-                        redacted(f"corpus.{role}: {uri} has no column {columns[role]!r}, which other files have")
-                    )
     return columns
+
+
+def _check_all_have(columns: dict[str, str], there: dict[str, set[str]]) -> None:
+    """See that every file has the columns that every document needs.
+
+    Raises:
+        ValueError: one doesn't.
+    """
+    for role in columns.keys() - {"counterpart", "split"}:
+        for uri, its in there.items():
+            if columns[role] not in its:
+                raise ValueError(
+                    redacted(f"corpus.{role}: {uri} has no column {columns[role]!r}, which other files have")
+                )

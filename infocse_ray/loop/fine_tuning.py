@@ -36,7 +36,7 @@ def check_labelled(source: Source) -> None:
     Raises:
         ValueError: one line that names the setting and the fix.
     """
-    if "counterpart" not in source.columns:
+    if not source.has("counterpart"):
         raise ValueError(
             "corpus.counterpart: fine-tuning needs labels, and there is no such column; name the documents' column "
             "of counterparts (headline, query, ...), or name files of labels with corpus.labels"

@@ -221,11 +221,11 @@ def _check_corpus(config: Tables, corpus: TableCorpus, find: Callable[[Corpus], 
     settings = settings_of(config, corpus, METHODS["start"], config.seeds[0], None, config.name)
     try:
         source = find(settings.corpus)
-        if "counterpart" not in source.columns:
+        if not source.has("counterpart"):
             raise ValueError(
                 "corpus.counterpart: no such column; name the column of counterparts (headline, query, ...)"
             )
-        if "split" not in source.columns and not settings.corpus.test_fraction:
+        if not source.has("split") and not settings.corpus.test_fraction:
             raise ValueError("corpus.test_fraction = 0.0: there are no documents to test on; raise it")
     except ValueError as error:
         raise ValueError(f"corpus {corpus.name}: {error}") from error

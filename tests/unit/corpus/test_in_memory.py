@@ -87,7 +87,10 @@ def test_frames_with_lists_gaps_and_several_types(root: Storage) -> None:
         {"id": "a", "sentences": ["x", "y"], "counterpart": ["q"]},
         {"id": "7", "sentences": ["z"], "counterpart": ["r", "s"]},
     ]
-    assert read(corpus_of(pd.DataFrame({"text": ["a", np.nan, None]}), root)) == [{"text": "a"}] + [{"text": None}] * 2
+    frame = pd.DataFrame({"text": ["a", np.nan, None], "counterpart": ["x", np.nan, pd.NA]})
+    nothing = {"text": None, "counterpart": None}
+    for documents in (frame, frame.to_dict("records")):
+        assert read(corpus_of(documents, root)) == [{"text": "a", "counterpart": "x"}, nothing, nothing]
 
 
 def test_the_same_documents_are_the_same_source_written_once(root: Storage, tmp_path: Path) -> None:

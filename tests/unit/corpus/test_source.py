@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.read import Piece, SourceRow, read_rows
-from infocse_ray.corpus.source import find_source, packs_of
+from infocse_ray.corpus.registry import KINDS
+from infocse_ray.corpus.source import Source, find_source, packs_of
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
@@ -290,13 +291,47 @@ def test_parquet_file_that_lacks_a_column_every_document_needs_is_named(tmp_path
 def test_labels_may_be_in_some_of_the_files_only(tmp_path):
     labelled = {"id": "1", "text": "T.", "counterpart": "C."}
     bare = {"id": "0", "text": "T."}
-    wanted = [bare | {"counterpart": None}, labelled]
     for i, row in enumerate((bare, labelled)):
         pq.write_table(pa.Table.from_pylist([row]), tmp_path / f"{i}.parquet")
         (tmp_path / f"{i}.jsonl").write_text(json.dumps(row))
-    for kind in ("parquet", "jsonl"):
-        assert values_of(tmp_path / f"*.{kind}") == wanted
-        assert values_of(tmp_path / f"*.{kind}", counterpart="counterpart") == wanted
+    for kind, none in (("parquet", {"counterpart": None}), ("jsonl", {})):
+        assert values_of(tmp_path / f"*.{kind}") == [bare | none, labelled]
+        assert values_of(tmp_path / f"*.{kind}", counterpart="counterpart") == [bare | none, labelled]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+@pytest.mark.parametrize("kind", ["auto", "browsing"])
+def test_labels_and_splits_of_late_rows_are_read_in_json(tmp_path, ending: str, kind: str):
+    body, label = ("text", "counterpart") if kind == "auto" else ("history", "target")
+    rows = [{"id": str(i), body: "T." if kind == "auto" else ["T.", "U."]} for i in range(150)]
+    rows[-1] |= {label: "C.", "split": "test", "headline": "H."}
+    text = json.dumps(rows) if ending == "json" else "\n".join(map(json.dumps, rows))
+    (tmp_path / f"a.{ending}").write_text(text)
+
+    def read(**named: str) -> tuple[Source, list]:
+        corpus = Corpus(source=str(tmp_path), kind=kind, **named)
+        source = find_source(corpus)
+        rows = [row for p in source.pieces for row in KINDS[kind].rows(p, source.columns, corpus, None)]
+        return source, [(row.values.get("counterpart"), row.values.get("split")) for row in rows if row.values]
+
+    source, found = read()
+    assert found == [(None, None)] * 149 + [("C.", "test")]
+    assert [source.has(role) for role in ("counterpart", "split")] == [False, False], "not to be counted on"
+    source, found = read(counterpart="headline")
+    assert found == [(None, None)] * 149 + [("H.", "test")]
+    assert source.has("counterpart"), "it was looked for"
+    with pytest.raises(ValueError, match=r"corpus.counterpart = 'headlin'.*no such column; there is .*headline"):
+        read(counterpart="headlin")
+
+
+def test_hidden_files_are_no_documents_unless_they_are_named(tree):
+    for name in (".ipynb_checkpoints/a1-checkpoint.jsonl", "x/.old.jsonl"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_bytes(LINE)
+    every = [f"{tree}/{name}" for name in ("a1.jsonl", "a2.jsonl", "b1.jsonl", "x/a1.jsonl", "x/y/a3.jsonl")]
+    assert found(str(tree)) == found(f"{tree}/**/*.jsonl") == every
+    assert found(f"{tree}/x/.*.jsonl") == [f"{tree}/x/.old.jsonl"]
+    assert found(f"{tree}/.ipynb_checkpoints") == [f"{tree}/.ipynb_checkpoints/a1-checkpoint.jsonl"]
 
 
 def test_a_path_that_is_there_is_no_glob(tmp_path):
