@@ -108,7 +108,11 @@ def train_plainly(prepared: Prepared) -> dict[str, float]:
     method = method_of("idc", settings, EncoderSpec.of(encoder))
     assert method is not None
     state = TrainState(encoder, method, settings, 0)
-    batches = Prefetcher(ExampleStream(prepared.examples, method, settings.train.batch_size, 0, 0, 1), state.prepare)
+    batches = Prefetcher(
+        ExampleStream(prepared.examples, method, settings.train.batch_size, 0, 0, 1),
+        state.prepare,
+        lambda: state.memory.tokens,
+    )
     ended = []
     for step in range(1, prepared.steps + 1):
         ready = batches.next_batch()

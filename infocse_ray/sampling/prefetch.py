@@ -12,25 +12,28 @@ from infocse_ray.sampling.mixed_stream import Stream
 from infocse_ray.sampling.stream import Batch
 
 Ready = TypeVar("Ready")
+Known = TypeVar("Known")
 
 
-class Prefetcher(Generic[Ready]):
+class Prefetcher(Generic[Ready, Known]):
     """An example stream that deals one batch ahead, and makes it ready, in a thread of its own."""
 
-    def __init__(self, stream: Stream, prepare: Callable[[Batch], Ready]) -> None:
+    def __init__(self, stream: Stream, prepare: Callable[[Batch, Known], Ready], known: Callable[[], Known]) -> None:
         """Begin with the first batch.
 
         Args:
             stream: deals the batches.
             prepare: makes of each what is asked for; called in the thread.
+            known: what it has to know beside the batch, asked by whoever calls `deal_next`: what changes meanwhile
+                changes nothing, however long the thread takes.
         """
-        self._stream, self._prepare = stream, prepare
+        self._stream, self._prepare, self._known = stream, prepare, known
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="examples")
-        self._next = self._pool.submit(self._deal)
+        self._next = self._pool.submit(self._deal, known())
         self._state: dict[str, np.ndarray] | None = None
 
-    def _deal(self) -> Ready:
-        return self._prepare(self._stream.next_batch())
+    def _deal(self, known: Known) -> Ready:
+        return self._prepare(self._stream.next_batch(), known)
 
     def next_batch(self) -> Ready:
         """The next global batch's rows of this worker; `deal_next` must follow, or it was the last."""
@@ -43,7 +46,7 @@ class Prefetcher(Generic[Ready]):
             keep_state: remember the stream's state before it, for `state`.
         """
         self._state = self._stream.state() if keep_state else None
-        self._next = self._pool.submit(self._deal)
+        self._next = self._pool.submit(self._deal, self._known())
 
     def state(self) -> dict[str, np.ndarray]:
         """The stream's state after the batch that was taken last.

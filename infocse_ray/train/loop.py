@@ -15,7 +15,7 @@ import ray.train
 import torch
 
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.distributed.collectives import rank, workers
+from infocse_ray.distributed.collectives import any_worker, rank, workers
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.errors import NonFinite
@@ -49,6 +49,9 @@ from infocse_ray.train.step import StepReport, StepUnderWay, begin_step
 
 COLLAPSE = 0.05
 """Embedding spread under which the run warns that all sentences are getting one vector."""
+
+BEGUN = "begun"
+"""A file of the stage: training has begun in it."""
 
 _CHECKPOINTS_BEHIND = 5
 """A checkpoint counts once it is saved, while training goes on, and Ray has recorded it, seconds later; until then a
@@ -140,7 +143,7 @@ class TrainingWorker:
         self._stream = training.stream()
         self._schedule = Schedule(settings, budget)
         self._early_stopping = EarlyStopping(budget.patience)
-        self._models = SavedModels(training.folder)
+        self._models, self._result = SavedModels(training.folder), training.folder / "result.json"
         self._reporter = Reporter(training.board, settings.train.batch_size)
         self._request, self._stop = Request(self._reporter.board), False
         self.progress: dict[str, Any] = {
@@ -170,7 +173,7 @@ class TrainingWorker:
         plan = training.whitening
         self._refit = None if plan is None else Refit.of(plan, training.store, self._encoder, self._device)
         self._begun = time.monotonic() - self.progress["seconds"]
-        self._batches = Prefetcher(self._stream, self._state.prepare)
+        self._batches = Prefetcher(self._stream, self._state.prepare, lambda: self._state.memory.tokens)
         self._under_way: _UnderWay | None = None
         self._saver = CheckpointSaver(training.folder)
 
@@ -178,6 +181,7 @@ class TrainingWorker:
         """Go on from the newest whole checkpoint, if there is one."""
         offered = ray.train.get_checkpoint()
         if not offered or not (checkpoint := newest_whole(offered, self._reporter.tell)):
+            self._begin_anew()
             return
         with checkpoint.as_directory() as folder:
             self.progress = load_checkpoint(Path(folder), self._state, self._stream)
@@ -185,6 +189,14 @@ class TrainingWorker:
         self._state.memory.resume(self.progress.get("chunk_tokens"), self.progress.get("kept_tokens"))
         self.progress["resumed_at"].append(self.progress["step"])
         self._reporter.tell(f"step {self.progress['step']}: training goes on from its checkpoint")
+
+    def _begin_anew(self) -> None:
+        """Begin at the first step: carefully, where that was tried before, for memory may have run out."""
+        begun = self._training.folder / BEGUN
+        if any_worker(rank() == 0 and begun.exists()):
+            self._state.memory.resume(self._state.memory.tokens)
+        elif rank() == 0:
+            begun.write_bytes(b"")
 
     def run(self) -> None:
         """Train until the budget or the patience is used up, or training is asked to stop.
@@ -209,7 +221,10 @@ class TrainingWorker:
         self._batches.close()
         self._close_metrics()
         if self.progress["finished"]:
-            self._choose()
+            # All wait for worker 0, which may still be writing the best step's model. And where a worker died after the
+            # choice, all begin anew: what was chosen from is gone by then.
+            if not any_worker(rank() == 0 and self._result.exists()):
+                self._choose()
         else:
             self._saver.wait()
             self._reporter.tell(f"step {self.progress['step']}: stopped, at a checkpoint")
@@ -347,4 +362,4 @@ class TrainingWorker:
     def _write_result(self, **more: Any) -> None:
         self._saver.wait()  # with a result the driver deletes all checkpoints
         if rank() == 0:
-            (self._training.folder / "result.json").write_json(checked(self.progress | more))
+            self._result.write_json(checked(self.progress | more))

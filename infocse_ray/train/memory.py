@@ -84,10 +84,12 @@ class ChunkMemory:
             else:
                 self.careful = kept is None
 
-    @property
-    def enough(self) -> int | None:
-        """Tokens, padding included, with which a chunk may end where texts get shorter; None: as embedding does."""
-        return min(_ENOUGH_ON_CPU, self.tokens // 8) if self._device.type == "cpu" else None
+    def enough(self, tokens: int) -> int | None:
+        """Of chunks of so many tokens: with how many, padding included, one may end where texts get shorter.
+
+        None: as embedding does.
+        """
+        return min(_ENOUGH_ON_CPU, tokens // 8) if self._device.type == "cpu" else None
 
     def state(self) -> dict[str, int | None]:
         """What `resume` takes, as `chunk_tokens` and `kept_tokens`."""

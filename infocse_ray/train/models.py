@@ -27,8 +27,9 @@ class SavedModels:
         self._folder = stage / "models"
 
     def save(self, encoder: SentenceEncoder, name: str) -> None:
-        """Write an encoder."""
+        """Write an encoder; nothing is left there of one that was damaged."""
         if rank() == 0:
+            (self._folder / name).delete()
             EncoderFolder.save(encoder, self._folder / name)
 
     def load(self, name: str, max_length: int) -> SentenceEncoder:

@@ -193,10 +193,16 @@ class TrainState:
             group["lr"] = share * group["full_lr"]
         self.optimizer.step()
 
-    def prepare(self, batch: Batch) -> Prepared:
-        """Pad a batch; needs nothing that a step changes, so that it can be done ahead, in another thread."""
-        chunk_tokens = self.memory.tokens
-        chunks = self.chunks(batch)
+    def prepare(self, batch: Batch, chunk_tokens: int | None = None) -> Prepared:
+        """Pad a batch; reads nothing that a step changes, so that it can be done ahead, in another thread.
+
+        Args:
+            batch: this worker's part.
+            chunk_tokens: of a chunk, the same on all workers: these prepare batches anew where it has changed, and
+                must do so together. None: as it is now, which another thread can't know.
+        """
+        chunk_tokens = self.memory.tokens if chunk_tokens is None else chunk_tokens
+        chunks = self.chunks(batch, chunk_tokens)
         columns = _pinned(
             torch.from_numpy(np.stack([batch.keys[batch.owner], batch.owner, batch.labels, batch.text_ids])),
             self.encoder.device,
@@ -216,8 +222,8 @@ class TrainState:
         tokens, padded, texts, guessed, too_many, stops = map(sum, zip(*exchanged([*map(int, here)]), strict=True))
         return Agreed(tokens, padded, texts, guessed, not too_many, stops > 0)
 
-    def chunks(self, batch: Batch) -> list[Chunk]:
-        """A batch's texts, sorted by length, in chunks of at most `memory.tokens` tokens with padding, on the CPU.
+    def chunks(self, batch: Batch, tokens: int) -> list[Chunk]:
+        """A batch's texts, sorted by length, in chunks of at most `tokens` tokens with padding, on the CPU.
 
         The texts of a chunk have one prompt. For a GPU they are pinned.
         """
@@ -226,7 +232,7 @@ class TrainState:
         for role, texts in self._by_role(batch).items():
             longest = self.longest(role)
             lengths = encoder.lengths(batch.texts.take(texts), longest, role)
-            for rows in length_buckets(lengths, self.memory.tokens, self.memory.enough):
+            for rows in length_buckets(lengths, tokens, self.memory.enough(tokens)):
                 rows = texts[rows]
                 input_ids, attention_mask = encoder.pad(batch.texts.take(rows), longest, role)
                 inputs = {"input_ids": input_ids, "attention_mask": attention_mask}

@@ -19,7 +19,7 @@ from infocse_ray.runtime.placement import Placement, await_places, watched
 from infocse_ray.runtime.progress import Board
 from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import Training, train_worker
+from infocse_ray.train.loop import BEGUN, Training, train_worker
 from infocse_ray.train.restore import drop_unreadable
 
 _CHECKPOINTS = "checkpoints"
@@ -166,6 +166,7 @@ def train(
         raise TrainingStopped(outcome["error"])
     # Of no use once the result is there; two, each with Adam's moments, are six times an encoder's size.
     (training.folder / _CHECKPOINTS).delete()
+    (training.folder / BEGUN).delete()
     return {
         "steps": outcome["step"],
         "tokens": outcome["tokens"],

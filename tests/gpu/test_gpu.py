@@ -174,7 +174,7 @@ def test_cached_gradients_are_those_of_the_plain_batch_dropout_included(
     def gradients(kept_tokens: int) -> list[torch.Tensor]:
         state = state_on(GPU, tiny_encoder, True)
         state.encoder.train()
-        chunks = [chunk.to(GPU) for chunk in state.chunks(batch)]
+        chunks = [chunk.to(GPU) for chunk in state.chunks(batch, state.memory.tokens)]
         assert len(chunks) > 3
         torch.manual_seed(7)
         backward(

@@ -205,7 +205,7 @@ def test_training_and_validation_give_documents_and_counterparts_their_prompts(t
     encoder, state = run.encoder.eval(), run.state
     vectors, tokens = torch.zeros(len(batch.texts), 32), 0
     with torch.no_grad():
-        for chunk in state.chunks(batch):
+        for chunk in state.chunks(batch, state.memory.tokens):
             vectors[chunk.rows] = state.model(**chunk.inputs)[0]
             tokens += int(chunk.inputs["attention_mask"].sum())
     assert state.tokens(batch).sum() == tokens

@@ -176,7 +176,7 @@ def test_the_loss_of_guessing_is_added(tiny_encoder, tmp_path):
     for chunk_tokens in (64, 100_000):
         run = Run(tiny_encoder, source, dropout=False, case="declutr", batch_size=6, chunk_tokens=chunk_tokens)
         batch = run.stream.next_batch()
-        chunks = run.state.chunks(batch)
+        chunks = run.state.chunks(batch, run.state.memory.tokens)
         assert (len(chunks) > 1) == (chunk_tokens == 64)
         head, bert = run.state.head, run.encoder.backbone
         entropies = []

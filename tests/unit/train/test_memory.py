@@ -375,7 +375,7 @@ def test_a_batch_that_memory_has_room_for_is_encoded_once(tiny_encoder, annotati
 
 def test_a_batch_of_few_tokens_is_cut_by_length_all_the_same(tiny_encoder, tmp_path):
     run = Run(tiny_encoder, annotated(tmp_path, tiny_encoder, 100), chunk_tokens="auto", batch_size=100)
-    chunks = run.state.chunks(batch := run.stream.next_batch())
+    chunks = run.state.chunks(batch := run.stream.next_batch(), run.state.memory.tokens)
     tokens = run.state.tokens(batch)
     assert tokens.sum() < FIRST_ON_CPU // 3
     assert sum(chunk.padded for chunk in chunks) < 1.1 * tokens.sum()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 import threading
+import time
 from concurrent.futures import wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,17 +15,22 @@ import pytest
 import torch
 from ray.train import Checkpoint
 
+from infocse_ray.distributed.collectives import rank
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.errors import NoSpace
 from infocse_ray.sampling.stream import ExampleStream
+from infocse_ray.settings import Settings
 from infocse_ray.stages.metrics import Begun
+from infocse_ray.storage.checksums import MARK
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 from infocse_ray.train.checkpoint import Snapshot
 from infocse_ray.train.loop import Training, TrainingWorker
+from infocse_ray.train.memory import ChunkMemory
 from infocse_ray.train.saver import CheckpointSaver
 from infocse_ray.train.schedule import Budget
 from infocse_ray.train.step import train_step
+from tests.unit.group import on_workers
 from tests.unit.stores import counted
 from tests.unit.trainees import EncoderSpec, annotated, load_encoder, method_for, settings_for
 
@@ -92,8 +98,15 @@ class FakeBoard:
 @pytest.fixture
 def training(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
     """Nine steps, with a validation, whose score grows with the first weight, after every three."""
-    nothing: Any = None
     settings = settings_for("simcse", tiny_encoder, interpolation=[], never_worse=False)
+    return begun_training(settings, tmp_path / "source", tmp_path / "stage", tiny_encoder, monkeypatch)
+
+
+def begun_training(
+    settings: Settings, source: Path, stage: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Training:
+    """As `training` says, with these settings and folders."""
+    nothing: Any = None
     settings = settings.model_copy(update={"validate": settings.validate.model_copy(update={"every": 3})})
     method = method_for("simcse", EncoderSpec.of(load_encoder(tiny_encoder, settings.encoder, True)), settings)
     for name, fake in {
@@ -108,12 +121,12 @@ def training(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
     return Training(
         settings,
         nothing,
-        counted(annotated(tmp_path / "source", tiny_encoder), method),
+        counted(annotated(source, tiny_encoder), method),
         method,
         Budget(9, None, 99),
         EncoderFolder(Storage.open(str(tiny_encoder)), "x", settings.encoder.max_length),
         5,
-        Storage.open(str(tmp_path / "stage")),
+        Storage.open(str(stage)),
         "halves",
         board=FakeBoard(),
     )
@@ -133,6 +146,71 @@ def test_a_start_whose_scores_are_known_is_not_validated_again(
     assert [note for note in training.board.shown if note.startswith("validating")] == [
         f"validating step {step}" for step in (3, 6, 9)
     ]
+
+
+def test_a_worker_that_begins_anew_after_the_choice_leaves_it(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    train = FakeRayTrain(tmp_path / "checkpoints", monkeypatch)
+    sections = training.settings.model_dump()
+    sections["train"] |= {"never_worse": True, "interpolation": [0.5]}
+    training = training._replace(settings=type(training.settings).model_validate(sections))
+    scores = iter([9.0, 1.0, 2.0, 3.0, 4.0])  # the start is best, so that no model is kept
+    monkeypatch.setattr(
+        loop, "score", lambda *_: SimpleNamespace(metrics=dict.fromkeys(METRICS, next(scores)) | {"queries": 100})
+    )
+    TrainingWorker(training).run()
+    result = (training.folder / "result.json").read_bytes()
+    assert train.steps[-1] == 9
+    assert not [name for name in training.folder.files() if name.startswith("models/")]
+    TrainingWorker(training).run()
+    assert (training.folder / "result.json").read_bytes() == result
+
+
+def test_a_training_that_begins_anew_without_a_checkpoint_is_careful_for_good(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeRayTrain(tmp_path / "checkpoints", monkeypatch)
+    resumed = list[tuple[int, ...]]()
+    monkeypatch.setattr(ChunkMemory, "resume", lambda _, *tokens: resumed.append(tokens))
+    first = TrainingWorker(training)
+    assert resumed == []
+    TrainingWorker(training)
+    assert resumed == [(first._state.memory.tokens,)], "as after a checkpoint"
+
+
+def choice_of_two_workers(folder: Path, encoder: Path) -> list[str]:
+    """What is left when the first of two workers takes its time to write the best step's model."""
+    from tests.unit.trainees import settings_for
+
+    patch = pytest.MonkeyPatch()
+    with patch.context() as monkeypatch:
+        FakeRayTrain(folder / f"checkpoints-{rank()}", monkeypatch)
+        asked_at(None, monkeypatch)
+        write = Storage.write_bytes
+
+        def slow(file: Storage, data: bytes, *more: Any) -> None:
+            if rank() == 0 and file.name == "model.safetensors":
+                time.sleep(1.0)
+            write(file, data, *more)
+
+        monkeypatch.setattr(Storage, "write_bytes", slow)
+        settings = settings_for("simcse", encoder)
+        assert settings.train.interpolation
+        training = begun_training(settings, folder / f"source-{rank()}", folder / "stage", encoder, monkeypatch)
+        scores = iter([1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0])  # the last step is the best
+        monkeypatch.setattr(
+            loop, "score", lambda *_: SimpleNamespace(metrics=dict.fromkeys(METRICS, next(scores)) | {"queries": 100})
+        )
+        TrainingWorker(training).run()
+        return sorted(training.folder.files())
+
+
+def test_all_workers_wait_for_the_best_model(tmp_path: Path, tiny_encoder: Path) -> None:
+    (files, _) = on_workers(2, choice_of_two_workers, tmp_path, tiny_encoder)
+    assert "models/step-00000009/model.safetensors" in files
+    assert not [name for name in files if name.endswith(MARK)]
 
 
 def asked_at(step: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
