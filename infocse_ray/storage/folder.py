@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infocse_ray.errors import NoSpace, StorageUnavailable
+from infocse_ray.storage.copies import kept_copy
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.redact import learn, redacted, redacted_json
 from infocse_ray.storage.s3 import open_s3
@@ -247,21 +247,4 @@ class Storage:
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             return Path(self.path)
         name = hashlib.blake2b(f"{self}\n{key}".encode(), digest_size=16).hexdigest()
-        target = Path(tempfile.gettempdir()) / "infocse_ray" / name
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(dir=target.parent))
-            try:
-                for file in self.files():
-                    data = (self / file).read_bytes()
-                    with explained(temporary / file, len(data)):
-                        (temporary / file).parent.mkdir(parents=True, exist_ok=True)
-                        (temporary / file).write_bytes(data)
-            except BaseException:
-                shutil.rmtree(temporary)
-                raise
-            try:
-                temporary.rename(target)
-            except OSError:  # another process of this machine was faster
-                shutil.rmtree(temporary)
-        return target
+        return kept_copy(name, self.files, lambda file: (self / file).read_bytes())

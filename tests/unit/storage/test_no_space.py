@@ -165,4 +165,4 @@ def test_a_local_copy_that_does_not_fit_leaves_nothing(tmp_path: Path, monkeypat
             folder.local_copy("key")
     assert [path for path in (tmp_path / "infocse_ray").rglob("*") if path.is_file()] == []
     assert (folder.local_copy("key") / "a.bin").read_bytes() == b"12345"
-    assert len(list((tmp_path / "infocse_ray").iterdir())) == 1
+    assert len(list((tmp_path / "infocse_ray").iterdir())) == 2, "the copy, and the list of its files"

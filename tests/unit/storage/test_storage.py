@@ -126,6 +126,34 @@ def test_local_copy_of_a_remote_folder_is_made_once_a_key(tmp_path, monkeypatch)
     assert (folder.local_copy("two") / "a.bin").read_bytes() == b"new"
 
 
+def test_local_copy_that_lost_a_file_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Storage.open(f"memory://{uuid.uuid4().hex}/model")
+    (folder / "a.bin").write_bytes(b"1")
+    (folder / "sub" / "b.bin").write_bytes(b"2")
+    (folder.local_copy("key") / "sub" / "b.bin").unlink()
+    copy = folder.local_copy("key")
+    assert (copy / "a.bin").read_bytes() + (copy / "sub" / "b.bin").read_bytes() == b"12"
+    for name in ("a.bin", "sub/b.bin"):  # as whoever tidies up leaves it: folders without files
+        (copy / name).unlink()
+    copy.with_name(f"{copy.name}.files").unlink()
+    assert (folder.local_copy("key") / "a.bin").read_bytes() == b"1"
+
+
+def test_local_copies_that_nobody_wants_go(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Storage.open(f"memory://{uuid.uuid4().hex}/model")
+    (folder / "a.bin").write_bytes(b"1")
+    unused, used = folder.local_copy("unused"), folder.local_copy("used")
+    for path in (unused, used, unused.with_name(f"{unused.name}.files"), used.with_name(f"{used.name}.files")):
+        os.utime(path, (0, 0))
+    assert folder.local_copy("used") == used
+    folder.local_copy("another")
+    assert used.exists()
+    assert not unused.exists()
+    assert len(list(used.parent.iterdir())) == 4, "two copies and their lists"
+
+
 def test_local_copy_that_broke_off_is_no_copy(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = Storage.open(f"memory://{uuid.uuid4().hex}/model")
