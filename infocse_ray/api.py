@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.embedding.embed import embed_corpus
@@ -30,6 +31,7 @@ from infocse_ray.settings.command_line import explain
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 from infocse_ray.suites.judge import judge
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.run import sweep as run_sweep
@@ -39,6 +41,14 @@ if TYPE_CHECKING:
 
 
 Checked = TypeVar("Checked", bound=BaseModel)
+
+
+class _WithoutCredentials:
+    """Shown with all its fields, but for the credentials that URIs in them may have."""
+
+    def __repr__(self) -> str:
+        fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))  # pyright: ignore
+        return redacted(f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +78,7 @@ class RunResult:
         return self.metrics["verdict"]["line"]
 
     def __repr__(self) -> str:
-        return f"RunResult({self.model_path!r}, {self.summary!r})"
+        return redacted(f"RunResult({self.model_path!r}, {self.summary!r})")
 
     def _repr_html_(self) -> str:
         return result_table(self.metrics, self.model_path)
@@ -92,8 +102,8 @@ class RunResult:
         return load_encoder(resolve_encoder(self.model_path, "model_path"), shape, cosine=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Scores:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Scores(_WithoutCredentials):
     """The scores of an encoder."""
 
     metrics: dict[str, float]
@@ -102,8 +112,8 @@ class Scores:
     """The folder with every question's rank: a path, or a URI."""
 
 
-@dataclasses.dataclass(frozen=True)
-class SuiteScores:
+@dataclasses.dataclass(frozen=True, repr=False)
+class SuiteScores(_WithoutCredentials):
     """What encoders scored on suites."""
 
     rows: list[dict[str, Any]]
@@ -115,8 +125,8 @@ class SuiteScores:
     """The folder with suites.json, which also says where the scores of single questions are, and suites.md."""
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepResult:
+@dataclasses.dataclass(frozen=True, repr=False)
+class SweepResult(_WithoutCredentials):
     """The result of a sweep."""
 
     folder: str
@@ -154,7 +164,7 @@ def adapt(
         ValueError: a setting doesn't fit, or the documents can't be read; nothing was trained.
         infocse_ray.errors: other failures, such as a full disk.
     """
-    given = {key: dict(section) for key, section in sections.items()}
+    given = {key: dict(_section(key, section)) for key, section in sections.items()}
     corpus = given.pop("corpus", {})
     if "source" in corpus:
         raise ValueError("corpus.source: the documents are given; leave it out")
@@ -226,9 +236,10 @@ def evaluate(
         ValueError: a setting doesn't fit, or no document has anything to find.
     """
     _prepare_process()
-    given = {"model": model, "storage": storage, "corpus": {"source": "documents", **(corpus or {})}, **settings}
+    shaped = _section("corpus", corpus or {})
+    given = {"model": model, "storage": storage, "corpus": {"source": "documents", **shaped}, **settings}
     checked = _validated(Evaluate, given)  # before the documents are written
-    read = _corpus(documents, storage, corpus or {})
+    read = _corpus(documents, storage, shaped)
     scored = evaluate_encoders(checked.model_copy(update={"corpus": read}))[0]
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri)
 
@@ -259,9 +270,10 @@ def embed(
         ValueError: a setting doesn't fit, or `output` has other vectors.
     """
     _prepare_process()
+    shaped = _section("corpus", corpus or {})
     given = {"model": model, "output": output, "storage": storage, **settings}
-    checked = _validated(Embed, {**given, "corpus": {"source": "documents", **(corpus or {})}})
-    read = _corpus(documents, storage, corpus or {})
+    checked = _validated(Embed, {**given, "corpus": {"source": "documents", **shaped}})
+    read = _corpus(documents, storage, shaped)
     return embed_corpus(checked.model_copy(update={"corpus": read})).uri
 
 
@@ -310,6 +322,28 @@ def _validated(model: type[Checked], values: Mapping[str, Any]) -> Checked:
         return model.model_validate(values)
     except ValidationError as error:
         raise ValueError(explain(error, model)) from None
+
+
+def _section(name: str, given: object) -> Mapping[str, Any]:
+    """Settings given as a section.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(given, Mapping):
+        return given
+    sections = {section: fields for section, field in Settings.model_fields.items() if (fields := _fields_of(field))}
+    its = [section for section, fields in sections.items() if name in fields]
+    if name not in sections and not its:
+        raise ValueError(f"{name} = {given!r}: no such setting; sections of settings are {', '.join(sections)}")
+    example = f"{its[0]}={{{name!r}: {given!r}}}" if its else f"{name}={{...}}"
+    raise ValueError(f"{name} = {given!r}: settings come in sections, each a dict: {example}")
+
+
+def _fields_of(field: FieldInfo) -> Mapping[str, FieldInfo]:
+    """The settings in a section; none of what is no section."""
+    section = field.annotation
+    return section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
 
 
 def _prepare_process() -> None:

@@ -21,11 +21,12 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.export.questions import run_of
+from infocse_ray.loop.its_run import say_unlike_its_run
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings import Annotate, Corpus, Encoder, fingerprint
 from infocse_ray.settings.embed import Embed
+from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.repair import repairing
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
@@ -54,11 +55,25 @@ def embed_corpus(settings: Embed) -> Storage:
     output = Storage.for_runs(settings.output, "output")
     embedding.begin(output)
     root = Storage.for_runs(settings.storage)
+    with at_work(root, "embed"):
+        _embed_into(output, root, settings, corpus, source, encoder, embedding)
+    return output
+
+
+def _embed_into(
+    output: Storage,
+    root: Storage,
+    settings: Embed,
+    corpus: Corpus,
+    source: Source,
+    encoder: SentenceEncoder,
+    embedding: Embedding,
+) -> None:
     connect()
     where = placement(Annotate(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     store = prepare(root, corpus, source, encoder.corpus_tokenizer())
     say(f"{store.documents(SPLITS):,} documents; {show_rejected(store)}")
-    _say_other_reading(settings)
+    say_unlike_its_run(settings, besides=", and another output")
     _save(output, encoder, embedding)
     stage = run_stage(
         output,
@@ -73,19 +88,6 @@ def embed_corpus(settings: Embed) -> Storage:
         f"{counts['documents']:,} documents of {counts['sentences']:,} sentences, {embedding.dimension} dimensions, "
         f"{embedding.precision}: {output}"
     )
-    return output
-
-
-def _say_other_reading(settings: Embed) -> None:
-    """Say so where the run that made the encoder read documents otherwise, and nobody said how they are to be read."""
-    run = run_of(settings.model)
-    if run is None or "reading" in settings.model_fields_set:
-        return
-    if (there := run.settings.validate.reading) != settings.reading:  # pyright: ignore
-        say(
-            f"note: the run that made the encoder had validate.reading = {there}, and here reading = "
-            f"{settings.reading}; for the vectors that it was validated with give --reading {there}, and another output"
-        )
 
 
 def all_documents(corpus: Corpus) -> Corpus:

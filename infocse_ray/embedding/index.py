@@ -72,13 +72,18 @@ class Embedding(NamedTuple):
         """Make the output this embedding's; one that was asked for and of which nothing was made gives way.
 
         Raises:
-            ValueError: it is another's.
+            ValueError: it is another's, or has folders that nothing embedded made, which would be lost.
         """
         file = output / "embedding.json"
         try:
             there = read_embedding(output)
         except FileNotFoundError:
             there = None
+        if there is None and (others := [name for name in _MADE if (output / name).exists()]):
+            raise ValueError(
+                f"output = {str(output)!r}: there is {', '.join(others)} in it, which `infocse embed` didn't make and "
+                "would remove; give a folder of its own"
+            )
         if there is None or not any((output / made).exists() for made in ("encoder", "vectors")):
             file.write_json(checked(self._asdict()))
             return
@@ -95,6 +100,8 @@ class Embedding(NamedTuple):
         return EncoderFolder(output / "encoder" / "model", self.encoder, self.max_length)
 
 
+_MADE = ("encoder", "vectors", "search", "documents.lance", "sentences.lance")
+"""What is made in an output, `embedding.json` always first."""
 _LONG = {"encoder": ("another model (or max_length, pooling or prompts)", "this one"), "corpus": ("another", "this")}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import NamedTuple
 
 from infocse_ray.corpus.prepare import prepare
@@ -10,7 +9,7 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.checks import validation_of
-from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.its_run import RunOf
 from infocse_ray.retrieval.held_out import HeldOut
 from infocse_ray.retrieval.validation import On, Questions, questions_for
 from infocse_ray.runtime.cluster import connect
@@ -22,40 +21,12 @@ MAX_LENGTH, MAX_DOCUMENTS = 32, 10_000
 """Of a corpus that isn't a run's, as encoder.max_length and validate.max_documents have them."""
 
 
-class RunOf(NamedTuple):
-    """The run whose model is exported."""
-
-    root: Storage
-    """The storage that runs share."""
-    manifest: Manifest
-    settings: Settings
-
-
 class Asked(NamedTuple):
     """Validation questions, tokenised."""
 
     questions: Questions | HeldOut
     on: str
     """What documents must find."""
-
-
-def run_of(model: str) -> RunOf | None:
-    """The run that a model folder is the result of; None: no run's.
-
-    Args:
-        model: as the user named it.
-    """
-    uri, mark, query = model.partition("?")
-    folder, _, last = uri.rstrip("/").rpartition("/")
-    if last != "model" or not folder:
-        return None
-    base, _, name = folder.rpartition("/")
-    root = Storage.open((base or ("/" if folder.startswith("/") else ".")) + mark + query)
-    with contextlib.suppress(OSError, ValueError):
-        manifest = Manifest(root / name)
-        settings = manifest.before["settings"]
-        return RunOf(root, manifest, Settings.model_validate(settings)) if settings else None
-    return None
 
 
 def max_length_of(settings: Export, run: RunOf | None) -> int:

@@ -17,7 +17,8 @@ from infocse_ray.export.check import AnyEncoder, Check, Vectors, answers, apart,
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import NAME, begin, place_of, refuse_export, save_encoder
 from infocse_ray.export.formats import FORMATS, GraphEncoder, check_packages
-from infocse_ray.export.questions import Asked, corpus_named, max_length_of, questions, run_of
+from infocse_ray.export.questions import Asked, corpus_named, max_length_of, questions
+from infocse_ray.loop.its_run import run_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.export import Export

@@ -14,11 +14,9 @@ import pyarrow.fs as pafs
 
 from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.manifest import folders_of, read_manifest
+from infocse_ray.settings.section import SHARED
 from infocse_ray.stages.lease import driver_at
 from infocse_ray.storage.folder import Storage
-
-SHARED = ("corpora", "encoders", "evaluations", "sources", "stages")
-"""Folders of a storage that are no run's."""
 
 _TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
 """Files and folders by which the folder of many runs together is known, and whose it is."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from infocse_ray.loop.contents import SHARED, Contents, FoundRun, bytes_of
+from infocse_ray.loop.contents import Contents, FoundRun, bytes_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings.commands import ListRuns
+from infocse_ray.settings.section import SHARED
 from infocse_ray.storage.folder import Storage
 
 _HEAD = ("name", "command", "state", "last written", "size", "verdict")

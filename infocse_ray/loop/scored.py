@@ -9,11 +9,12 @@ import torch
 
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
-from infocse_ray.corpus.source import find_source
+from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.evaluate import Asked, evaluate
+from infocse_ray.loop.its_run import say_unlike_its_run
 from infocse_ray.loop.named_encoders import load_named, save_shared
 from infocse_ray.retrieval.correlation import Estimate, spearman_difference, spearman_estimate
 from infocse_ray.retrieval.examples import Texts, examples
@@ -24,9 +25,10 @@ from infocse_ray.retrieval.validation import On
 from infocse_ray.retrieval.verdict import versus
 from infocse_ray.runtime.cluster import Placement, connect, placement
 from infocse_ray.runtime.progress import say
-from infocse_ray.settings import Train
+from infocse_ray.settings import Corpus, Train
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.settings.section import DEFAULT_READING
+from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.repair import repairing
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
@@ -67,6 +69,18 @@ def evaluate_encoders(settings: Evaluate) -> list[Scored]:
     pairs = None if settings.sts is None else read_sts(settings.sts, "sts")
     encoders = load_named(settings)
     root = Storage.for_runs(settings.storage)
+    with at_work(root, "evaluate"):
+        return _scored_and_shown(settings, root, corpus, source, encoders, pairs)
+
+
+def _scored_and_shown(
+    settings: Evaluate,
+    root: Storage,
+    corpus: Corpus,
+    source: Source,
+    encoders: dict[str, SentenceEncoder],
+    pairs: StsPairs | None,
+) -> list[Scored]:
     connect()
     where = placement(Train(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     stores: dict[str, TokenStore] = {}
@@ -76,6 +90,7 @@ def evaluate_encoders(settings: Evaluate) -> list[Scored]:
     store = next(iter(stores.values()))
     on = _asked(settings, store)
     say(f"{sum(store.summary['documents'][s] for s in SPLITS):,} documents; {show_rejected(store)}")
+    say_unlike_its_run(settings, reading=on == "counterpart")
     scored = _score(settings, root, encoders, stores, on, where, pairs)
     _show_scores(settings, scored, on)
     if settings.compare is not None:

@@ -19,9 +19,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from infocse_ray.errors import RunInUse
-from infocse_ray.loop.contents import SHARED, Contents, bytes_of
+from infocse_ray.loop.contents import Contents, bytes_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings.commands import Clean
+from infocse_ray.settings.section import SHARED
+from infocse_ray.stages.at_work import SIGN
 from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.folder import Storage
 
@@ -218,6 +220,10 @@ class _Finder:
             fingerprint = path.rpartition("/")[2].removesuffix(".json")
             if f"{folder}/{_STAGE}" not in self.contents.files and fingerprint not in self.contents.busy:
                 yield Leftover(path, "leads nowhere", [path], 0, [f"stages/{fingerprint}.lease"])
+        for path in sorted(self.contents.files):
+            name = path.removeprefix("stages/").removesuffix(".lease")
+            if name.startswith(SIGN) and name not in self.contents.busy and self._old(path):
+                yield Leftover(path, "of a driver that is gone", [path], 0, [])
 
 
 def _index(contents: Contents) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.report.studies import METHODS, STUDY_NAMES, LabelSize, methods_with, row_keys
-from infocse_ray.settings import Section, plain_name
+from infocse_ray.settings import Section, plain_name, run_name
 from infocse_ray.settings.command_line import not_a
 
 Like = Literal["news", "web_document", "web_browsing"]
@@ -120,7 +120,7 @@ class Tables(Section):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, value: str) -> str:
-        return plain_name(value)
+        return run_name(value)
 
     @field_validator("label_sizes")
     @classmethod

@@ -25,6 +25,7 @@ from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.interrupts import check
 from infocse_ray.runtime.progress import duration, say
 from infocse_ray.settings import Settings
+from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
@@ -66,6 +67,7 @@ def reproduce(
 
     Raises:
         ValueError: one line that names what doesn't fit; nothing has run.
+        RunInUse: another driver makes the same tables.
         Interrupted: a signal came; what was finished is kept.
     """
     plan = plan_cells(config)
@@ -73,6 +75,18 @@ def reproduce(
         show_plan(plan, read_records(Storage.open(config.storage) / config.name, plan))
         return 0
     folder = Storage.for_runs(config.storage) / config.name
+    with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:
+        lease.take()
+        return _make(config, folder, plan, pretrain, few_shot)
+
+
+def _make(
+    config: Tables,
+    folder: Storage,
+    plan: CellPlan,
+    pretrain: Callable[[Settings], dict[str, Any]],
+    few_shot: Callable[[Settings], dict[str, Any]],
+) -> int:
     records = read_records(folder, plan)
     many = sum(slot.runs for slot in plan.asked)
     finished = sum(_finished(records, cell) for slot in plan.asked for cell in to_run(plan, slot, records))

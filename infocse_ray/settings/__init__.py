@@ -29,7 +29,17 @@ from infocse_ray.settings.methods import (
     SimCSESettings,
     TSDAESettings,
 )
-from infocse_ray.settings.section import EngineName, Fraction, Metric, OnGpu, Reading, Section, Workers, plain_name
+from infocse_ray.settings.section import (
+    EngineName,
+    Fraction,
+    Metric,
+    OnGpu,
+    Reading,
+    Section,
+    Workers,
+    plain_name,
+    run_name,
+)
 from infocse_ray.settings.tracking import Tracking
 from infocse_ray.settings.train import Finetune, Loop, PlusPlus, Train, Validate
 
@@ -72,7 +82,7 @@ with warnings.catch_warnings():
         @field_validator("name")
         @classmethod
         def _plain_name(cls, value: str) -> str:
-            return plain_name(value)
+            return run_name(value)
 
         @model_validator(mode="after")
         def _recipe_chooses(self) -> _Run:
@@ -123,4 +133,5 @@ __all__ = [
     "Workers",
     "fingerprint",
     "plain_name",
+    "run_name",
 ]

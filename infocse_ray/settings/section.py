@@ -30,6 +30,10 @@ HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "check
 """Settings of training and annotating that say how to compute, not what: they don't name another result."""
 
 
+SHARED = ("corpora", "encoders", "evaluations", "sources", "stages")
+"""Folders of a storage that are no run's: runs share what is in them."""
+
+
 def plain_name(value: str) -> str:
     """A name that is a folder's, too.
 
@@ -39,6 +43,17 @@ def plain_name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
         raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
     return value
+
+
+def run_name(value: str) -> str:
+    """A name of a run, of tables or of a sweep: of its folder in a storage.
+
+    Raises:
+        ValueError: it is no plain name, or that of a folder that runs share.
+    """
+    if value in SHARED:
+        raise ValueError(f"{value!r} is a folder that runs share ({', '.join(SHARED)}); give another name")
+    return plain_name(value)
 
 
 class Section(BaseModel):

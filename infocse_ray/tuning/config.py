@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from infocse_ray.settings import Section, Settings, plain_name
+from infocse_ray.settings import Section, Settings, run_name
 from infocse_ray.settings.command_line import dotted_names, not_a
 from infocse_ray.settings.nested import nested
 from infocse_ray.settings.section import HOW_NOT_WHAT
@@ -92,7 +92,7 @@ class Sweep(Section):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, value: str) -> str:
-        return plain_name(value)
+        return run_name(value)
 
     @field_validator("settings")
     @classmethod

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import infocse_ray
-from infocse_ray import adapt, cluster_sentences, evaluate
+from infocse_ray import Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
 
 TEXT = "The ship and the tide. A judge of the court. The tide and the ship."
 
@@ -59,15 +59,29 @@ def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
         lambda: infocse_ray.evaluate("e", ["a"], split="tset"),
         lambda: infocse_ray.embed("e", ["a"], output="o", precision="fp4"),
         lambda: infocse_ray.evaluate_suites("e", "stst"),
+        lambda: infocse_ray.adapt("e", ["a"], "n", max_steps=20),
+        lambda: infocse_ray.adapt("e", ["a"], "n", train="idc"),
+        lambda: infocse_ray.adapt("e", ["a"], "n", stages=3),
+        lambda: infocse_ray.adapt("e", ["a"], name="stages"),
+        lambda: infocse_ray.evaluate("e", ["a"], corpus="body"),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):
     with pytest.raises(
-        ValueError, match=r"^(name = 'no such/name'|split = 'tset'|precision = 'fp4'|suite = ).*$"
+        ValueError,
+        match=r"^(name = '(no such/name|stages)'|split = 'tset'|precision = 'fp4'|suite = |stages = 3: no such setting"
+        r"|max_steps = 20: .*: train=\{'max_steps': 20\}|(train|corpus) = '\w+': .* each a dict).*$",
     ) as said:
         call()
     assert type(said.value) is ValueError
     assert "\n" not in str(said.value)
+
+
+def test_results_are_shown_without_credentials():
+    secret = "s3://KEY:averysecretword@bucket/runs/news"
+    for result in (SweepResult(secret, 0), Scores({}, secret), SuiteScores([], "", secret)):
+        assert "bucket/runs/news" in repr(result)
+        assert "averysecretword" not in repr(result)
 
 
 def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, tiny_encoder: Path):

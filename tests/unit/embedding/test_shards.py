@@ -176,3 +176,15 @@ def test_another_reading_names_other_vectors(tmp_path: Path, tiny_encoder: Path)
     plain = embedding_of(tmp_path, tiny_encoder, reading="sentences").identity()
     assert "sentences" not in plain, "as before there were others"
     assert len({plain, *named.values()}) == 3
+
+
+@pytest.mark.parametrize("name", ["encoder/model.py", "vectors/old.npy", "documents.lance/data"])
+def test_folders_that_nothing_embedded_made_are_left_alone(tmp_path: Path, tiny_encoder: Path, name: str):
+    there = tmp_path / "index" / name
+    there.parent.mkdir(parents=True)
+    there.write_text("mine")
+    with pytest.raises(
+        ValueError, match=rf"^output = .*: there is {name.split('/')[0]} in it.*give a folder of its own$"
+    ):
+        write_index(tmp_path, tiny_encoder)
+    assert there.read_text() == "mine"

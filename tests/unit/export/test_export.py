@@ -23,8 +23,8 @@ from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.prompts import ROLES, Prompts
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.formats import FORMATS, GraphEncoder
-from infocse_ray.export.questions import run_of
 from infocse_ray.export.run import export
+from infocse_ray.loop.its_run import run_of
 from infocse_ray.settings.export import Export
 from infocse_ray.stages.stage import run_stage
 from infocse_ray.storage.checksums import checked

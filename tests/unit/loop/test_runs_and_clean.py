@@ -16,6 +16,7 @@ from infocse_ray.loop.contents import Contents, bytes_of
 from infocse_ray.loop.listed import table
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.unreferred import leftovers
+from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, find_stage, run_stage
 from infocse_ray.storage.folder import Storage
@@ -178,6 +179,30 @@ os._exit(9)
     assert cleaned(root, "--yes") == 0
     assert not (root / "a/iteration_2/train").exists()
     assert not (root / "stages" / "t9.lease").exists()
+
+
+def test_what_a_command_without_a_run_reads_is_kept(root):
+    made(root, "corpora/c9", "c9")
+    with at_work(root, "embed"):
+        assert paths(root) == []
+        assert cleaned(root, "--yes") == 0
+    assert paths(root) == ["corpora/c9"]
+
+
+def test_the_sign_of_a_command_that_was_killed_goes(root):
+    dead = """
+import os, sys
+from infocse_ray.stages.at_work import at_work
+from infocse_ray.storage.folder import Storage
+with at_work(Storage.open(sys.argv[1]), "embed"):
+    os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", dead, root.root], check=False)
+    [sign] = [name for name in (root / "stages").files() if name.startswith("at-work-")]
+    os.utime(root.root + f"/stages/{sign}", (0, 0))
+    assert paths(root) == [f"stages/{sign}"]
+    assert cleaned(root, "--yes") == 0
+    assert paths(root) == []
 
 
 def test_a_run_under_way_keeps_all_it_has(root, capsys):

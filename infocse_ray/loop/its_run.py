@@ -1,0 +1,74 @@
+"""The run that a model folder is the result of, and a line where its model is to be read otherwise than it read it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from infocse_ray.loop.manifest import Manifest
+from infocse_ray.runtime.progress import say
+from infocse_ray.settings import Settings
+from infocse_ray.settings.embed import Embed
+from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.storage.folder import Storage
+
+
+class RunOf(NamedTuple):
+    """The run that made a model."""
+
+    root: Storage
+    """The storage that runs share."""
+    manifest: Manifest
+    settings: Settings
+
+
+def run_of(model: str) -> RunOf | None:
+    """The run that a model folder is the result of; None: no run's.
+
+    Args:
+        model: as the user named it.
+    """
+    uri, mark, query = model.partition("?")
+    folder, _, last = uri.rstrip("/").rpartition("/")
+    if last != "model" or not folder:
+        return None
+    base, _, name = folder.rpartition("/")
+    root = Storage.open((base or ("/" if folder.startswith("/") else ".")) + mark + query)
+    with contextlib.suppress(OSError, ValueError):
+        manifest = Manifest(root / name)
+        settings = manifest.before["settings"]
+        return RunOf(root, manifest, Settings.model_validate(settings)) if settings else None
+    return None
+
+
+def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides: str = "") -> None:
+    """Say what the run that made `settings.model`, if one did, had otherwise, and nobody said how it is to be.
+
+    Args:
+        settings: of the command.
+        reading: whether documents are read as its setting `reading` says.
+        besides: what else another value takes, for people.
+    """
+    if (run := run_of(settings.model)) is None:
+        return
+    had = run.settings
+    its = {
+        "reading": ("validate.reading", had.validate.reading),  # pyright: ignore
+        "max_length": ("encoder.max_length", had.encoder.max_length),
+        "similarity": ("train.similarity", had.train.similarity),
+    }
+    unlike = {
+        name: its[name]
+        for name in its
+        if name not in settings.model_fields_set and getattr(settings, name) != its[name][1]
+    }
+    if not reading:
+        unlike.pop("reading", None)
+    if unlike:
+        there = ", ".join(f"{name} = {value}" for name, value in unlike.values())
+        here = ", ".join(f"{name} = {getattr(settings, name)}" for name in unlike)
+        give = " ".join(f"--{name} {value}" for name, (_, value) in unlike.items())
+        say(
+            f"note: the run that made the encoder had {there}, and here {here}; for the vectors that it was validated "
+            f"with give {give}{besides}"
+        )
