@@ -21,6 +21,8 @@ from infocse_ray.settings import Encoder
 from infocse_ray.storage.redact import redacted
 
 _NO_LIMIT = 10**9
+_PADDING_CHANGES = 1e-4
+"""Of the largest number of token vectors, at most: by what is added in another order."""
 """Tokenizers without a limit have one of 10^30."""
 
 
@@ -106,7 +108,7 @@ def load_encoder(
         if setting != "encoder.model":
             fix = "name another encoder"
         raise ValueError(f"{where}: {error}; {fix}") from error
-    return SentenceEncoder(
+    encoder = SentenceEncoder(
         backbone,
         tokenizer,
         pooling,
@@ -119,6 +121,25 @@ def load_encoder(
         tokens,
         layout.include_prompt,
     ).eval()
+    if not _takes_padding(encoder):
+        raise ValueError(
+            f"{where}: a {config.model_type} encoder makes other vectors of a text where longer ones are beside it; "
+            "use BERT, RoBERTa, MPNet, ModernBERT, ..."
+        )
+    return encoder
+
+
+def _takes_padding(encoder: SentenceEncoder) -> bool:
+    """Whether padding changes nothing, as batches, chunks and the export rely on: convolutions, say, see it."""
+    ids = torch.arange(6)[None] % encoder.backbone.config.vocab_size
+    mask = (torch.arange(12) < ids.shape[1]).long()[None]
+    try:
+        with torch.inference_mode():
+            alone = encoder.hidden(ids, torch.ones_like(ids))
+            padded = encoder.hidden(torch.nn.functional.pad(ids, (0, 6)), mask)[:, : ids.shape[1]]
+    except (RuntimeError, ValueError):  # some can't take a short text at all
+        return False
+    return torch.allclose(alone, padded, rtol=0.0, atol=_PADDING_CHANGES * float(alone.abs().max()))
 
 
 def _longest(tokenizer: Any, room: int | None) -> int | None:

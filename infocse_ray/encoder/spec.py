@@ -27,7 +27,9 @@ class EncoderSpec(NamedTuple):
     hidden: int
     """Length of a token vector, what the backbone puts out."""
     embedding: int
-    """Length of a word embedding, and of what the embedding layer puts out."""
+    """Length of what the embedding layer puts out for a token."""
+    word: int
+    """Length of a word embedding, which that layer may make longer."""
     kind: str
     """Of the backbone, such as bert."""
     can_cut: bool
@@ -64,7 +66,8 @@ class EncoderSpec(NamedTuple):
             longest=(position_room(encoder.backbone.config) or 2**15) - encoder.extra("document"),
             dimension=encoder.dimension,
             hidden=encoder.backbone.config.hidden_size,
-            embedding=embeddings.shape[1],
+            embedding=_embedding_width(encoder) or embeddings.shape[1],
+            word=embeddings.shape[1],
             kind=encoder.backbone.config.model_type,
             can_cut=hasattr(encoder.backbone, "embeddings"),
             can_shuffle=_takes_positions(encoder),
@@ -77,6 +80,18 @@ class EncoderSpec(NamedTuple):
             mask=tokenizer.mask_token_id,
             characters=_characters(tokenizer),
         )
+
+
+def _embedding_width(encoder: SentenceEncoder) -> int | None:
+    """Length of what the layer `embeddings` puts out; None where there is none."""
+    if (layer := getattr(encoder.backbone, "embeddings", None)) is None:
+        return None
+    widths: list[int] = []
+    hook = layer.register_forward_hook(lambda _, __, out: widths.append(out.shape[-1]))
+    ids = torch.zeros((1, 1), dtype=torch.int64, device=encoder.device)
+    with torch.inference_mode(), hook:
+        encoder.eval().hidden(ids, torch.ones_like(ids))
+    return widths[0]
 
 
 def _takes_positions(encoder: SentenceEncoder) -> bool:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from transformers import AutoTokenizer
+
+_CAPITALS = "A Capital IN Every WORD"
 
 
 def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> Any:
     """The fast tokenizer in a folder.
+
+    It makes letters small where the folder says that sentence-transformers does so before it (`do_lower_case`), and
+    cuts texts at their ends whatever it says, as is done everywhere here.
 
     Args:
         folder: of the encoder.
@@ -26,7 +32,18 @@ def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> A
         raise ValueError(f"{setting} = {name!r}: its tokenizer can't be loaded: {first_line(error)}") from error
     if not tokenizer.is_fast:
         raise ValueError(f"{setting} = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
+    tokenizer.truncation_side = "right"
+    backend = tokenizer.backend_tokenizer
+    if _lowers(folder) and backend.encode(_CAPITALS).ids != backend.encode(_CAPITALS.lower()).ids:
+        parts = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
+        backend.normalizer = normalizers.Sequence(parts)  # pyright: ignore[reportAttributeAccessIssue]
     return tokenizer
+
+
+def _lowers(folder: Path) -> bool:
+    # Older releases called the file by the kind of the backbone, such as sentence_roberta_config.json.
+    said = [json.loads(file.read_text()) for file in folder.glob("sentence_*_config.json")]
+    return any(one.get("do_lower_case") for one in said)
 
 
 def tokenizer_json(tokenizer: Any) -> str:

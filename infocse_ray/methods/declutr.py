@@ -156,7 +156,7 @@ class DeCLUTR(Plain):
         if not self.section.mask:
             return torch.nn.Identity()
         spec = self.spec
-        return MaskedLanguageModel(spec.hidden, spec.embedding, spec.vocabulary, self.trained)
+        return MaskedLanguageModel(spec.hidden, spec.word, spec.vocabulary, self.trained)
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """NT-Xent between anchors and the means of their positives."""

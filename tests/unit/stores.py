@@ -28,6 +28,7 @@ SPEC = EncoderSpec(
     dimension=32,
     hidden=32,
     embedding=32,
+    word=32,
     kind="bert",
     can_cut=True,
     can_shuffle=True,
