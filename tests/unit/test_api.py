@@ -6,11 +6,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import infocse_ray
 from infocse_ray import Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
+
+WRONG: dict[str, dict[str, Any]] = {
+    "max_steps": {"max_steps": 20},
+    "train": {"train": "idc"},
+    "stages": {"stages": 3},
+    "corpus": {"corpus": "body"},
+}
+"""Arguments that are no sections."""
 
 TEXT = "The ship and the tide. A judge of the court. The tide and the ship."
 
@@ -59,11 +68,11 @@ def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
         lambda: infocse_ray.evaluate("e", ["a"], split="tset"),
         lambda: infocse_ray.embed("e", ["a"], output="o", precision="fp4"),
         lambda: infocse_ray.evaluate_suites("e", "stst"),
-        lambda: infocse_ray.adapt("e", ["a"], "n", max_steps=20),
-        lambda: infocse_ray.adapt("e", ["a"], "n", train="idc"),
-        lambda: infocse_ray.adapt("e", ["a"], "n", stages=3),
+        lambda: infocse_ray.adapt("e", ["a"], "n", **WRONG["max_steps"]),
+        lambda: infocse_ray.adapt("e", ["a"], "n", **WRONG["train"]),
+        lambda: infocse_ray.adapt("e", ["a"], "n", **WRONG["stages"]),
         lambda: infocse_ray.adapt("e", ["a"], name="stages"),
-        lambda: infocse_ray.evaluate("e", ["a"], corpus="body"),
+        lambda: infocse_ray.evaluate("e", ["a"], **WRONG["corpus"]),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):

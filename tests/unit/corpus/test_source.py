@@ -309,7 +309,7 @@ def test_labels_and_splits_of_late_rows_are_read_in_json(tmp_path, ending: str, 
     (tmp_path / f"a.{ending}").write_text(text)
 
     def read(**named: str) -> tuple[Source, list]:
-        corpus = Corpus(source=str(tmp_path), kind=kind, **named)
+        corpus = Corpus.model_validate({"source": str(tmp_path), "kind": kind, **named})
         source = find_source(corpus)
         rows = [row for p in source.pieces for row in KINDS[kind].rows(p, source.columns, corpus, None)]
         return source, [(row.values.get("counterpart"), row.values.get("split")) for row in rows if row.values]

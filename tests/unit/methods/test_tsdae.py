@@ -104,7 +104,7 @@ def test_a_prompt_stays_and_is_not_pooled(tiny_encoder, source, tmp_path):
     batch, method = run.stream.next_batch(), TSDAE(TSDAESettings(), EncoderSpec.of(encoder))
     before, after = (len(tokens) for tokens in encoder.around())
     assert before > 1
-    for chunk in TrainState(encoder, method, run.settings, 0).chunks(batch):
+    for chunk in TrainState(encoder, method, run.settings, 0).prepare(batch).chunks:
         left = chunk.inputs["attention_mask"].sum(1)
         assert (left > before + after - 1).all()
         assert (chunk.inputs["input_ids"][:, :before] == torch.tensor(encoder.around()[0])).all()
