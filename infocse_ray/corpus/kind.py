@@ -156,7 +156,7 @@ def first_lines(uri: str, encoding: str) -> Iterator[Line]:
 def settle_keys(
     corpus: Corpus, looks: dict[str, Look], defaults: dict[str, str], elsewhere: Collection[str] = ()
 ) -> CorpusPlan:
-    """The same of files of JSON, whose rows need not have the same keys.
+    """Which key of files of JSON plays which role, as `settle_columns` does; their rows need not have the same keys.
 
     A counterpart or split is read of every row that has its key, whether the first ones do or not. Where the settings
     name a key that they don't have, more rows are looked at.
