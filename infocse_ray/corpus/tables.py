@@ -22,7 +22,7 @@ from infocse_ray.corpus.kind import (
     some_of,
 )
 from infocse_ray.corpus.labels import LabelTable
-from infocse_ray.corpus.read import DOCUMENTS, READERS, Piece, SourceRow, naming, read_rows, reader_of
+from infocse_ray.corpus.read import DOCUMENTS, OPTIONAL_ROLES, READERS, Piece, SourceRow, naming, read_rows, reader_of
 from infocse_ray.corpus.streams import BadContent, WrongEncoding, check_text
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
@@ -63,9 +63,10 @@ def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[
         if corpus.encoding != "utf-8":
             raise ValueError(f"corpus.encoding = {corpus.encoding!r}: text in Parquet files is UTF-8; leave it out")
         footers = _look_into_all(uris, _parquet_look)
-        there = {uri: columns for uri, (columns, _) in footers.items()}
+        names = {uri: names for uri, (names, _) in footers.items()}
+        there = {uri: set(its) for uri, its in names.items()}
         columns = _one_body(corpus, settle_columns(corpus, there, defaults, elsewhere), there)
-        _check_all_have(columns, there)
+        _check_all_have(columns, names)
         return CorpusPlan(columns, {uri: count for uri, (_, count) in footers.items()})
     looks = _look_into_all(some_of(uris), functools.partial(look_into, kind=kind, encoding=corpus.encoding))
     refuse_unreadable(looks, corpus.encoding)
@@ -93,12 +94,12 @@ def _look_into_all(uris: list[str], look: Callable[[str], Seen]) -> dict[str, Se
         return dict(zip(uris, pool.map(look, uris), strict=True))
 
 
-def _parquet_look(uri: str) -> tuple[set[str], int]:
-    """The columns and the number of row groups."""
+def _parquet_look(uri: str) -> tuple[list[str], int]:
+    """The names of the columns and the number of row groups."""
     filesystem, path = open_filesystem(uri)
     try:
         with pq.ParquetFile(filesystem.open_input_file(path)) as file:
-            return set(file.schema_arrow.names), file.num_row_groups
+            return file.schema_arrow.names, file.num_row_groups
     except (OSError, pa.ArrowInvalid) as error:
         shown = redacted(uri)
         raise explanation(error, shown) or UnreadableFile(
@@ -156,15 +157,17 @@ def _one_body(corpus: Corpus, columns: dict[str, str], there: dict[str, set[str]
     return columns
 
 
-def _check_all_have(columns: dict[str, str], there: dict[str, set[str]]) -> None:
-    """See that every file has the columns that every document needs.
+def _check_all_have(columns: dict[str, str], names: dict[str, list[str]]) -> None:
+    """See that every file has the columns that every document needs, and none of those that are read twice.
 
     Raises:
-        ValueError: one doesn't.
+        ValueError: one doesn't, or has.
     """
-    for role in columns.keys() - {"counterpart", "split"}:
-        for uri, its in there.items():
-            if columns[role] not in its:
+    for role, column in columns.items():
+        for uri, its in names.items():
+            if column not in its and role not in OPTIONAL_ROLES:
+                raise ValueError(redacted(f"corpus.{role}: {uri} has no column {column!r}, which other files have"))
+            if its.count(column) > 1:
                 raise ValueError(
-                    redacted(f"corpus.{role}: {uri} has no column {columns[role]!r}, which other files have")
+                    redacted(f"corpus.{role}: {uri} has several columns {column!r}; give each a name of its own")
                 )

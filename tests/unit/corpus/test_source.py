@@ -233,6 +233,14 @@ def test_columns_are_those_of_any_of_the_first_rows(tmp_path):
     assert values_of(tmp_path) == [{"id": 1, "text": None}, {"id": None, "text": "T."}]
 
 
+def test_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
+    texts, titles = pa.array(["T."]), pa.array(["C."])
+    pq.write_table(pa.table([texts, titles, titles], ["text", "title", "title"]), tmp_path / "a.parquet")
+    assert values_of(tmp_path) == [{"text": "T."}]
+    with pytest.raises(ValueError, match=r"^corpus.counterpart: .*a.parquet has several columns 'title'; give each"):
+        values_of(tmp_path, counterpart="title")
+
+
 def test_parquet_is_read_by_row_groups(tmp_path, monkeypatch):
     table = pa.table({"id": list(range(10)), "text": [f"text {i}" for i in range(10)], "more": [0] * 10})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=4)
