@@ -16,7 +16,7 @@ from tests.unit.stores import SPEC
 from tests.unit.trainees import method_for
 
 DIMENSION, EXAMPLES, STEPS = 128, 100, 51
-WIDE = SPEC._replace(dimension=DIMENSION, hidden=DIMENSION, embedding=DIMENSION)
+WIDE = SPEC._replace(dimension=DIMENSION, hidden=DIMENSION, embedding=DIMENSION, word=DIMENSION)
 VIEWS = {
     "cpc": [0, 0, 0, 1, 2, 3],
     "conpono": [0, 1, 3, 5, 7],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from infocse_ray.settings import Settings
+from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 
 
@@ -16,7 +18,7 @@ class Asked(Exception):
     """In place of an answer."""
 
 
-def test_the_runs_seed_draws_the_questions_of_all_stages(monkeypatch: pytest.MonkeyPatch):
+def test_the_runs_seed_draws_the_questions_of_all_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def questions_for(*arguments: Any) -> None:
         raise Asked(arguments)
 
@@ -32,8 +34,9 @@ def test_the_runs_seed_draws_the_questions_of_all_stages(monkeypatch: pytest.Mon
     encoder = cast(Any, SimpleNamespace(load=lambda: torch.nn.Linear(1, 1)))
     nothing, examples = cast(Any, None), cast(Any, SimpleNamespace(source=SimpleNamespace(annotations="some")))
     for stage_seed in (1, 2):
+        stage = Storage.open(str(tmp_path / str(stage_seed)))
         training = loop.Training(
-            settings, nothing, examples, nothing, loop.Budget(1, None, 1), encoder, stage_seed, nothing, "sentence"
+            settings, nothing, examples, nothing, loop.Budget(1, None, 1), encoder, stage_seed, stage, "sentence"
         )
         with pytest.raises(Asked) as asked:
             loop.train_worker(training)
