@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infocse_ray.errors import Interrupted, TrainingStopped
+from infocse_ray.errors import Interrupted, RunInUse, TrainingStopped
 from infocse_ray.report import leads, runner, writer
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
@@ -21,6 +21,8 @@ from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.runtime.interrupts import listening
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
+from infocse_ray.stages.lease import Lease
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import Runs, tables
 
@@ -390,3 +392,13 @@ def test_only_what_changed_is_compared_and_drawn_again(tmp_path: Path, runs: Run
     assert drawn == ["zero_shot", "clustering", "zero_shot", "clustering", "zero_shot", "zero_shot", "clustering"]
     # SimCSE and, in two tables and as the strongest other row again, InfoCSE over the encoder as it is, in R@5 and MRR.
     assert len(compared) == 4
+
+
+def test_a_second_command_of_the_same_tables_is_refused(tmp_path: Path, runs: Runs):
+    config = tables(tmp_path)
+    with Lease(Storage.open(config.storage) / config.name / "driver.lease", "tables") as lease:
+        lease.take()
+        with pytest.raises(RunInUse, match="name = 't': another driver is at work on it"):
+            reproduce(config, runs)
+    assert not runs.calls
+    assert reproduce(config, runs) == 0
