@@ -27,7 +27,8 @@ from infocse_ray.storage.redact import redacted
 
 _FILES_SAMPLED, _ROWS_SAMPLED = 16, 100
 _ROWS_SEARCHED = 100_000
-"""Of a file of JSON, where a key that the settings name isn't in the first rows."""
+"""Of the files of JSON that are looked into, where a key that the settings name isn't in the first rows: seconds, for
+mostly the name is a slip."""
 ROLES = ("id", "text", "sentences", "counterpart", "split")
 """Roles that a column can have for a document."""
 
@@ -173,7 +174,8 @@ def settle_keys(
     there = {uri: look.columns for uri, look in looks.items()}
     named = {getattr(corpus, role) for role in ROLES if role not in elsewhere} - {None}
     if named - set().union(*there.values()):
-        there = {uri: look_into(uri, "jsonl", corpus.encoding, rows=_ROWS_SEARCHED).columns for uri in looks}
+        rows = _ROWS_SEARCHED // len(looks)
+        there = {uri: look_into(uri, "jsonl", corpus.encoding, rows=rows).columns for uri in looks}
     columns = settle_columns(corpus, there, defaults, elsewhere)
     unseen = {role: defaults[role] for role in OPTIONAL_ROLES if role not in columns and role not in elsewhere}
     return CorpusPlan(columns | unseen, unseen=frozenset(unseen))

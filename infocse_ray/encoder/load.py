@@ -21,9 +21,9 @@ from infocse_ray.settings import Encoder
 from infocse_ray.storage.redact import redacted
 
 _NO_LIMIT = 10**9
-_PADDING_CHANGES = 1e-4
-"""Of the largest number of token vectors, at most: by what is added in another order."""
 """Tokenizers without a limit have one of 10^30."""
+_PADDING_CHANGES = 1e-4
+"""Of the largest number in token vectors, at most: sums in another order differ by less."""
 
 
 def load_encoder(

@@ -27,6 +27,7 @@ from infocse_ray.train import loop
 from infocse_ray.train.checkpoint import Snapshot
 from infocse_ray.train.loop import Training, TrainingWorker
 from infocse_ray.train.memory import ChunkMemory
+from infocse_ray.train.models import SavedModels
 from infocse_ray.train.saver import CheckpointSaver
 from infocse_ray.train.schedule import Budget
 from infocse_ray.train.step import train_step
@@ -168,6 +169,16 @@ def test_a_worker_that_begins_anew_after_the_choice_leaves_it(
     assert (training.folder / "result.json").read_bytes() == result
 
 
+def test_a_model_that_was_damaged_leaves_nothing_where_it_is_written_again(tmp_path: Path, tiny_encoder: Path) -> None:
+    stage = Storage.open(str(tmp_path))
+    mark = stage / "models" / "step-00000003" / f"model.safetensors{MARK}"
+    mark.write_bytes(b"")
+    models = SavedModels(stage)
+    models.save(load_encoder(tiny_encoder, settings_for("simcse", tiny_encoder).encoder, True), "step-00000003")
+    assert not mark.exists()
+    models.load("step-00000003", 16)
+
+
 def test_a_training_that_begins_anew_without_a_checkpoint_is_careful_for_good(
     training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,10 +193,7 @@ def test_a_training_that_begins_anew_without_a_checkpoint_is_careful_for_good(
 
 def choice_of_two_workers(folder: Path, encoder: Path) -> list[str]:
     """What is left when the first of two workers takes its time to write the best step's model."""
-    from tests.unit.trainees import settings_for
-
-    patch = pytest.MonkeyPatch()
-    with patch.context() as monkeypatch:
+    with pytest.MonkeyPatch.context() as monkeypatch:
         FakeRayTrain(folder / f"checkpoints-{rank()}", monkeypatch)
         asked_at(None, monkeypatch)
         write = Storage.write_bytes
