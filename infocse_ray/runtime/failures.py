@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TypeVar
 
-from ray.exceptions import RayError
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError, RayError, WorkerCrashedError
 
 from infocse_ray.errors import NoSpace, StorageUnavailable
 from infocse_ray.storage.errors import explanation
@@ -21,6 +21,11 @@ _WRAPPED = ("cause", "_base_exc", "controller_failure")
 
 _ENDS_TRACEBACK = re.compile(r"^(?!ray\.)(?:[\w.]+\.)?[A-Z]\w*: .+$", re.MULTILINE)
 """The line that names an error at the end of its traceback, errors of Ray excepted."""
+
+_LOST = (RayActorError, OutOfMemoryError, WorkerCrashedError, NodeDiedError)
+
+_FULL_NODE = re.compile(r"Memory on the node \(IP: ([^,)]+)[^)]*\).*? was ([\d.]+)GB(?: used)? / ([\d.]+)GB", re.DOTALL)
+"""Where Ray's memory monitor says why it ended processes: the node, what is in use there, and what there is."""
 
 
 def cause_of(error: BaseException) -> BaseException | str:
@@ -37,6 +42,12 @@ def cause_of(error: BaseException) -> BaseException | str:
 
 def one_line(error: BaseException) -> str:
     """What caused `error`, in a line for people; the kind is left out where the message is written for them."""
+    if full := _FULL_NODE.search("\n".join(map(str, _chain(error)))):
+        node, used, there_is = full.groups()
+        return (
+            f"node {node} ran out of memory ({used} of {there_is} GB in use), so Ray ended processes there: free "
+            "memory, or give it fewer workers (train.num_workers, annotate.num_workers)"
+        )
     cause = cause_of(error)
     if isinstance(cause, str):
         return cause
@@ -44,6 +55,11 @@ def one_line(error: BaseException) -> str:
     text = lines[0] if lines else ""
     kind = "" if isinstance(cause, (ValueError, NoSpace, StorageUnavailable)) and text else type(cause).__name__
     return ": ".join(part for part in (kind, text) if part)
+
+
+def process_lost(error: BaseException) -> bool:
+    """Whether a process ended, or its node did: what it was at may well go well another time."""
+    return any(isinstance(link, _LOST) for link in _chain(error))
 
 
 def caused_by(error: BaseException, kind: type[Kind]) -> Kind | None:

@@ -10,13 +10,13 @@ import ray
 from ray.exceptions import RayError
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
-from ray.train.v2.api.exceptions import TrainingFailedError
+from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
 from infocse_ray.errors import TrainingStopped
-from infocse_ray.runtime.failures import one_line, storage_failure
+from infocse_ray.runtime.failures import one_line, process_lost, storage_failure
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.placement import Placement, await_places, watched
-from infocse_ray.runtime.progress import Board
+from infocse_ray.runtime.progress import Board, say
 from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import BEGUN, Training, train_worker
@@ -44,7 +44,7 @@ def run_workers(
         placement: how many workers, and what each has.
         folder: where Ray Train keeps its checkpoints.
         name: of the Ray Train run; the same folder and name resume it.
-        max_failures: restarts after a worker died.
+        max_failures: restarts after workers died, and as many after a process of Ray Train's own did.
         title: of the stage, for people.
         asked: the board where `work` looks whether it is to stop; None: it doesn't look.
 
@@ -54,29 +54,35 @@ def run_workers(
         NoSpace, StorageUnavailable: that is why they failed.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)
-    # Also GPU actors of the stage before, which may linger, are gone by then.
-    await_places(placement, title)
-    trainer = TorchTrainer(
-        # Not as train_loop_config, which Ray shows on its dashboard: settings may hold credentials.
-        lambda: work(argument),
-        scaling_config=ScalingConfig(
-            num_workers=placement.workers if placement.fewest is None else (placement.fewest, placement.workers),
-            use_gpu=placement.use_gpu,
-            resources_per_worker=placement.bundle,
-        ),
-        run_config=RunConfig(
-            name=name,
-            storage_path=folder.path,
-            storage_filesystem=folder.filesystem,
-            failure_config=FailureConfig(max_failures=max_failures),
-            checkpoint_config=CheckpointConfig(num_to_keep=2),
-        ),
-    )
-    try:
-        with watched(placement, title, placement.fewest or placement.workers):
-            run_interruptible(trainer.fit, asked)
-    except TrainingFailedError as error:
-        raise _why(error, folder, name) from error
+    for left in reversed(range(max_failures + 1)):
+        # Also GPU actors of the stage before, which may linger, are gone by then.
+        await_places(placement, title)
+        trainer = TorchTrainer(
+            # Not as train_loop_config, which Ray shows on its dashboard: settings may hold credentials.
+            lambda: work(argument),
+            scaling_config=ScalingConfig(
+                num_workers=placement.workers if placement.fewest is None else (placement.fewest, placement.workers),
+                use_gpu=placement.use_gpu,
+                resources_per_worker=placement.bundle,
+            ),
+            run_config=RunConfig(
+                name=name,
+                storage_path=folder.path,
+                storage_filesystem=folder.filesystem,
+                failure_config=FailureConfig(max_failures=max_failures),
+                checkpoint_config=CheckpointConfig(num_to_keep=2),
+            ),
+        )
+        try:
+            with watched(placement, title, placement.fewest or placement.workers):
+                run_interruptible(trainer.fit, asked)
+            return
+        except (TrainingFailedError, RayError) as error:
+            # Ray Train replaces workers that died. Where a process of its own beside them dies, such as its controller,
+            # it gives up; and where a node's memory runs out Ray ends several processes at once, whichever they are.
+            if isinstance(error, WorkerGroupError) or not left or not process_lost(error):
+                raise _why(error, folder, name) from error
+            say(f"{title}: {one_line(error)}; beginning again from the last checkpoint")
 
 
 def run_one_worker(

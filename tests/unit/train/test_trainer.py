@@ -1,0 +1,76 @@
+"""A group of workers begins again where Ray Train, a stand-in here, gives up because a process of its own died."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.train import WorkerGroupError
+from ray.train.v2.api.exceptions import ControllerError
+
+from infocse_ray.errors import TrainingStopped
+from infocse_ray.runtime.placement import Placement
+from infocse_ray.storage.folder import Storage
+from infocse_ray.train import trainer as module
+
+DIED = RayActorError(error_msg="The actor died.")
+FULL = OutOfMemoryError(
+    "6 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: 7bd3) was "
+    "22.42GB used / 23.54GB limit (0.952511)\nOOM kill reason: ...\nRefer to the documentation."
+)
+
+
+@pytest.fixture
+def fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
+    """Run a group whose trainings end with these errors, one after the other; how many were begun."""
+
+    def run(*errors: Exception, max_failures: int = 2) -> int:
+        begun: list[str] = []
+
+        class Trainer:
+            def __init__(self, _: Any, *, run_config: Any, **__: Any) -> None:
+                self.name = run_config.name
+
+            def fit(self) -> None:
+                begun.append(self.name)
+                if len(begun) <= len(errors):
+                    raise errors[len(begun) - 1]
+
+        monkeypatch.setattr(module, "TorchTrainer", Trainer)
+        monkeypatch.setattr(module, "await_places", lambda *_: None)
+        monkeypatch.setattr(module, "watched", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(module, "run_interruptible", lambda fit, _: fit())
+        place = Placement(workers=1, cores=1, use_gpu=False)
+        folder = Storage.open(str(tmp_path))
+        module.run_workers(lambda _: None, None, place, folder, "checkpoints", max_failures, "training")
+        assert set(begun) == {"checkpoints"}, "another name would not go on from the checkpoint"
+        return len(begun)
+
+    return run
+
+
+def test_it_begins_again_after_a_process_of_ray_train_died(
+    fails: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fails(DIED, ControllerError(FULL)) == 3
+    said = capsys.readouterr()
+    assert "node 192.0.2.2 ran out of memory (22.42 of 23.54 GB in use)" in said.out + said.err
+    assert "Refer to" not in said.out + said.err
+
+
+def test_it_begins_again_as_often_as_workers_may_fail_and_then_says_why(fails: Callable[..., int]) -> None:
+    with pytest.raises(TrainingStopped, match=r"checkpoints: the workers failed: node 192\.0\.2\.2 ran out of memory"):
+        fails(DIED, DIED, ControllerError(FULL))
+    with pytest.raises(TrainingStopped):
+        fails(DIED, max_failures=0)
+
+
+def test_errors_of_its_own_and_of_workers_end_it(fails: Callable[..., int]) -> None:
+    # Workers that died Ray Train has replaced itself, max_failures times.
+    for error in (WorkerGroupError("text", {0: DIED}), ControllerError(ValueError("a wrong value"))):
+        with pytest.raises(TrainingStopped):
+            fails(error)
