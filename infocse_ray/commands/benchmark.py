@@ -112,6 +112,18 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     language.add_argument("--learning_rate", type=float, default=5e-4, help="at its highest")
     language.add_argument("--sts", metavar="FILE", help="sentence pairs, as validate.sts")
 
+    untuned = commands.add_parser(
+        "untuned",
+        help="corpora that no choice here was made on, for `infocse reproduce --config untuned`",
+        description="Write four corpora that no choice here was made on: manual pages, articles whose titles are "
+        "hidden, what people bought, docstrings.",
+        formatter_class=_Help,
+    )
+    untuned.add_argument("--manual", metavar="FOLDER", default="/usr/share/man", help="with man1/ to man8/")
+    untuned.add_argument("--wikipedia", metavar="FILE", required=True, help="articles: `title`, `sentences`")
+    untuned.add_argument("--purchases", metavar="FILE", required=True, help="people: `user`, `history`, `target`")
+    untuned.add_argument("--to", metavar="FOLDER", default="untuned", help="where the corpora go")
+
     tsdae = _command(
         commands, "tsdae", "loss and seconds of sentence-transformers' TSDAE, which is trained to compare with"
     )
