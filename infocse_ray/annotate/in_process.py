@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from tokenizers import Tokenizer
 
 from infocse_ray.annotate.idc import cluster
@@ -19,6 +20,7 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
+from infocse_ray.settings.command_line import explain
 
 
 class ClusteredDocument(NamedTuple):
@@ -76,7 +78,10 @@ def cluster_sentences(
 
 
 def _shape(model: str, max_length: int) -> Encoder:
-    return Encoder(model=model, max_length=max_length)
+    try:
+        return Encoder(model=model, max_length=max_length)
+    except ValidationError as error:
+        raise ValueError(explain(error, Encoder)) from None
 
 
 @functools.lru_cache(maxsize=4)

@@ -2,7 +2,7 @@
 
 Every run ends with its page, <storage>/NAME/report.html: verdict, scores, training curves, whitening, corpus, time,
 settings. A run that isn't finished has a page of what there is so far. Of several runs the page is
-<storage>/report-NAME-NAME.html. A page is one file, which needs no network.
+<storage>/report-NAME+NAME.html. A page is one file, which needs no network.
 
 Examples:
   infocse report news --storage runs
@@ -47,7 +47,7 @@ def _work(settings: ReportPage) -> None:
     from infocse_ray.runtime.progress import say
     from infocse_ray.storage.folder import Storage
 
-    root = Storage.open(settings.storage)
+    root = Storage.of_runs(settings.storage)
     if not root.exists():
         raise ValueError(f"storage = {settings.storage!r}: no such folder; name the one that runs were started with")
     several = len(settings.names) > 1

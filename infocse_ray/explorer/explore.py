@@ -65,12 +65,18 @@ def explore(asked: ExploreRun) -> None:
     Raises:
         ValueError: there is no such run, or it isn't finished, or has no clusters; or a document isn't there.
     """
-    run = annotated_run(Storage.open(asked.storage), asked.name)
+    run = annotated_run(Storage.of_runs(asked.storage), asked.name)
     own = run.settings.explorer
     documents = own.documents if asked.documents is None else asked.documents
     wanted = Explorer(documents=documents, ids=[*own.ids, *asked.ids])
     if _explore(run, wanted, anew=True) is None:
         raise ValueError(f"name = {asked.name!r}: there is nothing to show of that run")
+
+
+def _forget(folder: Storage) -> None:
+    """Remove the page of what an earlier run of the name clustered, which says nothing of this one."""
+    for name in (PAGE, DATA):
+        (folder / name).delete()
 
 
 def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
@@ -79,6 +85,7 @@ def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
         method = run.settings.train.method
         why = "this run annotated nothing" if method == "idc" else f"train.method = {method} makes no clusters"
         say(f"no cluster explorer: {why}")
+        _forget(run.folder)
         return None
     page = run.folder / PAGE
     made_of = fingerprint("explorer", _FORMAT, [one.stage.fingerprint for one in run.annotations])
@@ -88,6 +95,7 @@ def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
     drawn = _documents(run, asked, strict=anew)
     if not drawn:
         say("no cluster explorer: there is no document to show")
+        _forget(run.folder)
         return None
     content = {
         "format": _FORMAT,

@@ -17,7 +17,7 @@ def list_runs(settings: ListRuns) -> None:
     Raises:
         ValueError: there is no such storage.
     """
-    contents = Contents.of(Storage.open(settings.storage))
+    contents = Contents.of(Storage.of_runs(settings.storage))
     for line in table(contents):
         say(line)
 

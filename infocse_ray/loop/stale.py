@@ -6,12 +6,19 @@ stale is ever used; this is for the user, who may not have meant the change.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from infocse_ray.annotate.share import Share
+from infocse_ray.errors import DamagedFile
+from infocse_ray.loop.manifest import folder_in
+from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.settings import Settings
 from infocse_ray.settings.section import HOW_NOT_WHAT
+from infocse_ray.stages.stage import read_stage
+from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted_json
 
 _INPUTS = {
@@ -65,24 +72,47 @@ _SHOWN = 6
 """Changes and stages that a line names at most."""
 
 
-def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | None]) -> list[str]:
+_CLUSTERING = {
+    "partition": ("annotate.k", "annotate.mutual", "annotate.min_edge_quantile"),
+    "kmeans": ("annotate.kmeans_clusters", "annotate.kmeans_sample"),
+}
+"""Settings that one way of clustering alone reads."""
+
+_SHARE = ("seed", "train.max_steps", "train.max_tokens", "train.batch_size")
+"""What says which shards are annotated, and how many, where it isn't all of them."""
+
+
+def draws_shards(before: dict[str, Any], root: Storage) -> bool:
+    """Whether what `Manifest.before` says annotated a share of the corpus; no, where that can't be read any more."""
+    for name, stage in before["stages"].items():
+        if name.endswith("/annotations"):
+            with contextlib.suppress(FileNotFoundError, DamagedFile):
+                return Share.of_stage(read_stage(folder_in(root, stage["folder"])).summary, 0, 0) is not None
+    return False
+
+
+def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | None], drawn: bool = False) -> list[str]:
     """What to tell the user before work starts.
 
     Args:
         before: what `Manifest.before` says.
         settings: of the run now.
         inputs: fingerprints of what the paths in them lead to.
+        drawn: what `draws_shards` says.
 
     Returns:
         A line or none.
     """
     if not before["settings"]:
         return []
-    changed = list(_changed_inputs(before["inputs"], inputs)) + list(
-        _changed_settings(before["settings"], redacted_json(settings.model_dump(mode="json")))
-    )
+    unread = _unread(settings)
+    changed = list(_changed_inputs(before["inputs"], inputs)) + [
+        (what, said)
+        for what, said in _changed_settings(before["settings"], redacted_json(settings.model_dump(mode="json")))
+        if not any(what == name or what.startswith(f"{name}.") for name in unread)
+    ]
     few_shot = "labels" in before["stages"]
-    stages = [name for name in before["stages"] if any(_reads(name, what, few_shot) for what, _ in changed)]
+    stages = [name for name in before["stages"] if any(_reads(name, what, few_shot, drawn) for what, _ in changed)]
     if not changed or not stages:
         return []
     why = _shortened([said for _, said in changed])
@@ -91,6 +121,15 @@ def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | No
         f"changed since this name was last run: {why}. Stale: {_shortened(sorted(stages))} and what is made of these"
         f"{unless}; they are made anew, beside the old ones"
     ]
+
+
+def _unread(settings: Settings) -> set[str]:
+    """Settings, or whole sections, that no stage of a run with these settings reads."""
+    used = {settings.train.method, settings.loop.initialization}
+    if settings.recipe is not None:
+        used |= {recipe.method for recipe in RECIPES.values()}
+    others = {name for way, names in _CLUSTERING.items() if way != settings.annotate.clustering for name in names}
+    return METHODS.keys() - used | others
 
 
 def _shortened(names: list[str]) -> str:
@@ -119,10 +158,12 @@ def _changed_settings(before: Any, now: Any, at: str = "") -> Iterator[tuple[str
             yield dotted, f"{dotted} = {now[name]!r}, was {before[name]!r}"
 
 
-def _reads(stage: str, what: str, few_shot: bool) -> bool:
+def _reads(stage: str, what: str, few_shot: bool, drawn: bool) -> bool:
     """Whether the stage of this name in the run, perhaps one with labels, reads an input or a setting itself."""
     phase, _, kind = stage.rpartition("/")
     read = _READ.get(kind, ())
+    if kind == "annotations" and drawn:
+        read += _SHARE
     if phase == "iteration_0" and kind in ("examples", "train"):
         read += ("loop",)
     if phase.startswith("pilot"):

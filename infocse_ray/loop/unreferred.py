@@ -57,7 +57,7 @@ def clean(settings: Clean) -> int:
     Raises:
         ValueError: there is no such storage or run, or what is referred to can't be told.
     """
-    contents = Contents.of(Storage.open(settings.storage))
+    contents = Contents.of(Storage.of_runs(settings.storage))
     unused = leftovers(contents, settings.runs)
     for one in unused:
         say(f"{bytes_of(one.size):>8}  {one.path}  ({one.why})")

@@ -89,7 +89,7 @@ def write_page(root: Storage, name: str) -> Storage:
 
 
 def write_comparison(root: Storage, names: Sequence[str]) -> Storage:
-    """Write a page that compares runs, `<storage>/report-<name>-<name>.html`.
+    """Write a page that compares runs, `<storage>/report-<name>+<name>.html`.
 
     Args:
         root: the storage that runs share.
@@ -108,7 +108,7 @@ def write_comparison(root: Storage, names: Sequence[str]) -> Storage:
 
 def _joined(names: Sequence[str]) -> str:
     """A file's name for several runs."""
-    joined = "-".join(names)
+    joined = "+".join(names)  # which no name has in it
     if len(joined) <= _LONGEST_NAME:
         return joined
     return f"{names[0][:_LONGEST_NAME]}-{hashlib.blake2b(joined.encode(), digest_size=4).hexdigest()}"

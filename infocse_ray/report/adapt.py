@@ -12,7 +12,6 @@ from typing import Any
 from infocse_ray.report.studies import ADAPT, METHODS, TableMethod
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import read_config
-from infocse_ray.settings.nested import nested
 
 _OF_ALL_ROWS = ("name", "storage", "seed", "corpus", "encoder", "validate", "labels", "finetune", "plusplus")
 """Sections that are the same in all rows."""
@@ -67,7 +66,7 @@ def adapt_method(file: str) -> TableMethod:
 
 
 def _read(name: str) -> dict[Any, Any]:
-    values = nested(read_config(name, Settings, "adapt"))
+    values = read_config(name, Settings, "adapt")
     sections = {section: of_it for section, of_it in values.items() if section not in _OF_ALL_ROWS and of_it}
     for section, of_it in sections.items():
         if not isinstance(of_it, dict):

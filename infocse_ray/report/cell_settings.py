@@ -118,7 +118,7 @@ def settings_of(
         # The initialisation is the method of that name: what is set in that method's own section holds here too.
         values = {start: nested(config.methods.get(start, {})).get(start, {})}
     for place, layer in layers:
-        layer = nested(layer)
+        layer = as_settings(layer, Settings)
         for setting in _dotted(layer):
             _check_place(place, setting)
         values = merged(values, layer)

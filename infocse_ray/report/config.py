@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.report.studies import METHODS, STUDY_NAMES, LabelSize, methods_with, row_keys
-from infocse_ray.settings import Section, plain_name, run_name
+from infocse_ray.settings import Section, Settings, plain_name, run_name
 from infocse_ray.settings.command_line import not_a
 
 Like = Literal["news", "web_document", "web_browsing"]
@@ -32,6 +32,8 @@ class TableCorpus(Section):
 
 class Tables(Section):
     """The tables to make."""
+
+    trees: ClassVar = {"settings": Settings}
 
     name: str = Field(description="Name of the tables: letters, digits, dot, dash, underscore.")
     storage: str = Field(

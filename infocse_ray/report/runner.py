@@ -72,7 +72,7 @@ def reproduce(
     """
     plan = plan_cells(config)
     if config.only == "plan":
-        show_plan(plan, read_records(Storage.open(config.storage) / config.name, plan))
+        show_plan(plan, read_records(Storage.of_runs(config.storage) / config.name, plan))
         return 0
     folder = Storage.for_runs(config.storage) / config.name
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:

@@ -16,7 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from infocse_ray.settings.fields import dotted_names, is_section, renamed_settings, settings_of
 from infocse_ray.settings.help import full_help, short_help
-from infocse_ray.settings.nested import merged, nested
+from infocse_ray.settings.nested import merged, nested, without
+from infocse_ray.settings.section import names_of_now, parts
+from infocse_ray.settings.yaml_values import load_yaml
 from infocse_ray.storage.redact import redacted
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -97,7 +99,7 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
                 f"{setting} = {name!r}: is no UTF-8 text ({error.reason} at byte {error.start})"
             ) from error
     try:
-        values = yaml.safe_load(text)
+        values = load_yaml(text)
     except yaml.YAMLError as error:
         raise ValueError(f"{setting} = {name!r}: is no YAML: {_yaml_reason(error)}") from error
     if not isinstance(values, dict):
@@ -119,9 +121,18 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
 
 
 def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = None) -> dict[Any, Any]:
-    """What files and options say, as one tree that isn't checked yet."""
+    """What files and options say, as one tree that isn't checked yet; an option wins wherever it stands."""
     kinds = {name: field.annotation for name, field in settings_of(model)}
     renamed = dict(renamed_settings(model))
+    # Of mappings that are settings of another model, those that take text alone; numbers are numbers in YAML, too.
+    trees = {
+        f"{mapping}.{name}": field.annotation
+        for mapping, inner in getattr(model, "trees", {}).items()
+        for name, field in settings_of(inner)
+        if _admits(field.annotation, str) and not _admits(field.annotation, bool, int, float)
+    }
+    from_files: dict[Any, Any] = {}
+    replaced: list[str] = []
     values: dict[Any, Any] = {}
     arguments = deque(argv)
     while arguments:
@@ -141,23 +152,45 @@ def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = No
             else:
                 raise ValueError(f"{option}: expected a value")
         if name == "config":
-            values = merged(values, read_config(text, model))
+            from_files = merged(from_files, read_config(text, model))
             continue
         mapping = next((m for m, kind in kinds.items() if get_origin(kind) is dict and name.startswith(f"{m}.")), None)
         if name not in kinds and mapping is None:
             raise ValueError(not_a("setting", name, kinds))
-        values = merged(values, nested({name: _value(option, text, None if mapping else kinds[name])}))
-    return values
+        kind = kinds[name] if mapping is None else trees.get(name)
+        if mapping in getattr(model, "whole", ()):
+            replaced.append(name)
+            values = without(values, name)
+        values = merged(values, nested({name: _value(option, text, kind)}))
+    for name in replaced:
+        from_files = without(from_files, name)
+    return merged(from_files, values)
 
 
 def _value(option: str, text: str, kind: Any) -> Any:
-    """The value of an option: YAML, or text for settings that take text; the settings turn text into numbers."""
-    if kind is not None and not text.startswith(("[", "{")):
-        return None if text in ("null", "None") else text
+    """The value of an option: a list (also as `a,b`) or mapping where the setting takes one; text otherwise.
+
+    Where they take text, too, what looks like a list and is none is text: `[ab]*.jsonl`. Settings turn text into
+    numbers. `kind` None: YAML.
+    """
+    if kind is not None and not (text.startswith(("[", "{")) and _admits(kind, list, dict)):
+        if text in ("null", "None"):
+            return None
+        return parts(text) if _admits(kind, list) and not _admits(kind, str, int, float, bool) else text
     try:
-        return yaml.safe_load(text)
+        return load_yaml(text)
     except yaml.YAMLError as error:
+        if kind is not None and _admits(kind, str):
+            return text
         raise ValueError(f"{option} = {text!r}: not a YAML value") from error
+
+
+def _admits(kind: Any, *types: type) -> bool:
+    """Whether a value of one of these types, not an item of it, fits an annotation; Any takes all."""
+    origin = get_origin(kind) or kind
+    if origin in (list, dict, tuple) or not get_args(kind):
+        return origin in types or kind is Any
+    return any(_admits(one, *types) for one in get_args(kind))
 
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
@@ -175,23 +208,19 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
 def as_settings(values: dict[Any, Any], model: type[BaseModel]) -> dict[str, Any]:
     """What YAML made of a tree of settings, as the settings mean it.
 
-    The key `on` is no truth value, and a section with all its lines commented out is left out.
+    Names may be dotted (`train.batch_size: 64`), those of earlier versions are today's, so that what is later wins by
+    either, and a section with all its lines commented out is left out.
     """
-    sections = {
-        name: {"on" if key is True else key: v for key, v in section.items()} if isinstance(section, dict) else section
-        for name, section in values.items()
-        if section is not None
-    }
-    return _without_stray_truth(sections, model)
+    return _meant({name: section for name, section in nested(values).items() if section is not None}, model)
 
 
-def _without_stray_truth(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """Truth values as text where a setting takes none: Python would count `k: yes` as one."""
-    out = dict(values)
-    for name, value in values.items():
+def _meant(values: dict[Any, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Names of now, and truth values as text where a setting takes none: Python would count `k: true` as one."""
+    out = names_of_now(values, getattr(model, "renamed", {}))
+    for name, value in out.items():
         kind = model.model_fields[name].annotation if name in model.model_fields else None
         if isinstance(value, dict) and is_section(kind):
-            out[name] = _without_stray_truth(value, kind)
+            out[name] = _meant(value, kind)
         elif isinstance(value, bool) and bool not in (kind, *get_args(kind)):
             out[name] = str(value).lower()
     return out
@@ -238,7 +267,10 @@ def _explain(error: Any, names: list[str]) -> tuple[str, str]:
 
 def not_a(kind: str, name: str, names: Iterable[str], otherwise: str = "") -> str:
     """That `name` is none of `names`, with the nearest of them, or with what to say where none is near."""
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    names = list(names)
+    # In another section it has the same last part: `train.k` is `annotate.k`.
+    elsewhere = [known for known in names if known.rpartition(".")[2] == name.rpartition(".")[2]]
+    near = elsewhere if len(elsewhere) == 1 else difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"{name} is not a {kind}" + (f": did you mean {near[0]}?" if near else otherwise)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import Fraction, Section
+from infocse_ray.settings.section import Fraction, Section, parts
 
 
 class Prepare(Section):
@@ -77,4 +77,4 @@ class Clean(Section):
     @field_validator("runs", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
-        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+        return parts(value)

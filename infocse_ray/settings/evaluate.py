@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import DEFAULT_READING, READING, Metric, OnGpu, Reading, Section, Workers
+from infocse_ray.settings.section import DEFAULT_READING, READING, Metric, OnGpu, Reading, Section, Workers, parts
 
 Suite = Literal["sts", "beir", "mteb"]
 
@@ -110,7 +110,7 @@ class Evaluate(Section):
     @field_validator("suite", "suite_path", "tasks", mode="before")
     @classmethod
     def _several(cls, value: object) -> object:
-        return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+        return parts(value)
 
     @model_validator(mode="after")
     def _corpus_or_suites(self) -> Evaluate:

@@ -6,14 +6,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from infocse_ray.settings.section import Section
+from infocse_ray.settings.section import Section, parts
 
 
 def _ids(value: object) -> object:
     """Ids as texts: `a,b` names two, and YAML reads some as numbers."""
-    if isinstance(value, str):
-        return [one.strip() for one in value.split(",") if one.strip()]
-    return [str(one) if isinstance(one, int) else one for one in value] if isinstance(value, list) else value
+    ids = parts(value)
+    return [str(one) if isinstance(one, int) else one for one in ids] if isinstance(ids, list) else ids
 
 
 Ids = Annotated[list[str], BeforeValidator(_ids)]

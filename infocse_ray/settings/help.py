@@ -13,7 +13,7 @@ from infocse_ray.settings.fields import is_section, settings_of, words_of_type
 
 _WIDTH = 100
 _OPTIONS = (
-    ("config", "A configuration that is shipped, by name, or a YAML file; later options override it."),
+    ("config", "A configuration that is shipped, by name, or a YAML file; options override it."),
     ("print_config", "Print the settings as YAML, and end."),
     ("help all", "Every setting."),
 )

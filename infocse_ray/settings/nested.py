@@ -25,6 +25,14 @@ def merged(values: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
     return out
 
 
+def without(values: Mapping[Any, Any], name: str) -> dict[Any, Any]:
+    """A tree without the place of this dotted name."""
+    head, _, rest = name.partition(".")
+    if rest and isinstance(values.get(head), Mapping):
+        return {**values, head: without(values[head], rest)}
+    return {key: value for key, value in values.items() if rest or key != head}
+
+
 def flat(values: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
     """`{"train": {"batch_size": 64}}` as `("train.batch_size", 64)`; an empty mapping is a value."""
     for name, value in values.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from infocse_ray.settings.section import Section, plain_name
+from infocse_ray.settings.section import Section, parts, plain_name
 
 
 class ReportPage(Section):
@@ -19,7 +19,7 @@ class ReportPage(Section):
     @field_validator("names", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+        return parts(value)
 
     @field_validator("names")
     @classmethod

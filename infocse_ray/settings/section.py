@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -34,6 +34,11 @@ SHARED = ("corpora", "encoders", "evaluations", "sources", "stages")
 """Folders of a storage that are no run's: runs share what is in them."""
 
 
+def parts(value: object) -> object:
+    """The items of `a,b`; what is no text as it is."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 def plain_name(value: str) -> str:
     """A name that is a folder's, too.
 
@@ -56,6 +61,12 @@ def run_name(value: str) -> str:
     return plain_name(value)
 
 
+def names_of_now(values: Mapping[Any, Any], renamed: Mapping[str, str]) -> dict[Any, Any]:
+    """Values of settings by today's names; where a setting is there by its earlier name, too, today's counts."""
+    now = {name: value for name, value in values.items() if name not in renamed}
+    return {new: values[old] for old, new in renamed.items() if old in values} | now
+
+
 class Section(BaseModel):
     """A part of the settings: unknown keys are refused, nothing changes after validation."""
 
@@ -63,13 +74,16 @@ class Section(BaseModel):
     renamed: ClassVar[Mapping[str, str]] = {}
     """What settings were called in earlier versions, which is still taken, and what they are called now."""
 
+    trees: ClassVar[Mapping[str, type[BaseModel]]] = {}
+    """Mappings that are settings of other models, checked later; on the command line text of theirs is text."""
+
+    whole: ClassVar[Collection[str]] = ()
+    """Mappings whose items on the command line replace those of a file, and don't add to them."""
+
     @model_validator(mode="before")
     @classmethod
     def _names_of_now(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or not cls.renamed.keys() & values.keys():
-            return values
-        now = {name: value for name, value in values.items() if name not in cls.renamed}
-        return {new: values[old] for old, new in cls.renamed.items() if old in values} | now
+        return names_of_now(values, cls.renamed) if isinstance(values, dict) else values
 
     @field_validator("num_workers", check_fields=False)
     @classmethod

@@ -74,6 +74,20 @@ class Storage:
         return cls(uri if is_remote(uri) else open_filesystem(uri)[1])
 
     @classmethod
+    def of_runs(cls, uri: str, setting: str = "storage") -> Storage:
+        """Open the folder that the setting `storage`, or another, names; nothing is written.
+
+        Raises:
+            ValueError: it names no folder.
+        """
+        storage = cls.open(uri)
+        if not is_remote(uri) and os.path.isfile(storage.root):
+            raise ValueError(f"{setting} = {uri!r}: is a file; name a folder, or a URI")
+        if is_remote(uri) and not without_query(uri).partition("://")[2].strip("/"):
+            raise ValueError(redacted(f"{setting} = {uri!r}: names no bucket; give one, as in {uri}bucket/runs"))
+        return storage
+
+    @classmethod
     def for_runs(cls, uri: str, setting: str = "storage") -> Storage:
         """Open what the setting `storage`, or another, names, once it is sure that it can be written and will last.
 
@@ -81,7 +95,7 @@ class Storage:
             ValueError: it can't or won't.
             NoSpace, StorageUnavailable: not now.
         """
-        storage = cls.open(uri)
+        storage = cls.of_runs(uri, setting)
         if "/_ray_pkg_" in storage.root:
             raise ValueError(
                 f"{setting} = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "

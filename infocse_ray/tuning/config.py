@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from infocse_ray.settings import Section, Settings, run_name
-from infocse_ray.settings.command_line import dotted_names, not_a
+from infocse_ray.settings.command_line import not_a
+from infocse_ray.settings.fields import dotted_names, renamed_settings
 from infocse_ray.settings.nested import nested
 from infocse_ray.settings.section import HOW_NOT_WHAT
 
@@ -21,7 +23,7 @@ _NO_PARAMETER = {
     **dict.fromkeys(("name", "storage"), "it follows from the sweep's; leave it out"),
     "corpus": "trials would be validated on different documents; make a sweep for each corpus",
     **dict.fromkeys(
-        ("validate.metric", "validate.on", "validate.max_documents", "validate.max_candidates"),
+        ("validate.metric", "validate.on", "validate.reading", "validate.max_documents", "validate.max_candidates"),
         "scores couldn't be compared",
     ),
     **dict.fromkeys(("labels", "finetune", "plusplus"), "pretrain.py doesn't read it"),
@@ -46,6 +48,9 @@ class Asha(Section):
 
 class Sweep(Section):
     """The trials to run."""
+
+    trees: ClassVar = {"settings": Settings}
+    whole: ClassVar = ("parameters",)
 
     name: str = Field(description="Name of the sweep: letters, digits, dot, dash, underscore.")
     storage: str = Field(
@@ -104,7 +109,8 @@ class Sweep(Section):
     @field_validator("parameters", mode="before")
     @classmethod
     def _by_dotted_name(cls, values: Any) -> Any:
-        return dict(_flat(values)) if isinstance(values, Mapping) else values
+        renamed = dict(renamed_settings(Settings))
+        return {renamed.get(n, n): how for n, how in _flat(values)} if isinstance(values, Mapping) else values
 
     @field_validator("parameters")
     @classmethod
@@ -144,8 +150,10 @@ def search_space(name: str, how: Any) -> Any:
         # YAML reads 1e-5 as text; str: int(2.5) would be 2.
         low, high, *step = [int(str(value)) if "randint" in way else float(value) for value in values]
         space = getattr(tune, way)(min(low, high), max(low, high), *step)
+        if not all(map(math.isfinite, (low, high, *step))):
+            raise ValueError("not a number to draw between")
         space.sample(random_state=np.random.RandomState(0))  # Tune checks the bounds of some only as it draws
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         third = " and the step" if way.startswith("q") else ""
         kind = "whole numbers" if "randint" in way else "numbers, the lower above 0" if "log" in way else "numbers"
         raise ValueError(f"{where}: give {kind}, the lowest and the highest{third}") from error

@@ -116,7 +116,8 @@ def settings_of(config: Sweep, values: dict[str, Any]) -> Settings:
     Raises:
         ValueError: one line that names the parameter or setting.
     """
-    tree = merged(merged(nested(config.settings), nested(values)), {"name": "trial", "storage": config.storage})
+    tree = merged(as_settings(config.settings, Settings), nested(values))
+    tree = merged(tree, {"name": "trial", "storage": config.storage})
     try:
         settings = Settings.model_validate(as_settings(tree, Settings))
     except ValidationError as error:

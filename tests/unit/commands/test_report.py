@@ -35,8 +35,8 @@ def test_a_page_for_one_and_a_page_for_several(tmp_path: Path, capsys: pytest.Ca
     assert main(["news", "--storage", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"report: {tmp_path}/news/report.html\n"
     assert main(["--storage", str(tmp_path), "news", "small"]) == 0
-    assert capsys.readouterr().out == f"report: {tmp_path}/report-news-small.html\n"
-    assert (tmp_path / "report-news-small.html").exists()
+    assert capsys.readouterr().out == f"report: {tmp_path}/report-news+small.html\n"
+    assert (tmp_path / "report-news+small.html").exists()
 
 
 @pytest.mark.parametrize(

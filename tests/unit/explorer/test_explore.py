@@ -219,7 +219,11 @@ def test_what_has_no_clusters_has_no_explorer(settings, capsys):
         manifest["stages"] = {n: one for n, one in manifest["stages"].items() if not n.endswith("annotations")}
 
     change_manifest(settings, other_method)
+    left = [Path(settings.storage) / settings.name / f"explorer.{kind}" for kind in ("html", "json")]
+    for file in left:
+        file.write_text("of what ran under this name before")
     assert explore_after(settings) is None
+    assert not any(file.exists() for file in left)
     assert capsys.readouterr().out == "no cluster explorer: train.method = simcse makes no clusters\n"
     with pytest.raises(ValueError, match="nothing to show"):
         explore(ExploreRun(name="run", storage=settings.storage))

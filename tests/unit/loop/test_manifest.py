@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.annotate.share import Share
 from infocse_ray.errors import LeaseLost
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.loop.stale import stale
+from infocse_ray.loop.stale import draws_shards, stale
 from infocse_ray.settings import Settings
 from infocse_ray.stages.lease import Lease
-from infocse_ray.stages.stage import Stage
+from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
 
 INPUTS = {"corpus": "c1", "encoder": "e1", "tokenizer": "t1", "first_encoder": None}
@@ -41,8 +42,8 @@ def finished(run: Storage, identity: str = "i") -> None:
     manifest.finish(identity)
 
 
-def told(run: Storage, now: Settings, **inputs: str) -> list[str]:
-    return stale(Manifest(run).before, now, INPUTS | inputs)
+def told(run: Storage, now: Settings, drawn: bool = False, **inputs: str) -> list[str]:
+    return stale(Manifest(run).before, now, INPUTS | inputs, drawn)
 
 
 def test_folders_are_relative_so_that_a_moved_storage_is_read(run, tmp_path):
@@ -158,3 +159,26 @@ def test_changed_settings_are_named_with_what_they_were_and_the_stages_that_read
     [line] = told(run, settings(corpus={"unlabelled": "train"}))
     assert "corpus," not in line.partition("Stale")[2]
     assert "iteration_1/annotations" in line
+
+
+def test_what_this_run_does_not_read_makes_nothing_stale(run):
+    finished(run)
+    assert told(run, settings(simcse={"temperature": 0.07})) == []
+    assert told(run, settings(annotate={"kmeans_clusters": 20})) == []
+    assert told(run, settings(recipe="auto", simcse={"temperature": 0.07})) != []
+
+
+def test_where_a_share_is_annotated_its_draw_makes_annotations_stale(run):
+    finished(run)
+    for changed in ({"seed": 7}, {"train": {"max_steps": 9}}):
+        assert "iteration_1/annotations" not in told(run, settings(**changed))[0]
+        assert "iteration_1/annotations" in told(run, settings(**changed), drawn=True)[0]
+
+
+def test_whether_a_share_was_annotated_is_read_of_the_stage(run):
+    root = Storage.open(run.root)
+    for name, summary, drawn in (("gone", None, False), ("all", {}, False), ("share", Share(4, 0, 1).summary(), True)):
+        folder = run / name
+        if summary is not None:
+            run_stage(root, folder, "annotate", name, lambda _, summary=summary: summary)
+        assert draws_shards({"stages": {"iteration_1/annotations": {"folder": folder.relative}}}, root) == drawn

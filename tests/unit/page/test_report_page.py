@@ -13,7 +13,7 @@ import matplotlib as mpl
 import pytest
 
 from infocse_ray.page import write
-from infocse_ray.page.write import end_with_page, write_comparison, write_page
+from infocse_ray.page.write import _joined, end_with_page, write_comparison, write_page
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
 from tests.unit.page.runs import EVIL, scores, settings, write_run
@@ -293,7 +293,7 @@ def test_runs_side_by_side(root):
     write_run(root, "begun", finished=False, trainings=1)
     write_page(root, "news")
     file = write_comparison(root, ["news", "small", "begun"])
-    assert file.name == "report-news-small-begun.html"
+    assert file.name == "report-news+small+begun.html"
     found = Page(file.read_bytes())
     settings_text = found.sections["settings"]
     assert "train.batch_size" in settings_text
@@ -321,3 +321,11 @@ def test_a_page_that_fails_is_a_warning_and_no_failure(root, monkeypatch, capsys
     said = capsys.readouterr().out
     assert "warning: the report page wasn't written: RuntimeError: no more ink" in said
     assert f"infocse report news --storage {root.root}" in said
+
+
+def test_pages_of_several_runs_have_names_of_their_own():
+    # Dashes are in many names: those of tables' cells have several.
+    assert _joined(["a-b", "c"]) != _joined(["a", "b-c"])
+    long = ["x" * 70, "y" * 70]
+    assert _joined(long) != _joined([long[0], long[0]])
+    assert len(_joined(long)) < 140

@@ -84,7 +84,7 @@ def test_the_nearest_override_wins(tmp_path: Path):
     found = plan(
         tmp_path,
         settings={"train": {"batch_size": 10, "temperature": 0.1}, "encoder.max_length": 16},
-        corpora=[{"name": "a", "settings": source | {"train": {"temperature": 0.2}, "validate": {True: "halves"}}}],
+        corpora=[{"name": "a", "settings": source | {"train": {"temperature": 0.2}, "validate": {"on": "halves"}}}],
         methods={
             "infocse": {"train.batch_size": 30},
             "infocse_kmeans": {"train": {"batch_size": 40}},

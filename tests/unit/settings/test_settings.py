@@ -7,8 +7,8 @@ from infocse_ray.settings import Corpus, Section, Settings, fingerprint
 from infocse_ray.settings.command_line import named_here, parse
 
 NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
-# tables.yaml is of another job: tests/unit/report/test_reproduce.py has it.
-_OF_OTHERS = ("sweep.yaml", "tables.yaml")
+# These are of other jobs: tests/unit/report/test_reproduce.py has those of tables.
+_OF_OTHERS = ("sweep.yaml", "tables.yaml", "untuned.yaml")
 CONFIGS = sorted(
     file
     for file in (Path(__file__).parents[3] / "infocse_ray" / "configs").glob("*.yaml")
@@ -227,7 +227,8 @@ def test_unknown_key_is_refused_with_the_nearest_one(capsys, config, key: str, s
         ("annotate: {num_workers: 0}", "annotate.num_workers = 0: give a whole number from 1, or auto"),
         ("corpus: {valid_fraction: 0.7, test_fraction: 0.7}", "corpus.valid_fraction = 0.7 and corpus.test_fraction"),
         ("train: 3", "train = 3: should be a valid dictionary"),
-        ("name: ''", "name = '': use letters"),
+        ("train: {k: 3}", "train.k is not a setting: did you mean annotate.k?"),
+        ("train: {max_steps: 5}\nseed: 1\ntrain: {batch_size: 16}", "--config = "),
         ("corpus: {id: 7}", "corpus.id = 7: "),
         ("annotate: {k: true}", "annotate.k"),
         ("train: {learning_rate: yes}", "train.learning_rate"),
@@ -239,7 +240,6 @@ def test_unknown_key_is_refused_with_the_nearest_one(capsys, config, key: str, s
     ],
 )
 def test_wrong_file_is_refused(capsys, config, text: str, said: str):
-    # The file comes last so that no option hides what it says.
     assert refusal(capsys, config(text)).startswith(said)
 
 
@@ -376,3 +376,62 @@ def test_a_true_or_false_setting_needs_no_value():
     assert parse(Clean, ["--yes", "--runs", "a,b"], "clean", "") == Clean(yes=True, runs=["a", "b"])
     assert not parse(Clean, ["--yes", "false"], "clean", "").yes
     assert Clean.model_validate({"runs": "a"}).runs == ["a"]
+
+
+def test_an_option_wins_over_a_file_wherever_it_stands(config):
+    file = config("train: {batch_size: 5}\nannotate: {k: 2}\n")
+    for argv in ((file, "--train.batch_size=7"), ("--train.batch_size=7", file)):
+        assert (settings(*argv).train.batch_size, settings(*argv).annotate.k) == (7, 2)
+
+
+def test_what_is_twice_in_a_file_is_refused_with_its_line(capsys, config):
+    assert "line 3, column 1: train is there twice" in refusal(
+        capsys, config("train: {max_steps: 5}\nseed: 1\ntrain: {batch_size: 16}\n")
+    )
+    assert "k is there twice" in refusal(capsys, config("annotate: {k: 1, k: 2}\n"))
+
+
+def test_dotted_names_are_names_in_a_file_too(config):
+    assert settings(config("train.batch_size: 5\ntrain: {max_steps: 7}\n")).train.batch_size == 5
+
+
+@pytest.mark.parametrize("word", ["no", "yes", "on", "off"])
+def test_no_is_norwegian(config, word: str):
+    file = config(f"corpus: {{language: {word}, id: {word}}}\nvalidate: {{on: halves}}\n")
+    assert (settings(file).corpus.language, settings(file).corpus.id) == (word, word)
+    assert settings(f"--corpus.language={word}").corpus.language == word
+
+
+def test_truth_values_are_taken_by_all_their_names(config):
+    assert not settings(config("loop: {early_stop: no}\nencoder: {whiten: off}\n")).loop.early_stop
+    assert settings(config("encoder: {whiten: off}\n")).encoder.whiten == "off"
+    assert settings(config("annotate: {mutual: on}\n")).annotate.mutual
+
+
+def test_text_that_looks_like_a_list_is_text_where_text_is_taken(capsys):
+    assert settings("--encoder.query_prompt=[Q] ").encoder.query_prompt == "[Q] "
+    assert settings("--corpus.source=[ab]*.jsonl").corpus.source == "[ab]*.jsonl"
+    assert settings("--corpus.source=[a.jsonl, b.jsonl]").corpus.source == ["a.jsonl", "b.jsonl"]
+    assert "not a YAML value" in refusal(capsys, "--train.interpolation=[0.5")
+
+
+def test_lists_are_given_as_names_with_commas_too():
+    assert settings("--train.interpolation=0.25,0.5").train.interpolation == [0.25, 0.5]
+    assert settings("--train.num_workers=[1,4]").train.num_workers == [1, 4]
+
+
+def test_a_printed_file_with_names_of_before_reads_back_the_same(config, capsys):
+    old = config("train: {strategy: simcse}\nannotate: {method: kmeans}\n")
+    with pytest.raises(SystemExit):
+        parse(Settings, [*NEEDED, old, "--print_config"], "job", "")
+    again = settings(config(capsys.readouterr().out))
+    assert again == settings(old)
+    assert (again.train.method, again.annotate.clustering) == ("simcse", "kmeans")
+
+
+def test_of_two_files_the_later_wins_by_whichever_name(config, tmp_path):
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("train: {method: ict}\n")
+    second.write_text("train: {strategy: simcse}\n")
+    assert settings(f"--config={first}", f"--config={second}").train.method == "simcse"
+    assert settings(f"--config={second}", f"--config={first}").train.method == "ict"

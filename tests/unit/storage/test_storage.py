@@ -34,6 +34,15 @@ def test_bytes_are_kept_as_they_are_whatever_the_name_says(folder):
     assert (folder / "plain.gz").read_bytes() == b"not compressed"
 
 
+@pytest.mark.parametrize("opened", [Storage.of_runs, Storage.for_runs])
+def test_a_storage_that_is_a_file_or_names_no_bucket_is_refused(tmp_path, opened):
+    (tmp_path / "env.sh").write_text("")
+    with pytest.raises(ValueError, match=r"storage = '.*env.sh': is a file; name a folder"):
+        opened(str(tmp_path / "env.sh"))
+    with pytest.raises(ValueError, match="storage = 's3://': names no bucket"):
+        opened("s3://")
+
+
 def test_storage_for_runs_can_be_written_and_lasts(folder, tmp_path):
     assert Storage.for_runs(str(folder)).files() == {}
     (tmp_path / "file").write_bytes(b"")

@@ -127,6 +127,10 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"corpus.valid_fraction": {"grid": [0.1]}}, "corpus.valid_fraction can't be swept: .* different documents"),
         ({"validate.metric": {"grid": ["mrr"]}}, "validate.metric can't be swept: scores couldn't be compared"),
         ({"validate.on": {"grid": ["halves"]}}, "validate.on can't be swept"),
+        ({"validate.reading": {"grid": ["both"]}}, "validate.reading can't be swept: scores couldn't be compared"),
+        ({"train.learning_rate": {"quniform": [0.1, 0.5, 0]}}, "quniform = .*: give numbers, .* and the step"),
+        ({"annotate.k": {"qrandint": [1, 10, 0]}}, "qrandint = .*: give whole numbers, .* and the step"),
+        ({"train.temperature": {"uniform": [0.1, float("nan")]}}, "uniform = .*: give numbers, the lowest and"),
         ({"train.chunk_tokens": {"grid": [64]}}, "train.chunk_tokens can't be swept: it changes no result"),
         ({"explorer.documents": {"grid": [1]}}, "explorer.documents can't be swept: it changes no result"),
         ({"tracking.group": {"grid": ["a"]}}, "tracking.group can't be swept: it changes no result"),
@@ -180,6 +184,32 @@ def test_a_mistake_in_all_trials_settings_is_said(tmp_path: Path):
     settings = sweep_of(tmp_path).settings | {"train": {"temperatur": 1.0}}
     with pytest.raises(ValueError, match=r"train.temperatur is not a setting: did you mean .*temperature\?"):
         plan(tmp_path, settings=settings)
+
+
+def test_parameters_and_settings_of_all_trials_may_have_their_names_of_before(tmp_path: Path):
+    settings = sweep_of(tmp_path).settings | {"annotate": {"method": "kmeans"}}
+    parameters = {"train": {"strategy": {"grid": ["idc", "simcse"]}}}
+    found = plan(tmp_path, settings=settings, parameters=parameters)
+    assert values(found, "train.method") == ["idc", "simcse"]
+    assert {trial.settings.annotate.clustering for trial in found} == {"kmeans"}
+
+
+def test_a_space_on_the_command_line_replaces_that_of_the_file(tmp_path: Path):
+    space = "--parameters.train.learning_rate={grid: [1e-5, 2e-5]}"
+    file = tmp_path / "sweep.yaml"
+    file.write_text("name: s\nparameters: {train.learning_rate: {loguniform: [1e-5, 1e-4]}, annotate.k: {grid: [1]}}\n")
+    for argv in ([space, f"--config={file}"], [f"--config={file}", "--parameters.train.learning_rate={}", space]):
+        found = parse(Sweep, argv, "sweep", "").parameters
+        assert found == {"train.learning_rate": {"grid": ["1e-5", "2e-5"]}, "annotate.k": {"grid": [1]}}
+
+
+def test_text_of_all_trials_settings_is_text_as_pretrain_takes_it(tmp_path: Path):
+    argv = ["--name=s", "--parameters.annotate.k={grid: [1]}", "--settings.encoder.query_prompt=query: "]
+    argv += ["--settings.corpus.language=no", "--settings.corpus.id=007", "--settings.train.batch_size=64"]
+    tree = parse(Sweep, argv, "sweep", "").settings
+    assert tree["encoder"] == {"query_prompt": "query: "}
+    assert tree["corpus"] == {"language": "no", "id": "007"}
+    assert tree["train"] == {"batch_size": 64}
 
 
 def test_what_a_trial_does_not_find_is_refused_with_its_values(tmp_path: Path):

@@ -1,0 +1,45 @@
+"""YAML as people write settings in it: `no` is Norwegian, and what is there twice is a mistake."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import yaml
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses keys that are there twice, of which YAML drops the first, and has `true` and `false` as truth values.
+
+    By YAML 1.1's others `language: no` is false, and the key `on` is true.
+    """
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in seen:
+                said = f"{key.value} is there twice; put both together"
+                raise yaml.constructor.ConstructorError(problem=said, problem_mark=key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+def load_yaml(text: str) -> Any:
+    """What a text says.
+
+    Raises:
+        yaml.YAMLError: it is no YAML.
+    """
+    return yaml.load(text, _Loader)
