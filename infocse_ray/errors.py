@@ -41,6 +41,10 @@ class NonFinite(RuntimeError):
     """The loss, or its gradient, is not a finite number; the message names the step and the batch's documents."""
 
 
+class ConstantVectors(ValueError):
+    """All vectors are the same, so that there is nothing to whiten: the corpus repeats, or a training collapsed."""
+
+
 class OutOfMemory(RuntimeError):
     """A worker ran out of memory; the message says what to lower."""
 

@@ -20,6 +20,7 @@ import torch
 from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
+from infocse_ray.errors import ConstantVectors
 
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
 """What `encoder.whiten: auto` chooses from."""
@@ -45,7 +46,8 @@ def fit_whitening(moments: Moments | Mixture, power: float, dimensions: int | No
         dimensions: d_out, the directions of most variance that are kept; None: all d.
 
     Raises:
-        ValueError: there are no vectors or all are the same; or `dimensions` are more than d.
+        ConstantVectors: all are the same.
+        ValueError: there are no vectors; or `dimensions` are more than d.
     """
     d = moments.dimension
     if dimensions is not None and dimensions > d:
@@ -55,7 +57,7 @@ def fit_whitening(moments: Moments | Mixture, power: float, dimensions: int | No
     values, vectors = np.linalg.eigh(moments.covariance())
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     if values.sum() < _CONSTANT:
-        raise ValueError(
+        raise ConstantVectors(
             f"encoder.whiten: the {moments.count:,} texts it is fitted on all have the same vector; set "
             "encoder.whiten to off, or look into the corpus for what repeats"
         )

@@ -27,8 +27,8 @@ def truncated(encoder: SentenceEncoder, dimensions: int) -> SentenceEncoder:
     if whitening is None:
         raise ValueError(
             f"dimensions = {dimensions}: the encoder isn't whitened, so its {encoder.dimension} dimensions are in no "
-            "order to cut by; whiten it in a run with encoder.dimensions (train.method = none does no more than that), "
-            "or, if it was trained for it (Matryoshka), load it with SentenceTransformer(..., truncate_dim=...)"
+            "order to cut by; whiten it in a run with --encoder.dimensions (train.method = none does no more than "
+            "that), or, if it was trained for it (Matryoshka), load it with SentenceTransformer(..., truncate_dim=...)"
         )
     if dimensions > whitening.dimension:
         raise ValueError(

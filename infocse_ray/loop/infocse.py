@@ -9,6 +9,7 @@ import functools
 import time
 from typing import Any
 
+from infocse_ray.corpus.store import TokenStore
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.general_ability import sts_of
 from infocse_ray.loop.identity import with_plain
@@ -27,7 +28,11 @@ _JOB = "pretrain"
 
 @repairing
 def pretrain(
-    settings: Settings, after_iteration: AfterIteration | None = None, at_once: int = 1, also_plain: bool = False
+    settings: Settings,
+    after_iteration: AfterIteration | None = None,
+    at_once: int = 1,
+    also_plain: bool = False,
+    tested: bool = False,
 ) -> dict[str, Any]:
     """Adapt an encoder to a corpus; the result is in `<storage>/<name>/model`.
 
@@ -37,6 +42,7 @@ def pretrain(
             those so far; what it raises ends the run, which the same call goes on with.
         at_once: how many such runs share the cluster.
         also_plain: also test every encoder without its whitening.
+        tested: whether a corpus without anything to test on is refused, before anything is trained.
 
     Returns:
         The content of `metrics.json`: per iteration the validation and test metrics (with `also_plain`, `plain` has
@@ -54,8 +60,13 @@ def pretrain(
     identity = with_plain(inputs.identity(settings), also_plain)
     if (metrics := finished(_JOB, settings, identity)) is not None:
         return metrics
-    with open_run(_JOB, settings, inputs, identity, at_once=at_once) as run:
+    with open_run(_JOB, settings, inputs, identity, _check_test if tested else None, at_once=at_once) as run:
         return _pretrain(sized(run, begun), after_iteration, also_plain)
+
+
+def _check_test(store: TokenStore) -> None:
+    if not store.summary["labelled"]["test"]:
+        raise ValueError("no test document has a counterpart; mark some as test, or raise corpus.test_fraction")
 
 
 def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from infocse_ray.retrieval.doubts import doubts
 from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.retrieval.verdict import Verdict, difference, verdict
+from infocse_ray.retrieval.verdict import FEWEST, Verdict, difference, verdict
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
@@ -122,14 +122,17 @@ def _metrics(stage: Stage) -> dict[str, Any]:
 
 
 def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:
-    """What `metrics.json` says: the verdict on the test, where there is one, that on validation, and a line of both."""
+    """What `metrics.json` says: the verdict on the test, where there is one, that on validation, and a line of both.
+
+    The test judges, for validation has chosen; validation, where the test asks too few documents to tell.
+    """
     verdicts: dict[str, Verdict] = {}
     for split, said in (("test", "test"), ("valid", "validation")):
         if (theirs := stages.get(f"{over}/{split}")) is not None:
             ours = stages[f"{_RESULT}/{split}"]
             lead = compare(ours.folder, theirs.folder, metric)
             verdicts[said] = verdict(lead, returned, metric, _metrics(theirs)[metric], _metrics(ours)[metric])
-    judged = next(iter(verdicts))
+    judged = next((said for said, one in verdicts.items() if one.lead.documents >= FEWEST), next(iter(verdicts)))
     parts = [
         f"{said} {metric} {one.before:.4f} to {one.after:.4f}, {difference(one.lead)}" for said, one in verdicts.items()
     ]

@@ -35,9 +35,10 @@ def _scores(records: Sequence[Record]) -> Section:
     blocks: list[Block] = []
     if len({record.inputs.get("corpus") for record in records}) > 1:
         blocks.append(Note("These runs did not read the same files: their scores may be of different questions."))
-    asked = {(record.settings.get("seed"), (record.metrics or {}).get("validate_on")) for record in records}
-    if len(asked) > 1:
-        blocks.append(Note("Their validation questions differ, in what is asked or in the seed that draws them."))
+    elif len({_content(record) for record in records}) > 1:
+        blocks.append(Note("These runs made other documents or splits of the same files: questions differ."))
+    if len({_asked(record) for record in records}) > 1:
+        blocks.append(Note("Their validation questions differ, in what is asked, how much, or the seed that draws it."))
     if any(record.metrics is None for record in records):
         blocks.append(Note("Of a run that isn't finished the last encoder is shown that is scored."))
     made = [one for record in records for one in _of(record)]
@@ -53,6 +54,19 @@ def _scores(records: Sequence[Record]) -> Section:
         )
     )
     return Section("scores", "Scores side by side", blocks)
+
+
+def _content(record: Record) -> str | None:
+    """What a run's token store holds, where that is known."""
+    corpus = record.stages.get("corpus")
+    return None if corpus is None else corpus.summary.get("content")
+
+
+def _asked(record: Record) -> tuple[Any, ...]:
+    """What says which questions a run's validation asks of a corpus."""
+    validate = record.settings.get("validate", {})
+    on = (record.metrics or {}).get("validate_on")
+    return (record.settings.get("seed"), on, *(validate.get(n) for n in ("reading", "max_documents", "max_candidates")))
 
 
 def _of(record: Record) -> list[Scored]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Collection
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message, message_factory
 
 from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.event_files import file_suffix
 
 Curve = list[tuple[int, float]]
 """Steps, ascending, with values."""
@@ -29,16 +31,24 @@ _START = 1
 """Status of the session log that says: forget the steps from here on."""
 
 
-def read_curves(run: Storage, training: str) -> dict[str, Curve]:
+def read_curves(
+    run: Storage, training: str, stage: str | None = None, without: Collection[str] = ()
+) -> dict[str, Curve]:
     """What TensorBoard shows of a training, by tag, such as `train/loss`; nothing where there are no files.
+
+    A file says at the end of its name which stage's it is: trainings of one name, with other settings, have several.
 
     Args:
         run: its folder.
         training: such as `iteration_1`.
+        stage: the stage's folder, relative to the storage; None: that isn't known, as it isn't finished.
+        without: folders of stages that are left out.
     """
     folder, points = run / "events" / training, {}
+    left_out = tuple(map(file_suffix, without))
     for name in sorted(folder.files()):
-        _add(points, (folder / name).read_bytes())
+        if name.endswith(file_suffix(stage)) if stage is not None else not name.endswith(left_out):
+            _add(points, (folder / name).read_bytes())
     return {tag: sorted(values.items()) for tag, values in points.items()}
 
 

@@ -42,6 +42,8 @@ class Record(NamedTuple):
     """The content of `moved.json`; None: there is none."""
     explorer: dict[str, Any] | None
     """The content of `explorer.json`; None: there is none, or it is of other annotations."""
+    earlier: list[str]
+    """Folders of what ran under this name before, relative to the storage, until the run is finished."""
 
     @property
     def name(self) -> str:
@@ -83,7 +85,9 @@ class Record(NamedTuple):
         kept = {file: _json(folder / f"{file}.json") if finished else None for file in ("metrics", "moved", "explorer")}
         settings = manifest.get("settings", {})
         job = manifest.get("job", "pretrain")
-        record = cls(folder, job, settings, manifest.get("inputs", {}), stages, **kept)
+        record = cls(
+            folder, job, settings, manifest.get("inputs", {}), stages, **kept, earlier=manifest.get("earlier", [])
+        )
         return record if record._explores_these() else record._replace(explorer=None)
 
     def _explores_these(self) -> bool:

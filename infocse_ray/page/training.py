@@ -26,7 +26,7 @@ _CURVES = {
 
 def training_section(record: Record) -> Section:
     """Of every training, finished or under way."""
-    curves = {name: read_curves(record.folder, name) for name in _begun(record)}
+    curves = {name: _curves_of(record, name) for name in _begun(record)}
     histories = {name: record.stages[f"{name}/train"].summary.get("history", []) for name in record.trainings}
     for name in [name for name in curves if name not in histories]:  # under way
         seen = curves[name].get(f"validation/{record.metric}", [])
@@ -53,6 +53,12 @@ def training_section(record: Record) -> Section:
             )
         )
     return Section("training", "Training curves", blocks)
+
+
+def _curves_of(record: Record, training: str) -> dict[str, Curve]:
+    """Those that are of this run's training, and not of what ran under its name before."""
+    stage = record.stages.get(f"{training}/train")
+    return read_curves(record.folder, training, stage and stage.folder.relative, record.earlier)
 
 
 def _begun(record: Record) -> list[str]:

@@ -23,22 +23,24 @@ def whitening_section(record: Record) -> Section:
     if stage is None:
         off = record.metrics is not None or record.settings.get("encoder", {}).get("whiten") == "off"
         return Section("whitening", title, [Note("No whitening: it is off." if off else "Nothing is whitened yet.")])
-    power, sentences = stage.summary.get("power"), stage.summary.get("sentences", 0)
+    kept = _kept(stage)
+    summary = stage.summary or kept
+    power, sentences = summary.get("power"), summary.get("sentences", 0)
     blocks: list[Block] = []
     if power is not None:
-        texts = f" and {whole:,} whole documents" if (whole := stage.summary.get("whole")) else ""
+        texts = f" and {whole:,} whole documents" if (whole := summary.get("whole")) else ""
         said = f"Power {power:g}, fitted on {sentences:,} sentences{texts}; "
-        blocks.append(Note(f"{said}vectors have {stage.summary['dimension']:,} dimensions."))
-    curves = _curves(stage)
+        blocks.append(Note(f"{said}vectors have {summary['dimension']:,} dimensions."))
+    curves = kept.get("curves")
     if curves is None:
         blocks.append(Note("No spectrum and no curves: an earlier version made this whitening and kept none."))
-        if scores := stage.summary.get("scores"):
+        if scores := summary.get("scores"):
             blocks.insert(0, _by({p: {"mrr": s} for p, s in scores.items()}, None, "power", f"{power:g}"))
         return Section("whitening", title, [*blocks, *_powers(record)])
     blocks.append(_spectrum(np.array(curves["spectrum"])))
     if "powers" in curves:
         blocks.append(_by(curves["powers"], curves["plain"], "power", f"{power:g}"))
-        blocks.append(_by(curves["cuts"], curves["plain"], "dimensions", str(stage.summary["dimension"])))
+        blocks.append(_by(curves["cuts"], curves["plain"], "dimensions", str(summary["dimension"])))
         blocks.append(
             Note(
                 "Asked without labels: a validation document, without one of its sentences, must find that sentence "
@@ -50,10 +52,11 @@ def whitening_section(record: Record) -> Section:
     return Section("whitening", title, [*blocks, *_powers(record)])
 
 
-def _curves(stage: StageRecord) -> dict[str, Any] | None:
+def _kept(stage: StageRecord) -> dict[str, Any]:
+    """What the stage wrote of what it found; nothing where that is missing or damaged."""
     with contextlib.suppress(OSError):
-        return (verified((stage.folder / "whitening.json").read_bytes()) or {}).get("curves")
-    return None
+        return verified((stage.folder / "whitening.json").read_bytes()) or {}
+    return {}
 
 
 def _spectrum(values: np.ndarray) -> Figure:

@@ -13,7 +13,7 @@ from infocse_ray.report.studies import ADAPT, METHODS, TableMethod
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import read_config
 
-_OF_ALL_ROWS = ("name", "storage", "seed", "corpus", "encoder", "validate", "labels", "finetune", "plusplus")
+_OF_ALL_ROWS = ("name", "storage", "seed", "minutes", "corpus", "encoder", "validate", "labels", "finetune", "plusplus")
 """Sections that are the same in all rows."""
 
 _BUDGET = {
@@ -41,7 +41,9 @@ def adapt_method(file: str) -> TableMethod:
     values = _read(file)
     train, loop = values.get("train", {}), values.get("loop", {})
     method = train.get("method", "idc")
-    family = {"idc": "infocse", "none": "start"}.get(method, method)
+    family = {"idc": "infocse", "none": "start"}.get(str(method), str(method))
+    if values.get("recipe"):
+        raise ValueError(f"adapt = {file!r}: recipe = {values['recipe']!r}: name the method that it chose instead")
     if family not in METHODS:
         raise ValueError(
             f"adapt = {file!r}: train.method = {method!r} is no method; `infocse pretrain` --help has them"
@@ -69,6 +71,6 @@ def _read(name: str) -> dict[Any, Any]:
     values = read_config(name, Settings, "adapt")
     sections = {section: of_it for section, of_it in values.items() if section not in _OF_ALL_ROWS and of_it}
     for section, of_it in sections.items():
-        if not isinstance(of_it, dict):
+        if not isinstance(of_it, dict) and section != "recipe":
             raise ValueError(f"adapt = {name!r}: {section} = {of_it!r}: is no YAML mapping of settings")
     return sections

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, TableMethod
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import as_settings, explain
-from infocse_ray.settings.nested import merged, nested
+from infocse_ray.settings.nested import flat, merged, nested
 
 _RATE = "train.learning_rate"
 
@@ -55,7 +55,7 @@ _OF_THE_TABLES = {
 }
 """Settings that make the rows comparable, and what of the tables' configuration they follow from."""
 
-_OF_ALL_CELLS = ("encoder.whiten", "encoder.dimensions", "validate.reading")
+_OF_ALL_CELLS = ("encoder.whiten", "encoder.dimensions", "train.similarity", "validate.reading")
 """Settings that are the same in every cell, so that all tables have the same columns."""
 
 _AS_PUBLISHED = {"train.whitened": False, "train.never_worse": False, "train.interpolation": []}
@@ -87,8 +87,17 @@ def budget_of(config: Tables, method: TableMethod) -> int:
 
 def learning_rates_of(config: Tables, method: TableMethod) -> list[float | None]:
     """Those that a method is trained with; None: that of its own settings, or it isn't trained."""
-    own = any(_RATE in _dotted(nested(config.methods.get(key, {}))) for key in _sections(method))
-    return [None] if method.family == "start" or own else list(config.learning_rates)
+    if method.family == "start" or _own_rate(config, _sections(method)) is not None:
+        return [None]
+    # A variant takes over the rate of the row that it is a variant of, of that row's own settings, too.
+    taken = None if method.rate_of is None else _own_rate(config, [method.rate_of])
+    return list(config.learning_rates) if taken is None else [taken]
+
+
+def _own_rate(config: Tables, keys: Sequence[str]) -> float | None:
+    """The learning rate that settings of methods, later ones winning, give these."""
+    found = [dict(flat(as_settings(config.methods.get(key, {}), Settings))).get(_RATE) for key in keys]
+    return next((float(rate) for rate in reversed(found) if rate is not None), None)
 
 
 def settings_of(

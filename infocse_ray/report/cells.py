@@ -220,6 +220,11 @@ def _check_corpus(config: Tables, corpus: TableCorpus, find: Callable[[Corpus], 
     """
     settings = settings_of(config, corpus, METHODS["start"], config.seeds[0], None, config.name)
     try:
+        if settings.train.similarity == "dot" and settings.encoder.whiten != "off":
+            raise ValueError(
+                "train.similarity = dot: inner products aren't whitened, and every row is shown plain and whitened; "
+                "set encoder.whiten to off, or train.similarity to cosine"
+            )
         source = find(settings.corpus)
         if not source.has("counterpart"):
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 from infocse_ray.retrieval.questions import documents_of, recall_by_question, reciprocal_rank_by_question
@@ -61,6 +62,11 @@ class Leads:
         mine, yours = (tuple(row["ranks"][variant][seed] for seed in seeds) for row in (ours, theirs))
         try:
             lead = self._lead(mine, yours, metric, named)
+        except DamagedFile as error:
+            # Its run is finished, and a cell that is finished never runs again by itself.
+            damage = str(error).partition(";")[0]
+            again = "remove that run, and its record in cells/, to have it made again"
+            return out | {"missing": f"the ranks can't be read: {damage}; {again}"}
         except (ValueError, TypeError, OSError) as error:  # the runs' folders may be gone; the tables stay
             return out | {"missing": f"the ranks can't be read: {str(error).strip()}"}
         return out | {"seeds": [int(seed) for seed in seeds]} | lead._asdict()

@@ -33,7 +33,7 @@ from infocse_ray.storage.redact import redacted
 
 def run_without_labels(settings: Settings) -> dict[str, Any]:
     """Run a cell without labels."""
-    return run_pretrain(settings, also_plain=_whitens(settings))
+    return run_pretrain(settings, also_plain=_whitens(settings), tested=True)
 
 
 def run_few_shot(settings: Settings) -> dict[str, Any]:

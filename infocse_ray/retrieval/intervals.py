@@ -2,13 +2,15 @@
 
 1. Every question has a score in [0, 1]: whether its counterpart was among the first k, or 1 / rank. The mean p has the
    variance V, of documents with all their questions (those of one document are alike): that of a share of
-   n = p (1 - p) / V independent questions.
+   n = p (1 - p) / V independent questions. V is itself known from D documents only: n shrinks by (z / t)^2, t of
+   Student's distribution with D - 1 degrees of freedom.
 2. The interval is that of Wilson (1927) of such a share: never without width, never beyond 0 or 1. Of a recall with one
-   question a document n is the number of questions, and this is the plain Wilson interval.
-3. Where all score the same, V says nothing, and n is the number of documents.
+   question a document nothing is estimated: n is the number of questions, and this is the plain Wilson interval.
+3. Where all score the same, V says nothing, and n is the number of documents. Where documents are few they may be as
+   alike by chance, so n is no more than the number of questions; a recall's never is.
 
 Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of Positive Counts Estimated from
-Survey Data, 1998 (the effective number of questions, no more than there are).
+Survey Data, 1998 (the effective number of questions, no more than there are, and its correction by t).
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import stdtrit
 
 _Z = 1.959963984540054
 """97.5 % of a standard normal is below it."""
+_FEW = 30
+"""Documents from which on their variance is believed that questions with scores of their own say more than a share."""
 
 
 def wilson(share: float, questions: float) -> tuple[float, float]:
@@ -52,5 +57,10 @@ def interval(scores: np.ndarray, documents: np.ndarray) -> tuple[float, float]:
     _, document = np.unique(documents, return_inverse=True)
     deviations = np.bincount(document, weights=scores - mean)
     variance = math.fsum((deviations**2).tolist()) / len(scores) ** 2
-    effective = mean * (1 - mean) / variance if variance > 1e-15 else float(document.max() + 1)
-    return wilson(mean, min(effective, len(scores)) if scores.dtype == bool else effective)
+    apart = int(document.max()) + 1
+    effective = float(apart)
+    if variance > 1e-15:
+        effective = mean * (1 - mean) / variance
+        if scores.dtype != bool or apart < len(scores):
+            effective *= (_Z / stdtrit(apart - 1, 0.975)) ** 2
+    return wilson(mean, min(effective, len(scores)) if scores.dtype == bool or apart < _FEW else effective)

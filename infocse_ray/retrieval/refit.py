@@ -24,6 +24,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, WHOLE_A_DIMENSION, fit_whitening
+from infocse_ray.errors import ConstantVectors
 from infocse_ray.retrieval.documents import cut_at, one_text_each, whole_length
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_held_out
 from infocse_ray.retrieval.scores import Scores
@@ -206,17 +207,25 @@ class Refit(NamedTuple):
             encoder: in evaluation mode, in the precision to use; it loses the whitening that it has.
 
         Returns:
-            The map, and the vectors of `held_out` before it, float32 [sentences, d].
+            The map (the one that it had, where all its vectors are the same now), and the vectors of `held_out`
+            before it, float32 [sentences, d].
 
         Raises:
+            ConstantVectors: all its vectors are the same, and it had no whitening before.
             ValueError: there is nothing to fit it on.
         """
-        encoder.whitening = None
+        before, encoder.whitening = encoder.whitening, None
         device = encoder.device
         moments = _over_workers(moments_of(encoder, self.sample), device)
         whole = None if self.whole is None else _over_workers(moments_of_whole(encoder, self.whole), device)
         vectors = None if self.held_out is None else self.held_out.embed(encoder)
-        whitening, _ = best_whitening(moments, self.plan, vectors, self.held_out, whole)
+        try:
+            whitening, _ = best_whitening(moments, self.plan, vectors, self.held_out, whole)
+        except ConstantVectors:
+            if before is None:
+                raise
+            # A training that collapsed: whatever the map, all vectors are alike, find nothing, and aren't chosen.
+            whitening = before.to(device)
         return (whitening if vectors is not None else _everywhere(whitening.to(device))), vectors
 
     def scores(self, encoder: SentenceEncoder, questions: object) -> Scores | None:

@@ -9,12 +9,15 @@ from infocse_ray.settings import Metric
 
 Label = Literal["WIN", "LEVEL", "LOSS", "START RETURNED"]
 
+FEWEST = 10
+"""Documents that have to be asked to tell two encoders apart: drawn again and again, fewer seem to by luck alone."""
+
 
 class Verdict(NamedTuple):
     """Of the encoder that a run returns, over the one that it began with."""
 
     label: Label
-    """WIN and LOSS: the 95 % interval of the difference is above or below 0; LEVEL: 0 is in it."""
+    """WIN and LOSS: the 95 % interval of the difference is above or below 0; LEVEL: 0 is in it, or few were asked."""
     metric: Metric
     before: float
     after: float
@@ -80,8 +83,11 @@ def difference(lead: Lead) -> str:
 
 def asked(lead: Lead) -> str:
     """Of how much that was found."""
-    return f"{lead.questions:,} questions of {lead.documents:,} documents"
+    few = ", too few to tell" if lead.documents < FEWEST else ""
+    return f"{lead.questions:,} questions of {lead.documents:,} documents{few}"
 
 
 def _label(lead: Lead) -> Label:
+    if lead.documents < FEWEST:
+        return "LEVEL"
     return "WIN" if lead.low > 0 else "LOSS" if lead.high < 0 else "LEVEL"

@@ -9,7 +9,8 @@ Where words count, too, candidates are the best by vectors and the best by words
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ _REFINE = 5
 """How many times the results asked for are compared exactly."""
 _CANDIDATES = 100
 """Of vectors and of words, each, where both count."""
+_PATIENCE = 10.0
+"""Seconds for another process that has copied vectors to say so."""
 
 
 class Engine:
@@ -182,7 +185,7 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
     import lance
 
     target, done = output / "search" / f"{over}.lance", output / "search" / f"{over}.json"
-    if done.exists() and verified(done.read_bytes()) == {"vectors": vectors}:
+    if _is_copied(done, vectors):
         return target
     # int8 can't be searched by Lance as it is, and half precision has more than all of its digits.
     precision = "fp16" if embedding.precision == "int8" else embedding.precision
@@ -192,9 +195,30 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
         fields = [field for field in first.schema_arrow if field.name not in ("vector", "scale")]
     schema = pa.schema([*fields, *vector_fields(embedding.dimension, precision)])
     uri, options = dataset_place(target)
-    lance.write_dataset(_batches(folder, names, schema), uri, schema, mode="overwrite", storage_options=options)
+    try:
+        lance.write_dataset(_batches(folder, names, schema), uri, schema, mode="overwrite", storage_options=options)
+    except OSError:
+        # Another process, or thread, copied the same at the same time, and says so next.
+        if not _comes(lambda: _is_copied(done, vectors)):
+            raise
+        return target
     done.write_json(checked({"vectors": vectors}))
     return target
+
+
+def _is_copied(done: Storage, vectors: str) -> bool:
+    """Whether what says that a copy is there says so of these vectors."""
+    return done.exists() and verified(done.read_bytes()) == {"vectors": vectors}
+
+
+def _comes(there: Callable[[], bool]) -> bool:
+    """Whether something is there, at the latest some seconds from now."""
+    until = time.monotonic() + _PATIENCE
+    while not there():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _batches(folder: Storage, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

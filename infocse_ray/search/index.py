@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ class Index:
 
     def __init__(
         self,
-        folder: str,
+        folder: str | os.PathLike[str],
         over: Over = "documents",
         model: str | None = None,
         setting: str = "index",
@@ -82,9 +83,11 @@ class Index:
             ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
                 installed, or `words` is no such number.
         """
-        if words != "auto" and not 0.0 <= words <= 1.0:
-            raise ValueError(f"words = {words}: give a number from 0 (vectors alone) to 1 (words alone), or auto")
-        output = Storage.open(folder)
+        if words != "auto" and not (isinstance(words, int | float) and 0.0 <= words <= 1.0):
+            raise ValueError(f"words = {words!r}: give a number from 0 (vectors alone) to 1 (words alone), or auto")
+        if over not in get_args(Over):
+            raise ValueError(f"over = {over!r}: give one of {', '.join(get_args(Over))}")
+        output = Storage.open(os.fspath(folder))
         where = f"{setting} = {str(output)!r}"
         try:
             embedding = read_embedding(output)
@@ -156,8 +159,10 @@ class Index:
             exact: compare with every vector, also where the index is large.
 
         Raises:
-            ValueError: the query has no text.
+            ValueError: the query has no text, or `top` is less than 1.
         """
+        if top < 1:
+            raise ValueError(f"top = {top}: give how many to find, from 1")
         if not query.strip():
             raise ValueError("query: has no text")
         vector = self.vector(query)

@@ -29,7 +29,7 @@ _LANGUAGES = {
     "tr": "Turkish",
 }
 """Those whose words Lance stems, by ISO 639-1."""
-_UNSPACED = {"ja", "km", "lo", "my", "th", "zh"}
+UNSPACED = {"ja", "km", "lo", "my", "th", "zh"}
 """Those that don't part words by spaces: ICU finds them."""
 _COLUMN = "text"
 _NAME = "infocse_words_"
@@ -55,7 +55,7 @@ def index_words(dataset: Any, language: str | None, quiet: bool = False) -> None
         dataset.drop_index(other)
     known = _LANGUAGES.get(language or "")
     how: dict[str, Any] = {"language": known} if known else {"stem": False, "remove_stop_words": False}
-    how |= {"base_tokenizer": "icu"} if language in _UNSPACED else {}
+    how |= {"base_tokenizer": "icu"} if language in UNSPACED else {}
     try:
         dataset.create_scalar_index(_COLUMN, "INVERTED", name=name, **how)
     except OSError:

@@ -157,6 +157,9 @@ def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = No
         mapping = next((m for m, kind in kinds.items() if get_origin(kind) is dict and name.startswith(f"{m}.")), None)
         if name not in kinds and mapping is None:
             raise ValueError(not_a("setting", name, kinds))
+        if name == unnamed:  # as it is taken without its name
+            values = merged(values, {name: text})
+            continue
         kind = kinds[name] if mapping is None else trees.get(name)
         if mapping in getattr(model, "whole", ()):
             replaced.append(name)

@@ -25,7 +25,7 @@ from infocse_ray.suites.rows import Row, escaped, shown, signed
 from infocse_ray.suites.search import BOTH, READINGS, SearchBlocks, best_of_all
 from infocse_ray.suites.with_words import fused_found, read_found, write_found
 
-_FORMAT = 2
+_FORMAT = 3
 """Counted up when the same inputs begin to give another result."""
 _BM25 = "BM25"
 _WITH_WORDS = f"{BOTH} and {_BM25}"

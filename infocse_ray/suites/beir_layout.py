@@ -21,6 +21,8 @@ from infocse_ray.storage.redact import redacted
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 _ENDINGS = ("", ".gz", ".xz", ".zst")
+_RELEVANCE = 2**15
+"""Beyond which trec_eval, which keeps a count for each relevance there is, runs out of memory, or worse."""
 _BLOCK_BYTES, _MOST_BLOCKS = 2**20, 64
 
 
@@ -173,6 +175,8 @@ def _judgements(file: Storage, where: str) -> dict[str, dict[str, int]]:
             if cells is None:
                 raise ValueError(wrong)
             query, document, relevance = cells[0].strip(), cells[1].strip(), int(float(cells[2]))
+            if relevance != float(cells[2]) or abs(relevance) >= _RELEVANCE:
+                raise ValueError("no whole number, or none that trec_eval counts with")
         except (ValueError, IndexError, OverflowError):
             if number == 1:
                 continue  # the line that names the columns

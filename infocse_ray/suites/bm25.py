@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infocse_ray.search.words import UNSPACED
 from infocse_ray.suites.beir_layout import BeirSet
-from infocse_ray.suites.measures import DEPTH
+from infocse_ray.suites.measures import DEPTH, found_once
 
 _AT_ONCE = 1_000
+_LETTER = r"(?u)\w"
+"""Where nothing parts words each letter counts as one, as Lucene's StandardAnalyzer has it of ideographs."""
 
 
 class Words(NamedTuple):
@@ -19,12 +22,15 @@ class Words(NamedTuple):
     """Snowball's name of the language; None: words stay as they are."""
     stopwords: str | list[str]
     """bm25s' name of the list; none: an empty list."""
+    pattern: str = r"(?u)\b\w\w+\b"
+    """A word, as a regular expression; bm25s' own leaves out words of one letter."""
 
     @property
     def said(self) -> str:
         """For people."""
         stemmed = "Snowball stemmer" if self.stemmer else "no stemmer"
-        return f"{stemmed}, {'stop words' if self.stopwords else 'no stop words'}"
+        letters = ", letters as words" if self.pattern == _LETTER else ""
+        return f"{stemmed}, {'stop words' if self.stopwords else 'no stop words'}{letters}"
 
 
 def require_bm25() -> tuple[Any, Any]:
@@ -63,7 +69,7 @@ def words_of(language: str) -> Words:
         stop: str | list[str] = language
     except ValueError:
         stop = []
-    return Words(stems, stop)
+    return Words(stems, stop, _LETTER) if language in UNSPACED else Words(stems, stop)
 
 
 class Index:
@@ -88,7 +94,12 @@ class Index:
 
     def _tokens(self, texts: list[str]) -> list[list[str]]:
         return require_bm25()[0].tokenize(
-            texts, stopwords=self._words.stopwords, stemmer=self._stem, return_ids=False, show_progress=False
+            texts,
+            stopwords=self._words.stopwords,
+            stemmer=self._stem,
+            token_pattern=self._words.pattern,
+            return_ids=False,
+            show_progress=False,
         )
 
     def _asked(self, queries: list[str]) -> list[list[str]]:
@@ -123,5 +134,5 @@ def search(data: BeirSet, words: Words) -> dict[str, dict[str, float]]:
         best = index.best(data.queries[begin : begin + _AT_ONCE], DEPTH + 1)
         for query, rows in zip(data.query_ids[begin:], best, strict=False):
             if rows:
-                found[query] = {doc_ids[row]: score for row, score in rows}
+                found[query] = found_once((doc_ids[row], score) for row, score in rows)
     return found

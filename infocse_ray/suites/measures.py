@@ -6,8 +6,7 @@ with wheels for Linux, macOS and Windows, and needs no more than numpy and scipy
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,13 +40,21 @@ def require_metrics() -> Any:
     return pytrec_eval
 
 
+def found_once(found: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Documents, best first, with their scores; of an id that is there twice the better."""
+    best: dict[str, float] = {}
+    for doc_id, score in found:
+        best.setdefault(doc_id, score)
+    return best
+
+
 def without_itself(query: str, found: Found, relevant: Mapping[str, int]) -> dict[str, float]:
     """What a query found without the document of its own id, unless that is relevant, as BEIR leaves it out.
 
     Where questions are documents of the corpus, as in ArguAna and Quora, each would find itself first.
     """
     kept = [(doc, score) for doc, score in found.items() if doc != query or relevant.get(doc, 0) > 0]
-    return dict(sorted(kept, key=_order)[:DEPTH])
+    return dict(_ranked(kept)[:DEPTH])
 
 
 def measured(
@@ -67,7 +74,7 @@ def measured(
         qrels = {query: dict(relevant[query]) for query in some}
         runs = {query: {doc: float(score) for doc, score in found[query].items()} for query in some}
         # trec_eval's reciprocal rank has no depth: it is given the first ten.
-        first = {query: dict(itertools.islice(sorted(run.items(), key=_order), 10)) for query, run in runs.items()}
+        first = {query: dict(_ranked(run.items())[:10]) for query, run in runs.items()}
         of_all = trec.RelevanceEvaluator(qrels, _ASKED).evaluate(runs)
         of_first = trec.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(first)
         for place, query in enumerate(query_ids[begin : begin + _QUERIES_AT_ONCE], begin):
@@ -87,6 +94,6 @@ def summarised(scores: Mapping[str, np.ndarray]) -> dict[str, float]:
     return out | {"queries": len(next(iter(scores.values())))}
 
 
-def _order(one: tuple[str, float]) -> tuple[float, tuple[int, ...]]:
+def _ranked(found: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     """As trec_eval ranks: the highest score first, of equal ones the last by name."""
-    return -one[1], tuple(-ord(letter) for letter in one[0])
+    return sorted(found, key=lambda one: (one[1], one[0]), reverse=True)

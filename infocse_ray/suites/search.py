@@ -27,7 +27,7 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 from infocse_ray.suites.beir_layout import BeirSet, Passage
 from infocse_ray.suites.best import Best, merged
-from infocse_ray.suites.measures import DEPTH
+from infocse_ray.suites.measures import DEPTH, found_once
 
 PASSAGE, SENTENCES, BOTH = "passage", "mean of sentences", "both"
 READINGS = (PASSAGE, SENTENCES, BOTH)
@@ -134,4 +134,4 @@ def best_of_all(folder: Storage, name: str, queries: list[str]) -> dict[str, dic
         part = table["score"].to_numpy().reshape(shape), np.array(table["doc_id"].to_pylist(), object).reshape(shape)
         scores, doc_ids = merged([(scores, doc_ids), part], DEPTH + 1)
     rows = zip(queries, doc_ids.tolist(), scores.tolist(), strict=True)
-    return {query: dict(zip(mine, values, strict=True)) for query, mine, values in rows}
+    return {query: found_once(zip(mine, values, strict=True)) for query, mine, values in rows}

@@ -19,6 +19,7 @@ from tensorboardX.record_writer import register_writer_factory
 
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.event_files import file_suffix
 from infocse_ray.tracking.sink import Place, Sink, Status, TrackedRun, Trained
 from infocse_ray.tracking.values import finite, scores_of
 
@@ -59,7 +60,7 @@ class TensorBoard(Sink):
             return
         self._end_training()
         trained = Trained(name.partition("/")[0], stage)
-        if not max((self._events / trained.name).files(), default="").endswith(_suffix(stage)):
+        if not max((self._events / trained.name).files(), default="").endswith(file_suffix(stage.folder.relative)):
             with _writer(self._next_file(trained), purge_step=0) as writer:
                 for entry in (stage.summary or {})["history"]:
                     _add(writer, "validation", finite(scores_of(entry)), entry["step"])
@@ -76,11 +77,7 @@ class TensorBoard(Sink):
     def _next_file(self, trained: Trained) -> Storage:
         """The file that TensorBoard, which goes by names, reads after those that are there."""
         folder = self._events / trained.name
-        return folder / f"events.out.tfevents.{len(folder.files()):05d}{_suffix(trained.stage)}"
-
-
-def _suffix(stage: Stage) -> str:
-    return f".{stage.folder.relative.replace('/', '.')}"
+        return folder / f"events.out.tfevents.{len(folder.files()):05d}{file_suffix(trained.stage.folder.relative)}"
 
 
 def _add(writer: SummaryWriter, group: str, values: Mapping[str, float], step: int) -> None:

@@ -329,3 +329,38 @@ def test_pages_of_several_runs_have_names_of_their_own():
     long = ["x" * 70, "y" * 70]
     assert _joined(long) != _joined([long[0], long[0]])
     assert len(_joined(long)) < 140
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_ran_under_the_name_before_lends_a_run_no_curves(root):
+    folder = write_run(root, finished=False, trainings=0, begun=2)
+    assert "iteration 1" in page(root).sections["training"]
+    manifest = folder / "manifest.json"
+    content = {name: value for name, value in manifest.read_json().items() if name not in ("checksum", "finished")}
+    train = (folder / "iteration_1" / "train").relative
+    manifest.write_json(checked(content | {"stages": {}, "earlier": [train]}))
+    assert "iteration 1" not in page(root).sections["training"]
+    assert "iteration 2" in page(root).sections["training"], "it may be under way now"
+    # A training that another stage finished, beside the one whose steps are there.
+    (folder / "beside" / "stage.json").write_json(checked({"kind": "train", "fingerprint": "g", "summary": {}}))
+    beside = {"kind": "train", "fingerprint": "g", "folder": (folder / "beside").relative, "seconds": 1.0}
+    manifest.write_json(checked(content | {"stages": {"iteration_2/train": beside}}))
+    assert "iteration 2" not in page(root).sections["training"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_whitening_whose_summary_is_lost_is_shown_by_what_it_kept(root):
+    folder = write_run(root)
+    (folder / "iteration_0" / "whitening" / "stage.json").delete()
+    assert "Power 0.75" in page(root).sections["whitening"]
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("asked", [{"max_documents": 107}, {"max_candidates": 109}, {"reading": "whole"}])
+def test_runs_that_ask_otherwise_are_said_to(root, asked):
+    write_run(root, "news")
+    write_run(root, "small")
+    said = "Their validation questions differ"
+    assert said not in Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+    write_run(root, "small", validate=asked)
+    assert said in Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]

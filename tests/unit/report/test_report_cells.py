@@ -428,3 +428,32 @@ def test_one_reading_for_all_cells_names_them_only_where_it_is_another(tmp_path:
     assert {content["validate"]["reading"] for content in found} == {"both"}
     with pytest.raises(ValueError, match=r"methods: simcse: validate\.reading would make rows that can't be compared"):
         plan(tmp_path, methods={"simcse": {"validate.reading": "whole"}})
+
+
+def test_a_variant_has_the_learning_rate_that_its_row_has_of_its_own(tmp_path: Path):
+    methods = {"infocse_none": {"train.learning_rate": 1e-3}}
+    for rates in ([1e-5, 2e-5], [1e-5]):
+        found = plan(tmp_path, methods=methods, tables=["options"], learning_rates=rates)
+        for method in ("infocse_none", "infocse_distillation_none"):
+            assert settings(found, method).train.learning_rate == 1e-3
+            assert found.at["a", method, 1].chosen_by is None
+
+
+def test_inner_products_that_are_not_whitened_are_refused_before_anything_runs(tmp_path: Path):
+    dot = {"train": {"similarity": "dot"}}
+    with pytest.raises(ValueError, match=r"corpus a: train.similarity = dot: inner products aren't whitened"):
+        plan(tmp_path, settings=dot)
+    assert not plan(tmp_path, settings=dot | {"encoder": {"whiten": "off"}}).whitened
+    with pytest.raises(ValueError, match=r"train\.similarity"):
+        plan(tmp_path, methods={"simcse": dot})
+
+
+def test_a_configuration_of_minutes_is_one_and_what_has_no_method_says_so(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("minutes: 30\nannotate: {k: 4}\n")
+    found = plan(tmp_path, adapt=str(file))
+    assert (settings(found, "adapt").annotate.k, settings(found, "adapt").minutes) == (4, None)
+    for text, said in (("recipe: auto", "name the method that it chose"), ("train: {method: [a]}", "is no method")):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=said):
+            plan(tmp_path, adapt=str(file))

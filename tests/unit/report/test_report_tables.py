@@ -285,6 +285,12 @@ def test_lead_says_when_it_cannot_be_had(tmp_path: Path):
     assert "the ranks can't be read" in text
     made(tmp_path, runs, only_rows=["start", "consert"])
     for part in (tmp_path / "runs" / "t-a-consert-1" / "iteration_1-test" / "ranks").iterdir():
+        good = part.read_bytes()
+        part.write_bytes(good[:60] + bytes([good[60] ^ 1]) + good[61:])
+    found, text = made(tmp_path, runs, only_rows=["start", "consert"])
+    assert "remove that run, and its record in cells/, to have it made again" in text
+    assert "the same command makes it again" not in text
+    for part in (tmp_path / "runs" / "t-a-consert-1" / "iteration_1-test" / "ranks").glob("*.parquet"):
         part.unlink()
     found, text = made(tmp_path, runs, only_rows=["start", "consert"])
     assert "ConSERT, a: no comparison: the ranks can't be read" in text

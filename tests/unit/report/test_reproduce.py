@@ -262,7 +262,11 @@ def test_cells_are_tested_without_their_whitening_too(monkeypatch: pytest.Monkey
         run(Settings.model_validate(content | {"train": {"method": method}}))
     also = {"also_plain": whiten != "off"}
     # A row with labels fine-tunes what its method trained, were it worse than its start.
-    assert asked == [("run_pretrain", also), ("finetune", also), ("plusplus", also | {"fall_back": False})]
+    assert asked == [
+        ("run_pretrain", also | {"tested": True}),
+        ("finetune", also),
+        ("plusplus", also | {"fall_back": False}),
+    ]
 
 
 RATES = {"learning_rates": [1e-5, 2e-5, 5e-5], "only_rows": ["start", "simcse"], "seeds": [1, 2]}

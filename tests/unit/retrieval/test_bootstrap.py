@@ -93,3 +93,24 @@ def test_scores_of_other_questions_are_refused():
         paired_bootstrap(np.zeros(3), np.zeros(3), np.zeros(2, int))
     with pytest.raises(ValueError, match="no questions in common"):
         one_each(np.zeros(0), np.zeros(0))
+
+
+def test_an_end_that_is_zero_but_for_the_order_of_summing_is_zero():
+    draw = np.random.default_rng(3)
+    for _ in range(200):
+        # Averages over three seeds of recalls: thirds, whose sums leave dust.
+        ours, theirs = (draw.integers(0, 4, 12) / 3 for _ in range(2))
+        found = one_each(ours, theirs, resamples=500)
+        assert found.low == 0 or abs(found.low) > 1e-9
+        assert found.high == 0 or abs(found.high) > 1e-9
+
+
+@pytest.mark.parametrize("different", [2, 2_000])
+def test_however_resamples_are_drawn_they_agree(different: int):
+    # Few kinds of documents are drawn by kind, many one by one.
+    draw = np.random.default_rng(4)
+    differences = draw.integers(0, different, 2_000) / different
+    found = one_each(differences, np.full(2_000, 0.45))
+    error = differences.std() / np.sqrt(2_000)
+    expected = (differences.mean() - 0.45 - 1.96 * error, differences.mean() - 0.45 + 1.96 * error)
+    assert (found.low, found.high) == pytest.approx(expected, abs=0.15 * error)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm, t
 
 from infocse_ray.retrieval.intervals import interval, wilson
 from infocse_ray.retrieval.ranks import metrics_of, shown
@@ -25,8 +25,9 @@ def test_nothing_is_certain():
 
 def test_questions_of_one_document_that_go_alike_count_as_one():
     right = np.arange(40) < 30
-    alone = interval(right, np.arange(40))
-    assert interval(np.repeat(right, 4), np.repeat(np.arange(40), 4)) == pytest.approx(alone)
+    # How alike they are is known from 40 documents only.
+    known = (norm.ppf(0.975) / t.ppf(0.975, 39)) ** 2
+    assert interval(np.repeat(right, 4), np.repeat(np.arange(40), 4)) == pytest.approx(wilson(0.75, 40 * known))
     assert interval(np.ones(160, bool), np.repeat(np.arange(40), 4)) == interval(np.ones(40, bool), np.arange(40))
     # What luck makes even over documents is no reason to believe in more questions than were asked.
     even, documents = np.tile([True, False], 40), np.repeat(np.arange(40), 2)
@@ -40,6 +41,20 @@ def test_a_mean_reciprocal_rank_is_known_as_well_as_its_standard_error_says():
     low, high = interval(scores, np.arange(4000))
     error = scores.std() / np.sqrt(4000)
     assert (low, high) == pytest.approx((scores.mean() - 1.96 * error, scores.mean() + 1.96 * error), abs=0.02 * error)
+
+
+@pytest.mark.parametrize("documents", [3, 5, 10, 40])
+def test_intervals_of_few_documents_hold_as_often_as_they_say(documents):
+    draw = np.random.default_rng(2)
+    held = 0
+    for _ in range(1_000):
+        scores = 1.0 / draw.geometric(0.4, documents)
+        low, high = interval(scores, np.arange(documents))
+        held += low <= 0.4 * np.log(1 / 0.4) / 0.6 <= high
+    assert held >= 930
+    # Of questions of one document, too, and where few documents are alike by chance.
+    low, high = interval(np.tile([1.0, 1 / 9], 3), np.repeat(np.arange(3), 2))
+    assert high - low > 0.3
 
 
 def test_the_order_of_the_questions_changes_no_bit():

@@ -23,6 +23,7 @@ from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening_fit import POWERS, fit_whitening
+from infocse_ray.errors import ConstantVectors
 from infocse_ray.loop import whitening as whitening_stage
 from infocse_ray.loop.whitening import trained_dimension, whiten_start, whitening_plan
 from infocse_ray.retrieval import refit
@@ -252,6 +253,26 @@ def test_a_corpus_of_one_sentence_gives_one_clear_line(
         whiten(constant, tmp_path / "r", tiny_encoder, AUTO._replace(power=1.0, splits=["train"]))
     with pytest.raises(ValueError, match=r"encoder\.whiten"):
         whiten(constant, tmp_path / "q", tiny_encoder, AUTO._replace(splits=["train"]))
+
+
+def test_an_encoder_that_collapsed_keeps_the_whitening_it_had(
+    tiny_encoder: Path, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoder_of(tiny_encoder)
+    refitted = Refit.of(AUTO, store, encoder, CPU)
+    encoder.whitening = before = refitted(encoder)
+    for parameter in encoder.parameters():
+        parameter.data.zero_()
+    encoder.whitening, vectors = refitted.fit(encoder)
+    assert torch.equal(encoder.whitening.matrix, before.matrix)
+    assert vectors is not None
+    asked = refitted.held_out
+    assert asked is not None
+    # All ties count against: no such step is ever chosen.
+    assert score_held_out(encoder.whitening(vectors), asked).metrics["recall@5"] == 0.0
+    encoder.whitening = None
+    with pytest.raises(ConstantVectors, match="all have the same vector"):
+        refitted(encoder)
 
 
 def test_documents_of_one_text_repeated_that_cant_be_asked_get_the_power_that_none_was_chosen_for(

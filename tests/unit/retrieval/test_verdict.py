@@ -39,6 +39,14 @@ def test_a_lead_is_one_if_the_whole_interval_is(low, high, start, label):
     assert (content["metric"], content["questions"], content["documents"]) == ("mrr", 400, 120)
 
 
+def test_of_few_documents_nothing_is_told_apart():
+    for documents, label in ((9, "LEVEL"), (10, "WIN")):
+        found = verdict(lead(0.2, 0.5)._replace(documents=documents), False, "mrr", 0.5, 0.85)
+        assert found.label == label
+        assert found.line().endswith(", too few to tell") == (documents < 10)
+    assert versus(lead(0.2, 0.5)._replace(documents=1), "mrr", "a", "b").startswith("LEVEL: neither is better")
+
+
 def test_a_line_says_how_much_and_how_sure():
     line = verdict(lead(0.01, 0.05), False, "recall@5", 0.7, 0.73).line()
     assert line == (

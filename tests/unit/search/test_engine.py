@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -85,3 +86,21 @@ def test_parquet_is_copied_once_and_again_when_it_is_others(tmp_path: Path, tiny
     (output / "search" / "documents.json").write_bytes(b"{}")
     assert len(Index(str(output)).search("tide", top=9)) == len(TEXTS), "what is there is replaced, not added to"
     assert len(copied) == 1
+
+
+def test_two_that_copy_at_the_same_time_both_get_the_copy(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    output = write_index(tmp_path, tiny_encoder)
+    plain = lance.write_dataset
+
+    def late(*args: Any, **named: Any) -> None:
+        monkeypatch.setattr(lance, "write_dataset", plain)
+        Index(str(output))  # the other one, which has copied it meanwhile
+        raise OSError("Dataset already exists")
+
+    monkeypatch.setattr(lance, "write_dataset", late)
+    assert len(Index(str(output)).search("tide", top=9)) == len(TEXTS)
+    (output / "search" / "documents.json").delete()
+    monkeypatch.setattr(engine, "_PATIENCE", 0.2)
+    monkeypatch.setattr(lance, "write_dataset", lambda *_, **__: exec("raise OSError('full')"))
+    with pytest.raises(OSError, match="full"):
+        Index(str(output))

@@ -55,8 +55,17 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
     output = write_index(tmp_path, tiny_encoder)
     with pytest.raises(ValueError, match="has no sentences; embed with --sentences true"):
         Index(str(output), over="sentences")
+    index = Index(Path(output.path), words=0.5)
     with pytest.raises(ValueError, match="query: has no text"):
-        Index(str(output)).search(" ")
+        index.search(" ")
+    for top in (0, -1):
+        with pytest.raises(ValueError, match=f"^top = {top}: give how many to find"):
+            index.search("tide", top=top)
+    with pytest.raises(ValueError, match="over = 'all': give one of documents, sentences"):
+        Index(output.path, over="all")  # pyright: ignore[reportArgumentType]
+    for words in ("0.4", None, 2):
+        with pytest.raises(ValueError, match=f"words = {words!r}: give a number from 0"):
+            Index(output.path, words=words)  # pyright: ignore[reportArgumentType]
     (output / "vectors" / "stage.json").delete()
     with pytest.raises(ValueError, match="isn't finished; run its `infocse embed` again"):
         Index(str(output))
@@ -161,6 +170,9 @@ def test_the_command_prints_both_lists_without_what_would_move_a_terminal(tmp_pa
 def test_the_query_needs_no_name():
     for argv in (["--index", "i", "two words"], ["two words", "--index=i"], ["--index", "i", "--query", "two words"]):
         assert parse(Search, argv, "infocse search", "", unnamed="query").query == "two words"
+    for query in ("[draft] budget", "null", "{x", "a, b"):
+        for argv in ([query], ["--query", query], [f"--query={query}"]):
+            assert parse(Search, ["--index=i", *argv], "infocse search", "", unnamed="query").query == query
     with pytest.raises(SystemExit):
         parse(Search, ["one", "two", "--index", "i"], "infocse search", "", unnamed="query")
 

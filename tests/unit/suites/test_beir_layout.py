@@ -88,6 +88,8 @@ def test_folders_of_data_sets(tmp_path: Path):
         ("qrels/test.tsv", None, "no qrels/test.tsv in it; set qrels to dev or train"),
         ("queries.jsonl", "", "no query of qrels/test.tsv has a relevant document (30 judgements of unknown queries)"),
         ("corpus.jsonl", "{}\n", "corpus.jsonl has no document; a line is a JSON object with _id and text"),
+        ("qrels/test.tsv", "a\tb\tc\nq\td\t0.5\n", "test.tsv, line 2: give a query's id, a document's id and a whole"),
+        ("qrels/test.tsv", "a\tb\tc\nq\td\t1e12\n", "test.tsv, line 2: give a query's id"),
         ("qrels/test.tsv", "a\tb\tc\nq\td\tmuch\n", "test.tsv, line 2: give a query's id, a document's id and a whole"),
     ],
 )

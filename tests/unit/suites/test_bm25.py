@@ -8,7 +8,8 @@ import pytest
 
 from infocse_ray.storage.folder import Storage
 from infocse_ray.suites.beir_layout import read_beir
-from infocse_ray.suites.bm25 import search, words_of
+from infocse_ray.suites.bm25 import Index, search, words_of
+from infocse_ray.suites.measures import found_once
 from tests.unit.suites.data_sets import append, write_set
 
 pytest.importorskip("bm25s")
@@ -28,8 +29,27 @@ def test_it_finds_words_stemmed(tmp_path: Path):
     assert "the" in search(data, words_of("xx"))["stop"]
 
 
+def test_where_no_spaces_part_words_letters_are_found():
+    index = Index(["北京是中国的首都，人口很多。", "苹果是一种水果。", "東京は日本の首都です"], words_of("zh"))
+    assert [next(row for row, _ in found) for found in index.best(["中国首都", "水果苹果"], 2)] == [0, 1]
+
+
+def test_of_an_id_that_is_there_twice_the_better_counts(tmp_path: Path):
+    write_set(tmp_path)
+    good, long = {"_id": "z", "text": "zebra"}, {"_id": "z", "text": "zebra " + "and other words of all kinds " * 20}
+    append(tmp_path / "corpus.jsonl", good)
+    append(tmp_path / "queries.jsonl", {"_id": "q", "text": "zebra"})
+    append(tmp_path / "qrels" / "test.tsv", "q\tz\t1")
+    once = search(read_beir(Storage.open(str(tmp_path)), "test"), words_of("en"))["q"]["z"]
+    append(tmp_path / "corpus.jsonl", long)
+    twice = search(read_beir(Storage.open(str(tmp_path)), "test"), words_of("en"))["q"]["z"]
+    assert twice > 0.5 * once
+    assert found_once([("1", 0.9), ("x", 0.5), ("1", 0.1)]) == {"1": 0.9, "x": 0.5}
+
+
 def test_languages():
-    assert words_of("de") == ("de", "de")
-    assert words_of("fi") == ("fi", [])
-    assert words_of("ja") == (None, [])
+    assert words_of("de")[:2] == ("de", "de")
+    assert words_of("fi")[:2] == ("fi", [])
+    assert words_of("ja")[:2] == (None, [])
+    assert words_of("ja").said == "no stemmer, no stop words, letters as words"
     assert words_of("fi").said == "Snowball stemmer, no stop words"

@@ -60,3 +60,14 @@ def test_means_with_intervals():
     assert metrics["ndcg@10"] == 0.5
     assert 0 < metrics["ndcg@10_low"] < 0.5 < metrics["ndcg@10_high"] < 1
     assert metrics["queries"] == 4
+
+
+def test_of_equal_scores_the_last_by_name_is_first_as_trec_eval_has_it():
+    import pytrec_eval
+
+    found = {f"doc-{i}": 0.5 for i in range(1, 20)}  # doc-1 begins ten others
+    scores = measured(["q"], {"q": found}, {"q": {"doc-1": 1}})
+    theirs = pytrec_eval.RelevanceEvaluator({"q": {"doc-1": 1}}, {"recip_rank"}).evaluate({"q": found})
+    assert theirs["q"]["recip_rank"] == pytest.approx(1 / 19)
+    assert scores["mrr@10"].tolist() == [0.0]
+    assert next(iter(without_itself("q", found, {}))) == "doc-9"
