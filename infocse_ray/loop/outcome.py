@@ -77,7 +77,7 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
         results[name] = {key: _metrics(stages[f"{name}/{s}"]) for key, s in scored.items() if f"{name}/{s}" in stages}
     over = _WHITENED if run.trains and _WHITENED in encoders else _START
     returned = run.trains and result.fingerprint == run.start.fingerprint
-    results["verdict"] = _verdicts(stages, over, returned, run.settings.validate.metric)
+    results["verdict"] = _judged(stages, over, returned, run.settings.validate.metric)
     say(f"verdict: {results['verdict']['line']}")
     judged = results["verdict"]["judged_on"]
     split, on = ("test", "counterpart") if judged == "test" else ("valid", run.judged_on)
@@ -119,6 +119,15 @@ def _looks(run: Run, encoders: dict[str, EncoderFolder], split: str) -> dict[str
 
 def _metrics(stage: Stage) -> dict[str, Any]:
     return (stage.summary or {})["metrics"]
+
+
+def _judged(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:
+    """The verdict against the whitened start; against the encoder as it came, should the result be worse than that."""
+    verdicts = _verdicts(stages, over, returned, metric)
+    if over != _START and (came := _verdicts(stages, _START, False, metric))["label"] == "LOSS":
+        say("warning: the encoder as it came is better than whitened here; set encoder.whiten to off")
+        return came
+    return verdicts
 
 
 def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:

@@ -27,6 +27,9 @@ _LOST = (RayActorError, OutOfMemoryError, WorkerCrashedError, NodeDiedError)
 _FULL_NODE = re.compile(r"Memory on the node \(IP: ([^,)]+)[^)]*\).*? was ([\d.]+)GB(?: used)? / ([\d.]+)GB", re.DOTALL)
 """Where Ray's memory monitor says why it ended processes: the node, what is in use there, and what there is."""
 
+_ADVICE = re.compile(r" (?:Some common causes|Consider|To troubleshoot|Refer to) .*")
+"""What Ray says after what happened: guesses, and variables of its own to set."""
+
 
 def cause_of(error: BaseException) -> BaseException | str:
     """The error that Ray's own wrap, or, where there is only text, the line of the traceback that says it."""
@@ -50,7 +53,7 @@ def one_line(error: BaseException) -> str:
         )
     cause = cause_of(error)
     if isinstance(cause, str):
-        return cause
+        return _ADVICE.sub("", cause)
     lines = _lines(str(cause))
     text = lines[0] if lines else ""
     kind = "" if isinstance(cause, (ValueError, NoSpace, StorageUnavailable)) and text else type(cause).__name__

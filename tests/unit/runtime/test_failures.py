@@ -73,6 +73,8 @@ def test_text_stands_in_for_a_cause_that_is_lost() -> None:
     assert cause_of(WorkerGroupError("Traceback\n  File\nRuntimeError: boom\n", {})) == "RuntimeError: boom"
     died = RayActorError(error_msg="The actor died.\n\tclass_name: D\nIts node is gone.")
     assert one_line(died) == "Its node is gone."
+    advised = RayActorError(error_msg="The actor is dead. Some common causes include: (1) the process was killed.")
+    assert one_line(advised) == "The actor is dead."
 
 
 def test_the_kind_is_named_where_the_message_alone_says_little() -> None:

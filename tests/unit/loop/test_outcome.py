@@ -1,0 +1,49 @@
+"""Whom the verdict holds a result against, and which questions judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infocse_ray.loop import outcome
+from infocse_ray.retrieval.bootstrap import Lead
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch):
+    """The verdict on a result whose lead over each start is between `low` and `high`, by split."""
+
+    def judge(leads: dict[str, tuple[float, float]], asked: dict[str, int], returned: bool = False) -> dict[str, Any]:
+        def compare(ours: Storage, theirs: Storage, metric: str) -> Lead:
+            start, split = theirs.relative.split("/")
+            low, high = leads[start]
+            return Lead((low + high) / 2, low, high, 0.5, asked[split], asked[split], 10_000)
+
+        monkeypatch.setattr(outcome, "compare", compare)
+        names = [f"{name}/{split}" for name in (*leads, "result") for split in asked]
+        stages = {n: Stage("evaluate", n, Storage("/", n), {"metrics": {"mrr": 0.5}}) for n in names}
+        return outcome._judged(stages, "whitened", returned, "mrr")
+
+    return judge
+
+
+def test_the_test_judges_unless_it_asks_too_few(judged):
+    leads = {"start": (0.1, 0.2), "whitened": (0.01, 0.1)}
+    assert judged(leads, {"test": 10, "valid": 50})["judged_on"] == "test"
+    few = judged(leads, {"test": 9, "valid": 50})
+    assert (few["judged_on"], few["label"], few["test"]["label"]) == ("validation", "WIN", "LEVEL")
+    assert judged(leads, {"test": 9, "valid": 9})["judged_on"] == "test"
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_a_result_that_is_worse_than_the_encoder_as_it_came_has_lost(judged, capsys, returned: bool):
+    lost = judged({"start": (-0.2, -0.1), "whitened": (0.01, 0.1)}, {"test": 100}, returned)
+    assert (lost["label"], lost["over"]) == ("LOSS", "start")
+    assert lost["line"].startswith("LOSS, against the encoder as it came: test mrr")
+    assert "set encoder.whiten to off" in capsys.readouterr().out
+    level = judged({"start": (-0.2, 0.1), "whitened": (0.01, 0.1)}, {"test": 100}, returned)
+    assert (level["label"], level["over"]) == ("START RETURNED" if returned else "WIN", "whitened")
+    assert capsys.readouterr().out == ""
