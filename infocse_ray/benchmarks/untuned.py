@@ -67,8 +67,8 @@ def purchases(people: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {key: person[key] for key in ("id", "sentences", "counterpart")}
 
 
-def _rows(file: str, counterpart: str, **columns: str) -> Iterator[dict[str, Any]]:
-    source = find_source(Corpus(source=file, counterpart=counterpart, **columns))
+def _rows(file: str, counterpart: str, sentences: str = "sentences", id: str | None = None) -> Iterator[dict[str, Any]]:
+    source = find_source(Corpus(source=file, counterpart=counterpart, sentences=sentences, id=id))
     for piece in source.pieces:
         for row in read_rows(piece, source.columns, by_line=False):
             if row.values:

@@ -26,7 +26,7 @@ def test_nothing_is_certain():
 def test_questions_of_one_document_that_go_alike_count_as_one():
     right = np.arange(40) < 30
     # How alike they are is known from 40 documents only.
-    known = (norm.ppf(0.975) / t.ppf(0.975, 39)) ** 2
+    known = float(norm.ppf(0.975) / t.ppf(0.975, 39)) ** 2
     assert interval(np.repeat(right, 4), np.repeat(np.arange(40), 4)) == pytest.approx(wilson(0.75, 40 * known))
     assert interval(np.ones(160, bool), np.repeat(np.arange(40), 4)) == interval(np.ones(40, bool), np.arange(40))
     # What luck makes even over documents is no reason to believe in more questions than were asked.
