@@ -6,7 +6,7 @@ whole or not at all, and the same command goes on. Every document is embedded, o
 sentence. `infocse search` searches the output.
 
 Example:
-  infocse embed --model runs/news/model --corpus.source 'news/*.parquet' --corpus.text body
+  infocse embed --model runs/news/model --corpus.source 'news/*.parquet' --corpus.text body \\
       --output s3://bucket/news-vectors --precision fp16
 """
 

@@ -10,9 +10,9 @@ With --suite the questions come from elsewhere: scored sentence pairs (sts), fol
 (beir), tasks of the package mteb (mteb). With --compare the table shows what was forgotten: before, after, difference.
 
 Example:
-  infocse evaluate --model runs/news/model --corpus.source news.parquet --corpus.text body
+  infocse evaluate --model runs/news/model --corpus.source news.parquet --corpus.text body \\
       --corpus.counterpart headline --compare sentence-transformers/all-MiniLM-L6-v2
-  infocse evaluate --model runs/news/model --compare sentence-transformers/all-MiniLM-L6-v2
+  infocse evaluate --model runs/news/model --compare sentence-transformers/all-MiniLM-L6-v2 \\
       --suite sts,beir --suite_path sts-dev.csv,scifact
 """
 

@@ -10,7 +10,7 @@ Needs an extra: pip install 'infocse-ray[onnx]' or 'infocse-ray[openvino]'
 Examples:
   infocse export --model runs/news/model --format onnx --int8
   infocse export --model runs/news/model --format torch --dimensions 128 --output small
-  infocse export --model sentence-transformers/all-MiniLM-L6-v2 --format openvino --output fast
+  infocse export --model sentence-transformers/all-MiniLM-L6-v2 --format openvino --output fast \\
       --corpus.source news.parquet
 """
 

@@ -11,7 +11,7 @@ loop, train.method and the section of a method) are not used; train.similarity i
 After a crash the same command resumes; once the run is finished it does nothing.
 
 Example:
-  infocse finetune --name news-1000 --encoder.model runs/news/model --corpus.source 'news/*.parquet'
+  infocse finetune --name news-1000 --encoder.model runs/news/model --corpus.source 'news/*.parquet' \\
       --corpus.text body --corpus.counterpart headline --labels.train_size 1000
 """
 

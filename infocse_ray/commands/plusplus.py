@@ -10,7 +10,7 @@ Each phase of each round is a stage: after a crash the same command resumes. It 
 settings in the same storage, and does nothing once the run is finished.
 
 Example:
-  infocse plusplus --name news-plusplus --encoder.model path/to/encoder
+  infocse plusplus --name news-plusplus --encoder.model path/to/encoder \\
       --corpus.source 'news/*.parquet' --corpus.text body --corpus.counterpart headline --labels.train_size 1000
 """
 

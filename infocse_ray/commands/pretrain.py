@@ -8,7 +8,7 @@ It starts Ray itself, or uses the one that `ray start` started, or runs under `r
 command resumes; once the run is finished it does nothing. --minutes 10 fits training into about ten minutes.
 
 Example:
-  infocse pretrain --name news --encoder.model path/to/encoder
+  infocse pretrain --name news --encoder.model path/to/encoder \\
       --corpus.source 'news/*.parquet' --corpus.text body
 """
 
