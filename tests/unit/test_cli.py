@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,12 @@ def test_work_says_first_what_it_loads():
     said, loaded = heavy_after(*pretrain, "--trian.k", "1")
     assert "loading" not in said, "a mistake on the command line is answered at once"
     assert loaded == set()
+
+
+def test_who_has_seen_enough_of_a_help_gets_no_traceback():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "infocse_ray.cli", "clean", "--help"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
