@@ -38,8 +38,7 @@ _VERBATIM = {"nf": True, "EX": True, "Vb": True, "fi": False, "EE": False, "Ve":
 
 
 def manual_pages(folder: str | Path) -> Iterator[dict[str, str]]:
-    """
-    Yield `id`, `text` and `counterpart` of the compressed pages in `man1/` to `man8/` of a folder, by file name.
+    """The compressed pages in `man1/` to `man8/` of a folder, by name, as `id`, `text` and `counterpart`.
 
     A page is written with the man macros, has a description of 300 characters or more, and a line of three words or
     more that says what it is about, word by word no part of the description. Of pages with the same description, or the

@@ -77,5 +77,7 @@ def _rows(file: str, counterpart: str, sentences: str = "sentences", id: str | N
 
 def _write(file: Path, rows: Iterable[dict[str, Any]]) -> int:
     lines = [json.dumps(row) + "\n" for row in rows]
+    if not lines:
+        raise ValueError(f"{file.name}: what was named has no such document; give another file or folder")
     file.write_text("".join(lines), encoding="utf-8")
     return len(lines)
