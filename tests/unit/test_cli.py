@@ -111,6 +111,8 @@ def test_who_has_seen_enough_of_a_help_gets_no_traceback():
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "infocse_ray.cli", "clean", "--help"]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    # What is buffered is written at the end alone.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=buffered)
     os.close(write)
     assert (done.returncode, done.stderr) == (1, "")
