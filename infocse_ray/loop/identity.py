@@ -32,6 +32,9 @@ _GRAPH_FORMAT = 1
 _WHITENING_FORMAT = 1
 """As these, of the start's whitening, which not every run has."""
 
+OF_CLUSTERING = {"partition": ("k", "mutual", "min_edge_quantile"), "kmeans": ("kmeans_clusters", "kmeans_sample")}
+"""Settings of annotating that one way of clustering alone reads."""
+
 FEW_SHOT = ("labels", "finetune", "plusplus")
 """Sections that a run without labels doesn't read."""
 
@@ -66,13 +69,11 @@ def run_identity(
     for name in ("model", "document_prompt", "query_prompt"):  # the encoder's fingerprint has what they lead to
         del content["encoder"][name]
     content["train"] = _training(settings, HOW_NOT_WHAT)
-    used = {settings.train.method, settings.loop.initialization}
     if settings.recipe is None:  # runs from before there was one keep their names
         del content["recipe"], content["loop"]["pilot_steps"]
     else:
         content["recipe"] = [[name, *recipe] for name, recipe in RECIPES.items()]
-        used |= {recipe.method for recipe in RECIPES.values()}
-    for name in METHODS.keys() - used:  # a method that the run doesn't use can't change it
+    for name in METHODS.keys() - methods_used(settings):  # a method that the run doesn't use can't change it
         content.pop(name, None)
     content["annotate"] = _annotation(settings)
     for name in ("engine", "share"):  # a stage is named by what auto comes to
@@ -86,6 +87,12 @@ def run_identity(
     if settings.validate.reading == "sentences":  # pyright: ignore
         del content["validate"]["reading"]
     return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
+
+
+def methods_used(settings: Settings) -> set[str]:
+    """Names of the methods that a run may train with, whose sections it reads."""
+    tried = set() if settings.recipe is None else {recipe.method for recipe in RECIPES.values()}
+    return {settings.train.method, settings.loop.initialization} | tried
 
 
 def few_shot_identity(settings: Settings, without_labels: str, rounds: int, fall_back: bool = True) -> str:
@@ -205,7 +212,7 @@ def _annotation(settings: Settings) -> dict[str, Any]:
     """What can change clusters, by any encoder: a method's own settings, and the seed where something is drawn."""
     section = settings.annotate
     kmeans = section.clustering == "kmeans"
-    names = {"kmeans_clusters", "kmeans_sample"} if kmeans else {"k", "mutual", "min_edge_quantile"}
+    names = OF_CLUSTERING[section.clustering]
     return section.model_dump(mode="json", include={"clustering", *names}) | ({"seed": settings.seed} if kmeans else {})
 
 

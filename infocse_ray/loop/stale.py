@@ -12,8 +12,8 @@ from typing import Any
 
 from infocse_ray.annotate.share import Share
 from infocse_ray.errors import DamagedFile
+from infocse_ray.loop.identity import OF_CLUSTERING, methods_used
 from infocse_ray.loop.manifest import folder_in
-from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.settings import Settings
 from infocse_ray.settings.section import HOW_NOT_WHAT
@@ -72,12 +72,6 @@ _SHOWN = 6
 """Changes and stages that a line names at most."""
 
 
-_CLUSTERING = {
-    "partition": ("annotate.k", "annotate.mutual", "annotate.min_edge_quantile"),
-    "kmeans": ("annotate.kmeans_clusters", "annotate.kmeans_sample"),
-}
-"""Settings that one way of clustering alone reads."""
-
 _SHARE = ("seed", "train.max_steps", "train.max_tokens", "train.batch_size")
 """What says which shards are annotated, and how many, where it isn't all of them."""
 
@@ -125,11 +119,8 @@ def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | No
 
 def _unread(settings: Settings) -> set[str]:
     """Settings, or whole sections, that no stage of a run with these settings reads."""
-    used = {settings.train.method, settings.loop.initialization}
-    if settings.recipe is not None:
-        used |= {recipe.method for recipe in RECIPES.values()}
-    others = {name for way, names in _CLUSTERING.items() if way != settings.annotate.clustering for name in names}
-    return METHODS.keys() - used | others
+    others = (names for way, names in OF_CLUSTERING.items() if way != settings.annotate.clustering)
+    return (METHODS.keys() - methods_used(settings)) | {f"annotate.{name}" for names in others for name in names}
 
 
 def _shortened(names: list[str]) -> str:
