@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
+
+from infocse_ray.encoder.on_device import sent_up
 
 
 class Side(NamedTuple):
@@ -60,9 +63,13 @@ class Encoded(NamedTuple):
     """int64 [texts], which view of its example each text is, numbered by the method."""
     texts: torch.Tensor
     """int64 [texts], equal for texts that were equal before they were augmented."""
+    known: np.ndarray | None = None
+    """`labels` on the host, which without them waits for the device to say how many texts have which."""
 
     def where(self, *labels: int) -> torch.Tensor:
         """int64: the texts with these labels, in order."""
+        if self.known is not None:
+            return sent_up(np.flatnonzero(np.isin(self.known, labels)), self.labels.device)
         mask = torch.zeros_like(self.labels, dtype=torch.bool)
         for label in labels:
             mask |= self.labels == label

@@ -111,7 +111,7 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
     held = state.reference(batch)
 
     def contrast_of(vectors: torch.Tensor) -> Contrast | None:
-        return state.method.contrast(Encoded(vectors, *columns), state.head)
+        return state.method.contrast(Encoded(vectors, *columns, known=batch.labels), state.head)
 
     def loss_of(vectors: torch.Tensor) -> torch.Tensor:
         with advised(f"the loss of {len(vectors):,} texts at once", f"lower the batch size, or {MORE}"):

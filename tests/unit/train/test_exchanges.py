@@ -12,6 +12,7 @@ from infocse_ray.train.step import begin_step
 from tests.unit.group import on_workers
 from tests.unit.trainees import Run, annotated
 
+WAITS = {"aten::_local_scalar_dense", "aten::item", "aten::nonzero"}
 EXCHANGES = ("all_reduce", "all_gather", "broadcast", "all_gather_object", "all_gather_into_tensor", "barrier")
 
 
@@ -68,7 +69,7 @@ def waits(work):
     """How often the host read a number from a tensor, which on a GPU waits for it."""
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         work()
-    return sum(event.count for event in seen.key_averages() if event.key in {"aten::_local_scalar_dense", "aten::item"})
+    return sum(event.count for event in seen.key_averages() if event.key in WAITS)
 
 
 @pytest.mark.parametrize("chunk_tokens", [64, 8192])
