@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed.memory import MORE, is_out_of_memory
 from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
@@ -74,6 +74,26 @@ def length_buckets(lengths: np.ndarray, budget: int, enough: int | None = None) 
         start = stop
 
 
+def filled(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Cut rows, sorted by length, into batches of at most `budget` tokens that aren't padded before they are pooled.
+
+    Args:
+        lengths: int [n], at least 1.
+        budget: tokens; twice as many once they are padded, to be pooled. A longer row makes a batch of its own.
+
+    Yields:
+        int64 row numbers. Every row is in one batch; long rows come first.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    until = offsets_of(lengths[order])
+    start = 0
+    while start < len(order):
+        fit = int(np.searchsorted(until, until[start] + budget, side="right")) - 1
+        stop = max(start + 1, min(fit, start + 2 * budget // int(lengths[order[start]])))
+        yield order[start:stop]
+        start = stop
+
+
 def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None, role: Role = "document") -> Embedded:
     """Vectors of sentences, in their order.
 
@@ -89,7 +109,8 @@ def embed(encoder: SentenceEncoder, tokens: Tokens, budget: int | None = None, r
     """
     cut = tokens.cut(encoder.room(role))
     first, inverse = _distinct(cut)
-    buckets = list(length_buckets(encoder.lengths(cut, role=role)[first], budget or token_budget(encoder.device)))
+    cutting = length_buckets if encoder.kernel is None else filled
+    buckets = list(cutting(encoder.lengths(cut, role=role)[first], budget or token_budget(encoder.device)))
     order = np.concatenate([np.empty(0, np.int64), *buckets])
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))

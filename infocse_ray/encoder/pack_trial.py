@@ -2,7 +2,8 @@
 
 1. The model, by a mask that says what is meant, in fp32: token vectors must be those of padding. A model that takes no
    notice of the bounds, or has positions of its own, is found out here.
-2. The kernel alone, on random vectors, against that mask: a device or a precision that it doesn't do.
+2. The kernel alone, on random vectors, against that mask: a device or a precision that it doesn't do. One for training
+   must have that mask's gradients, too.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import torch
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.on_device import SentencesOnDevice
-from infocse_ray.encoder.packing import Asked, Kernel, by_flash_attention, by_mask, by_torch
+from infocse_ray.encoder.packing import Asked, ByLength, Kernel, by_block, by_flash_attention, by_mask, by_torch
 
 _LONGEST = 160
 """Tokens: more than sliding windows have on each side."""
 _KERNELS = (by_torch, by_flash_attention)
+_OTHER = ((60, 1, 39),)
+_SHORT = ((60, 1, 39), (30, 17, 1, 9), (16, 1, 5))
+"""Tokens of the sentences of a trial: of each size of block."""
 
 
 def model_packs(encoder: SentenceEncoder) -> bool:
@@ -50,23 +54,69 @@ def model_packs(encoder: SentenceEncoder) -> bool:
 
 
 def device_kernel(encoder: SentenceEncoder, device: torch.device, dtype: torch.dtype) -> Kernel | None:
-    """The first kernel that does its part on the device, for an encoder that packs; None: there is none."""
-    config = encoder.backbone.config
-    size = config.hidden_size // config.num_attention_heads
-    draw = torch.Generator().manual_seed(0)
-    query, key, value = torch.randn(3, 100, config.num_attention_heads, size, generator=draw).to(device, dtype)
-    bounds = torch.tensor([0, 60, 61, 100], dtype=torch.int32, device=device)
-    windows = [(-1, -1)] if getattr(config, "sliding_window", None) is None else [(-1, -1), (8, 8)]
-    for kernel in _KERNELS:
+    """What embeds with an encoder that packs, on the device; None: there is no kernel that does its part there."""
+    trial = _Trial(encoder, device, dtype)
+    other = next((kernel for kernel in _KERNELS if trial.passed(kernel, _OTHER)), None)
+    if other is None or not trial.passed(by_block, _SHORT):
+        return other
+    return ByLength(by_block, other)
+
+
+def training_kernel(encoder: SentenceEncoder, device: torch.device, dtype: torch.dtype) -> Kernel | None:
+    """What trains an encoder on short sentences without padding, on the device; None: nothing does.
+
+    Args:
+        encoder: on any device, in fp32.
+        device: a GPU; others pad.
+        dtype: that attention computes in.
+    """
+    if device.type != "cuda" or dtype == torch.float32:
+        return None
+    before = encoder.training
+    try:
+        packs = model_packs(encoder.eval())
+    finally:
+        encoder.train(before)
+    return by_block if packs and _Trial(encoder, device, dtype).passed(by_block, _SHORT, gradients=True) else None
+
+
+class _Trial:
+    """Random vectors of an encoder's shape."""
+
+    def __init__(self, encoder: SentenceEncoder, device: torch.device, dtype: torch.dtype) -> None:
+        config = encoder.backbone.config
+        self._heads = config.num_attention_heads
+        self._size = config.hidden_size // self._heads
+        self._windows = [(-1, -1)] if getattr(config, "sliding_window", None) is None else [(-1, -1), (8, 8)]
+        self._device, self._dtype = device, dtype
+
+    def passed(self, kernel: Kernel, cases: tuple[tuple[int, ...], ...], gradients: bool = False) -> bool:
+        """Whether a kernel does what the mask says, on sentences of so many tokens."""
         try:
-            with torch.inference_mode():
-                for window in windows:
-                    asked = Asked(query, key, value, bounds, 60, size**-0.5, window)
-                    difference = (kernel(asked).float() - by_mask(asked).float()).abs().max()
-                    if not difference < 0.05:
-                        break
-                else:
-                    return kernel
+            return all(self._as_masked(kernel, case, window, gradients) for case in cases for window in self._windows)
         except Exception:  # not installed, or whatever it says to this device
-            continue
-    return None
+            return False
+
+    def _as_masked(self, kernel: Kernel, lengths: tuple[int, ...], window: tuple[int, int], gradients: bool) -> bool:
+        bounds = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device=self._device)
+        draw = torch.Generator().manual_seed(0)
+        given = torch.randn(4, sum(lengths), self._heads, self._size, generator=draw).to(self._device, self._dtype)
+        found, expected = (
+            self._results(one, given, bounds, max(lengths), window, gradients) for one in (kernel, by_mask)
+        )
+        return all(bool((a.float() - b.float()).abs().max() < 0.05) for a, b in zip(found, expected, strict=True))
+
+    def _results(
+        self,
+        kernel: Kernel,
+        given: torch.Tensor,
+        bounds: torch.Tensor,
+        longest: int,
+        window: tuple[int, int],
+        gradients: bool,
+    ) -> list[torch.Tensor]:
+        """What comes out and, where they are asked for, the gradients of what goes in."""
+        with torch.set_grad_enabled(gradients):
+            inputs = [one.clone().requires_grad_(gradients) for one in given[:3]]
+            out = kernel(Asked(*inputs, bounds=bounds, longest=longest, scale=self._size**-0.5, window=window))
+            return [out, *(torch.autograd.grad(out, inputs, given[3]) if gradients else ())]

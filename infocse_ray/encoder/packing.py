@@ -1,7 +1,8 @@
 """Sentences one after another in one sequence, each attending to itself only: a forward pass without padding.
 
 1. transformers hands the bounds of the sentences to the attention function that it is told to use; this one.
-2. That is torch's variable-length attention, or flash-attention's where only that is installed.
+2. That is torch's variable-length attention, or flash-attention's where only that is installed; of short sentences
+   this library's own (`short_attention.py`), which alone has dropout and so serves training.
 3. Whether a model and a device do it is tried (`pack_trial.py`): what comes out must be what padding gives.
 """
 
@@ -35,6 +36,8 @@ class Asked(NamedTuple):
     """None: 1 / sqrt(d)."""
     window: tuple[int, int]
     """How far back and ahead a token sees; -1: without limit."""
+    dropout: float = 0.0
+    """Share of the weights that is set to 0."""
 
 
 Kernel = Callable[[Asked], torch.Tensor]
@@ -68,16 +71,43 @@ def by_mask(asked: Asked) -> torch.Tensor:
         if reach >= 0:
             mask &= distance <= reach
     heads = (tensor.transpose(0, 1)[None] for tensor in (asked.query, asked.key, asked.value))
-    return torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=asked.scale)[0].transpose(
-        0, 1
+    attended = torch.nn.functional.scaled_dot_product_attention(
+        *heads, attn_mask=mask, dropout_p=asked.dropout, scale=asked.scale
     )
+    return attended[0].transpose(0, 1)
+
+
+SHORT = 64
+"""Tokens of a sentence that `by_block` takes at most: of a longer one the block would not fit into registers."""
+
+
+def by_block(asked: Asked) -> torch.Tensor:
+    """The `Kernel` of this library for GPUs, for sentences of at most SHORT tokens; has dropout."""
+    from infocse_ray.encoder.short_attention import attend
+
+    return attend(*asked)
+
+
+class ByLength:
+    """The `Kernel` that is one of two, by whether the longest sentence is short."""
+
+    def __init__(self, short: Kernel, other: Kernel) -> None:
+        """Name both."""
+        self.short, self.other = short, other
+        self.__name__ = f"{short.__name__}, {other.__name__}"
+
+    def __call__(self, asked: Asked) -> torch.Tensor:
+        """As the one that is asked."""
+        return (self.short if asked.longest <= SHORT else self.other)(asked)
 
 
 def by_torch(asked: Asked) -> torch.Tensor:
     """The `Kernel` that torch has for GPUs, since 2.10."""
     from torch.nn.attention.varlen import varlen_attn
 
-    query, key, value, bounds, longest, scale, window = asked
+    query, key, value, bounds, longest, scale, window, dropout = asked
+    if dropout:
+        raise ValueError("torch's attention to packed sentences has no dropout")
     # Older ones don't take what isn't asked for here.
     given: dict[str, Any] = {"window_size": window} if window != (-1, -1) else {}
     if scale is not None and abs(scale - query.shape[-1] ** -0.5) > 1e-9:
@@ -89,9 +119,9 @@ def by_flash_attention(asked: Asked) -> torch.Tensor:
     """The `Kernel` of the package flash-attn."""
     from flash_attn import flash_attn_varlen_func  # pyright: ignore[reportMissingImports]
 
-    query, key, value, bounds, longest, scale, window = asked
+    query, key, value, bounds, longest, scale, window, dropout = asked
     return flash_attn_varlen_func(
-        query, key, value, bounds, bounds, longest, longest, softmax_scale=scale, window_size=window
+        query, key, value, bounds, bounds, longest, longest, dropout_p=dropout, softmax_scale=scale, window_size=window
     )
 
 
@@ -109,13 +139,14 @@ def _attend(
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """An attention function as transformers calls it: [1, heads, tokens, d] -> [1, tokens, heads, d]."""
-    if packed is None or attention_mask is not None or position_bias is not None or dropout:
+    if packed is None or attention_mask is not None or position_bias is not None:
         raise ValueError(f"{type(module).__name__} can't attend to packed sentences")
     # Theirs counts the token itself.
     window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
     kernel, bounds, longest = packed
-    query, key, value = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
-    return kernel(Asked(query, key, value, bounds, longest, scaling, window))[None], None
+    # Not tensor[0], whose gradient is a copy into zeros.
+    query, key, value = (tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value))
+    return kernel(Asked(query, key, value, bounds, longest, scaling, window, dropout))[None], None
 
 
 ALL_ATTENTION_FUNCTIONS.register(_NAME, _attend)

@@ -29,6 +29,7 @@ class ConSERT(TwoViews):
     """A sentence and itself, cut off and shuffled."""
 
     dropout = 0.0
+    changes_inputs = True
 
     def __init__(self, section: ConSERTSettings, spec: EncoderSpec) -> None:
         """Check that the views differ and that the encoder can do what makes them differ.

@@ -70,6 +70,11 @@ class Method(Protocol):
         ...
 
     @property
+    def changes_inputs(self) -> bool:
+        """Whether `inputs` gives anything; texts are padded then."""
+        ...
+
+    @property
     def head_is_new(self) -> bool:
         """Whether it has a head that starts untrained, and so learns at `train.head_learning_rate`."""
         ...
@@ -174,6 +179,7 @@ class Plain:
     distillation = 0.0
     unreferred: frozenset[int] = frozenset()
     has_mlm_labels = False
+    changes_inputs = False
     head_is_new = False
 
     def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:

@@ -35,6 +35,7 @@ class TSDAE(EachSentence):
 
     pooling = "cls"
     head_is_new = True
+    changes_inputs = True
 
     def __init__(self, section: TSDAESettings, spec: EncoderSpec) -> None:
         """Check that there is a decoder.

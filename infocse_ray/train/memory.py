@@ -84,12 +84,12 @@ class ChunkMemory:
             else:
                 self.careful = kept is None
 
-    def enough(self, tokens: int) -> int | None:
+    def enough(self, tokens: int) -> int:
         """Of chunks of so many tokens: with how many, padding included, one may end where texts get shorter.
 
-        None: as embedding does.
+        A GPU has done a chunk sooner than the host has asked for it, unless it is large.
         """
-        return min(_ENOUGH_ON_CPU, tokens // 8) if self._device.type == "cpu" else None
+        return min(_ENOUGH_ON_CPU, tokens // 8) if self._device.type == "cpu" else tokens // 2
 
     def state(self) -> dict[str, int | None]:
         """What `resume` takes, as `chunk_tokens` and `kept_tokens`."""

@@ -9,6 +9,7 @@ gradients are averaged here, as DDP averages the encoder's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,13 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.distributed.collectives import all_reduce_sum, exchanged, workers
-from infocse_ray.encoder.embed import embed, for_inference, length_buckets
+from infocse_ray.encoder.embed import embed, filled, for_inference, inference_dtype, length_buckets
 from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.on_device import sent_up
+from infocse_ray.encoder.pack_trial import training_kernel
+from infocse_ray.encoder.packing import SHORT, Kernel, Packed, packed_hidden
+from infocse_ray.encoder.positions import first_position
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.methods.chance import mix
 from infocse_ray.methods.method import Method
@@ -27,6 +31,10 @@ from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk
 from infocse_ray.train.memory import ChunkMemory
+
+ENOUGH_TO_PACK = 16_384
+"""Tokens of a batch that a GPU works on for longer than its host takes to ask for them. With fewer it waits for the
+host, for whom padding is less work than kernels that are launched from Python."""
 
 
 class _Cut:
@@ -43,9 +51,9 @@ class _Cut:
 class _InTraining(torch.nn.Module):
     """The encoder with what a method may change inside it."""
 
-    def __init__(self, encoder: SentenceEncoder, whitened: bool) -> None:
+    def __init__(self, encoder: SentenceEncoder, whitened: bool, kernel: Kernel | None) -> None:
         super().__init__()
-        self.encoder, self._whitened = encoder, whitened
+        self.encoder, self._whitened, self._kernel = encoder, whitened, kernel
         self._cut = _Cut()
         if (layer := getattr(encoder.backbone, "embeddings", None)) is not None:
             layer.register_forward_hook(self._cut)
@@ -59,17 +67,27 @@ class _InTraining(torch.nn.Module):
         mlm_labels: torch.Tensor | None = None,
         pooled: torch.Tensor | None = None,
         decoded: torch.Tensor | None = None,
+        bounds: torch.Tensor | None = None,
+        back: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Vectors [b, d], and what tokens are guessed from; see `Method.inputs`.
 
         These are the token vectors [m, hidden] where tokens were masked, or where texts are to be written anew their
-        vectors before whitening [b, d].
+        vectors before whitening [b, d]. With `bounds` and `back` the texts are `Packed`.
         """
-        self._cut.keep = keep
-        try:
-            hidden = self.encoder.hidden(input_ids, attention_mask, position_ids)
-        finally:
-            self._cut.keep = None
+        if bounds is not None:
+            assert self._kernel is not None
+            assert position_ids is not None
+            assert back is not None
+            packed = Packed(input_ids, position_ids, bounds, back.shape[1], back, attention_mask)
+            backbone = self.encoder.backbone
+            hidden = packed_hidden(backbone, packed, first_position(backbone.config), self._kernel).float()
+        else:
+            self._cut.keep = keep
+            try:
+                hidden = self.encoder.hidden(input_ids, attention_mask, position_ids)
+            finally:
+                self._cut.keep = None
         pooled = attention_mask if pooled is None else pooled
         vectors = self.encoder.pool(hidden, pooled, whitened=self._whitened)
         if decoded is not None:
@@ -139,7 +157,12 @@ class TrainState:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mix(seed, 4) >> 1)
             self.head: Any = method.head(encoder).to(encoder.device)
-        self.model: torch.nn.Module = _InTraining(encoder, settings.train.whitened)
+        # Of sentences one after another, without padding; None: they are padded.
+        self._kernel = None
+        if not method.changes_inputs:
+            dtype = inference_dtype(settings.encoder.precision, encoder.device)
+            self._kernel = training_kernel(encoder, encoder.device, dtype)
+        self.model: torch.nn.Module = _InTraining(encoder, settings.train.whitened, self._kernel)
         if workers() > 1:
             # Several chunks may go forward before one backward: buffers, which never change, must not be sent between.
             devices = [encoder.device] if encoder.device.type == "cuda" else None
@@ -225,23 +248,37 @@ class TrainState:
     def chunks(self, batch: Batch, tokens: int) -> list[Chunk]:
         """A batch's texts, sorted by length, in chunks of at most `tokens` tokens with padding, on the CPU.
 
-        The texts of a chunk have one prompt. For a GPU they are pinned.
+        The texts of a chunk have one prompt. For a GPU they are pinned; where it can, short ones aren't padded.
         """
         encoder, device = self.encoder, self.encoder.device
         chunks = []
         for role, texts in self._by_role(batch).items():
             longest = self.longest(role)
             lengths = encoder.lengths(batch.texts.take(texts), longest, role)
-            for rows in length_buckets(lengths, tokens, self.memory.enough(tokens)):
+            for rows, packs in self._cut(lengths, tokens):
                 rows = texts[rows]
                 input_ids, attention_mask = encoder.pad(batch.texts.take(rows), longest, role)
                 inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-                inputs |= self.method.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
+                if packs:
+                    inputs = _packed(input_ids, attention_mask)
+                else:
+                    inputs |= self.method.inputs(input_ids, attention_mask, batch.labels[rows], batch.seeds[rows])
                 if (pooled := encoder.pooled(inputs["attention_mask"], role)) is not None:
                     inputs["pooled"] = pooled
                 ready = {name: _pinned(tensor, device) for name, tensor in inputs.items()}
                 chunks.append(Chunk(_pinned(torch.from_numpy(rows), device), ready))
         return chunks
+
+    def _cut(self, lengths: np.ndarray, tokens: int) -> Iterator[tuple[np.ndarray, bool]]:
+        """Rows of chunks, and whether these are without padding."""
+        short = (lengths <= SHORT) & (self._kernel is not None)
+        if lengths[short].sum() < ENOUGH_TO_PACK:
+            short[:] = False
+        padded, packed = np.flatnonzero(~short), np.flatnonzero(short)
+        for rows in length_buckets(lengths[padded], tokens, self.memory.enough(tokens)):
+            yield padded[rows], False
+        for rows in filled(lengths[packed], tokens):
+            yield packed[rows], True
 
     def reference(self, batch: Batch) -> torch.Tensor | None:
         """What the encoder made of a batch's texts when training began, whitened if it was: float32 [texts, d].
@@ -293,6 +330,21 @@ class TrainState:
         together = all_reduce_sum(torch.cat([g.flatten() for g in gradients])) / workers()
         for parameter, part in zip(there, together.split([p.numel() for p in there]), strict=True):
             parameter.grad = part.view_as(parameter).clone()
+
+
+def _packed(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What `Packed` has, of a padded batch."""
+    lengths = attention_mask.sum(1)
+    bounds = torch.zeros(len(lengths) + 1, dtype=torch.int32)
+    bounds[1:] = lengths.cumsum(0)
+    column, there = torch.arange(input_ids.shape[1]), attention_mask.bool()
+    return {
+        "input_ids": input_ids[there][None],
+        "position_ids": column.expand_as(input_ids)[there][None],
+        "bounds": bounds,
+        "back": bounds[:-1, None] + torch.minimum(column, lengths[:, None] - 1),
+        "attention_mask": attention_mask,
+    }
 
 
 def _guessed(chunk: Chunk) -> int:

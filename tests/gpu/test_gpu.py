@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.packing import Asked, ByLength, by_block, by_mask
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
+from infocse_ray.train import state as state_module
 from infocse_ray.train.cached import backward
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import StepReport, train_step
@@ -63,8 +66,9 @@ def encoder_on(device: torch.device, folder: Path, dropout: bool) -> SentenceEnc
     return encoder
 
 
-def state_on(device: torch.device, folder: Path, dropout: bool) -> TrainState:
+def state_on(device: torch.device, folder: Path, dropout: bool, precision: str = "fp32") -> TrainState:
     encoder, settings = encoder_on(device, folder, dropout), settings_for(folder, chunk_tokens=64)
+    settings = settings.model_copy(update={"encoder": settings.encoder.model_copy(update={"precision": precision})})
     method = method_of("idc", settings, EncoderSpec.of(encoder))
     assert method is not None
     return TrainState(encoder, method, settings, 0)
@@ -112,13 +116,81 @@ def test_components_are_those_of_the_cpu() -> None:
 
 def test_sentences_without_padding_are_embedded_as_with_it(tiny_encoder: Path) -> None:
     packed = for_inference(encoder_on(CPU, tiny_encoder, False), "bf16", GPU)
-    assert packed.kernel is not None, "no kernel for this GPU"
+    assert isinstance(packed.kernel, ByLength), "no kernel for this GPU"
     batch = sentences(300, 1)
     found = embed(packed, batch)
     packed.kernel = None
     padded = embed(packed, batch)
     assert torch.nn.functional.cosine_similarity(found.vectors, padded.vectors).min() > 0.999
     assert found.padded == found.tokens < padded.padded
+
+
+def attended(kernel: Any, given: list[torch.Tensor], bounds: torch.Tensor, longest: int, **more: Any) -> Any:
+    """What a kernel makes of query, key and value, and with the fourth as its gradient the gradients of these."""
+    inputs = [one.clone().requires_grad_() for one in given[:3]]
+    out = kernel(Asked(*inputs, bounds=bounds, longest=longest, scale=None, **more))
+    return [out.detach(), *torch.autograd.grad(out, inputs, given[3])]
+
+
+@pytest.mark.parametrize("size", [32, 64])
+@pytest.mark.parametrize("window", [(-1, -1), (8, 8), (3, 11)])
+@pytest.mark.parametrize("longest", [16, 32, 64])
+def test_attention_in_short_sentences_and_its_gradients_are_the_masks(size: int, window: Any, longest: int) -> None:
+    lengths = np.random.default_rng(longest).integers(1, longest + 1, 200)
+    lengths[7] = longest
+    bounds = torch.from_numpy(offsets_of(lengths)).int().to(GPU)
+    draw = torch.Generator().manual_seed(0)
+    given = torch.randn(4, 4, int(lengths.sum()), size, generator=draw).to(GPU, torch.bfloat16).transpose(1, 2)
+    found = attended(by_block, list(given), bounds, longest, window=window)
+    expected = attended(by_mask, list(given.float()), bounds, longest, window=window)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert float((ours.float() - theirs).norm() / theirs.norm()) < 1e-2
+
+
+def test_dropout_in_short_sentences_is_of_its_rate_and_seed_and_the_same_in_the_gradient() -> None:
+    lengths = np.array([32, 17, 1, 9] * 50)
+    bounds = torch.from_numpy(offsets_of(lengths)).int().to(GPU)
+    draw = torch.Generator().manual_seed(0)
+    query, key, gradient = torch.randn(3, int(lengths.sum()), 4, 64, generator=draw).to(GPU, torch.bfloat16)
+    # Every token's value is its place in its sentence, so that what comes out is the weights.
+    place = torch.cat([torch.arange(length) for length in lengths])
+    value = torch.nn.functional.one_hot(place, 64).to(GPU, torch.bfloat16)[:, None].expand(-1, 4, -1).contiguous()
+    given = [query, key, value, gradient]
+
+    def dropped(seed: int, rate: float) -> Any:
+        torch.manual_seed(seed)
+        return attended(by_block, given, bounds, 32, window=(-1, -1), dropout=rate)
+
+    weights, found = dropped(1, 0.0)[0], dropped(1, 0.25)
+    assert all(torch.equal(one, other) for one, other in zip(found, dropped(1, 0.25), strict=True))
+    assert not torch.equal(found[0], dropped(2, 0.25)[0])
+    kept = found[0] != 0
+    assert abs(float(kept[weights > 1e-6].float().mean()) - 0.75) < 0.01
+    torch.testing.assert_close(found[0], weights / 0.75 * kept, rtol=1e-2, atol=1e-4)
+    inputs = [one.float().requires_grad_() for one in given[:3]]
+    outs = []
+    for begin, end in itertools.pairwise(bounds.tolist()):
+        q, k, v = (one[begin:end].transpose(0, 1) for one in inputs)
+        weight = torch.softmax(q @ k.mT / 8, -1) * kept[begin:end, :, : end - begin].transpose(0, 1) / 0.75
+        outs.append((weight @ v).transpose(0, 1))
+    expected = torch.autograd.grad(torch.cat(outs), inputs, gradient.float())
+    for ours, theirs in zip(found[1:], expected, strict=True):
+        assert float((ours.float() - theirs).norm() / theirs.norm()) < 1e-2
+
+
+def test_training_is_without_padding_and_as_with_it(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "ENOUGH_TO_PACK", 0)
+
+    def curve() -> list[StepReport]:
+        state = state_on(GPU, tiny_encoder, False, precision="bf16")
+        return [train_step(state, pairs(24, step), 0, step) for step in range(1, 6)]
+
+    packed = curve()
+    monkeypatch.setattr(state_module, "training_kernel", lambda *_: None)
+    for ours, theirs in zip(packed, curve(), strict=True):
+        assert ours.padded == ours.tokens < theirs.padded
+        assert ours.loss == pytest.approx(theirs.loss, rel=2e-2)
+        assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=5e-2)
 
 
 def test_batches_of_ever_new_shapes_plan_no_kernels_anew(tiny_encoder: Path) -> None:
@@ -162,20 +234,22 @@ def test_steps_are_those_of_the_cpu(tiny_encoder: Path) -> None:
     for ours, theirs in zip(steps(GPU, tiny_encoder), steps(CPU, tiny_encoder), strict=True):
         assert ours.loss == pytest.approx(theirs.loss, rel=1e-3)
         assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-2)
-        assert (ours.tokens, ours.padded) == (theirs.tokens, theirs.padded)
+        assert ours.tokens == theirs.tokens
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_cached_gradients_are_those_of_the_plain_batch_dropout_included(
-    tiny_encoder: Path, dtype: torch.dtype | None
+    tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype | None
 ) -> None:
+    monkeypatch.setattr(state_module, "ENOUGH_TO_PACK", 0)
     batch = pairs(20, 3)
 
     def gradients(kept_tokens: int) -> list[torch.Tensor]:
-        state = state_on(GPU, tiny_encoder, True)
+        state = state_on(GPU, tiny_encoder, True, precision="fp32" if dtype is None else "bf16")
         state.encoder.train()
         chunks = [chunk.to(GPU) for chunk in state.chunks(batch, state.memory.tokens)]
         assert len(chunks) > 3
+        assert all(("bounds" in chunk.inputs) == (dtype is not None) for chunk in chunks)
         torch.manual_seed(7)
         backward(
             state.model,

@@ -1,5 +1,6 @@
 """The encoder: batches against one sentence at a time, folders against other libraries, what it refuses."""
 
+import itertools
 import json
 import shutil
 import uuid
@@ -24,7 +25,7 @@ from transformers import (
 )
 
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder.embed import embed, for_inference, length_buckets, native_bf16
+from infocse_ray.encoder.embed import embed, filled, for_inference, length_buckets, native_bf16
 from infocse_ray.encoder.layout import Layout, read_layout
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -127,6 +128,22 @@ def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
     for bucket in buckets:
         assert len(bucket) == 1 or lengths[bucket].max() * len(bucket) <= budget
     assert lengths[rows].tolist() == sorted(lengths.tolist(), reverse=True)
+
+
+@given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
+@settings(max_examples=80)
+def test_batches_without_padding_hold_every_row_once_and_are_full(lengths, budget):
+    lengths = np.array(lengths, dtype=np.int64)
+    batches = list(filled(lengths, budget))
+    rows = [row for batch in batches for row in batch.tolist()]
+    assert sorted(rows) == list(range(len(lengths)))
+    assert lengths[rows].tolist() == sorted(lengths.tolist(), reverse=True)
+    for batch, after in itertools.zip_longest(batches, batches[1:]):
+        tokens, padded = lengths[batch].sum(), lengths[batch].max() * len(batch)
+        assert len(batch) == 1 or (tokens <= budget and padded <= 2 * budget)
+        if after is not None:
+            longest = lengths[batch].max()
+            assert tokens + lengths[after[0]] > budget or (len(batch) + 1) * longest > 2 * budget
 
 
 def test_little_padding_on_lengths_of_real_sentences():
