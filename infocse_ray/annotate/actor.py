@@ -3,6 +3,7 @@
 1. Ray Data deals groups of shards to a pool of actors, each with the encoder loaded once.
 2. An actor takes a few groups at once through its pipeline, and embeds a bounded number of sentences at a time.
 3. It writes its pieces of the stage; only counts travel back.
+4. What is less work than starting actors is done by one process, which stays for what comes next.
 """
 
 from __future__ import annotations
@@ -18,15 +19,24 @@ import torch
 
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.engine import TORCH, Engine
-from infocse_ray.annotate.pipeline import GROUPS_AT_ONCE, Pipeline, Work
+from infocse_ray.annotate.pipeline import GROUPS_AT_ONCE, Phased, Pipeline, Work, through_phases
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
+from infocse_ray.encoder.size import operations_a_token
 from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
+from infocse_ray.runtime.kept_process import alone
 from infocse_ray.runtime.placement import await_places, watched
+from infocse_ray.runtime.tasks import items_of_one_task
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while another waits for it. The one that has the device gives it up at every
 operation it asks for, and would wait 5 ms each time for one that reads or writes."""
+
+
+_SMALL_ON_CPU = 2e13
+_SMALL_ON_GPU = 3e15
+"""Multiplications and additions that take two CPU cores a minute, or a GPU half of one: what more processes would save
+of that isn't much more than their start. BERT-base has 170 million of them a token, all-MiniLM-L6-v2 21."""
 
 
 class _ShardActor:
@@ -46,6 +56,11 @@ class _ShardActor:
         return {"counts": [row for group in batch["item"] for row in _rows(self.pipeline(_shards(group)))]}
 
 
+def is_small(tokens: float, encoder: EncoderFolder, placement: Placement) -> bool:
+    """Whether so many tokens are less work than starting actors."""
+    return tokens * operations_a_token(encoder) <= (_SMALL_ON_GPU if placement.use_gpu else _SMALL_ON_CPU)
+
+
 def in_actors(
     groups: list[list[int]],
     encoder: EncoderFolder,
@@ -54,12 +69,28 @@ def in_actors(
     work: Work,
     title: str = "annotating",
     engine: Engine = TORCH,
+    tokens: float | None = None,
 ) -> Iterator[dict[str, Any]]:
     """What `work` returns for every group of shards, in any order, from a pool of actors with the encoder.
 
-    It begins with one actor; the others come as there is room for them. `title` says what waits until there is;
-    `engine` computes the backbone.
+    It begins with one actor; the others come as there is room for them.
+
+    Args:
+        groups: of shards.
+        encoder: what embeds them.
+        precision: of embedding.
+        placement: of the actors.
+        work: what each does with a group.
+        title: says what waits until there is room.
+        engine: computes the backbone.
+        tokens: of all groups, about; where they are few, all is done by one process. None: nobody knows.
     """
+    if tokens is not None and is_small(tokens, encoder, placement):
+        one = alone(placement)
+        await_places(one, title, 1)
+        with watched(one, title, 1):
+            yield from items_of_one_task(_in_this_process, groups, encoder, precision, work, engine, where=placement)
+        return
     await_places(placement, title, 1)
     actors = min(placement.workers, len(groups))
     # No more at once than is an actor's share, lest the first to start takes what the others would begin with.
@@ -79,6 +110,16 @@ def in_actors(
     )
     with watched(placement, title, 1):
         yield from _counts(done)
+
+
+def _in_this_process(
+    groups: list[list[int]], encoder: EncoderFolder, precision: Precision, work: Work, engine: Engine
+) -> Iterator[dict[str, Any]]:
+    torch.set_num_threads(assigned_cores())
+    annotator = Annotator(encoder, precision, worker_device(), engine)
+    for group in groups:
+        counts = through_phases(work, annotator, group) if isinstance(work, Phased) else work(annotator, group)
+        yield from json.loads(json.dumps(counts))
 
 
 def in_tasks(groups: list[list[int]], work: Callable[[list[int]], list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:

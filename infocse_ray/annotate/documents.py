@@ -43,6 +43,12 @@ class TrainingDocuments(NamedTuple):
         return every * self.store.summary["sentences"] * self._part
 
     @property
+    def tokens(self) -> float:
+        """About how many of the run's own tokens, likewise."""
+        summary = self.store.summary
+        return self.sentences / max(1, summary["sentences"]) * summary["tokens"]
+
+    @property
     def _part(self) -> float:
         return len(self.shards) / self.store.shards
 

@@ -77,7 +77,11 @@ def annotate(
     documents = TrainingDocuments(store, splits, encoder_store, drawn)
     documents.check()
     said = {} if share is None else share.summary()
-    embedding = functools.partial(in_actors, documents.groups(), encoder, precision, placement, engine=engine)
+    # Who asks for a number of actors gets them.
+    few = documents.tokens if settings.num_workers == "auto" else None
+    embedding = functools.partial(
+        in_actors, documents.groups(), encoder, precision, placement, engine=engine, tokens=few
+    )
     if settings.min_edge_quantile:
         return _by_quantile(stage, documents, embedding, settings, title) | said
     if settings.clustering == "kmeans":

@@ -23,12 +23,13 @@ def sts_of(run: Run, encoders: dict[str, EncoderFolder]) -> dict[str, float]:
     """
     pairs, precision = run.inputs.sts, run.settings.encoder.precision
     assert pairs is not None
+    where = run.iteration_stages.where["train"]
     spearman: dict[str, float] = {}
     for name, encoder in encoders.items():
         identity = fingerprint("sts", pairs.fingerprint, encoder.fingerprint, precision)
 
         def work(stage: Stage, encoder: EncoderFolder = encoder) -> dict[str, float]:
-            in_one_task(_score, encoder, pairs, precision, stage.folder)
+            in_one_task(_score, encoder, pairs, precision, stage.folder, where=where)
             return {"spearman": read_checked(stage.folder / "sts.json")["spearman"]}
 
         stage = run_stage(run.iteration_stages.root, run.folder / "sts" / identity, "sts", identity, work)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.actor import in_actors, is_small
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.kmeans import load_array, save_array
@@ -26,6 +26,7 @@ from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
+from infocse_ray.encoder.whitening_fit import SENTENCES_A_DIMENSION, WHOLE_A_DIMENSION
 from infocse_ray.loop.identity import whitening_identity
 from infocse_ray.loop.speed import speed_of
 from infocse_ray.retrieval.documents import cut_at, whole_length
@@ -42,6 +43,7 @@ from infocse_ray.retrieval.refit import (
 )
 from infocse_ray.retrieval.whitening_curves import whitening_curves
 from infocse_ray.runtime.cluster import Placement, quiet_data
+from infocse_ray.runtime.kept_process import of_one
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Settings, fingerprint
@@ -196,13 +198,17 @@ def whiten_start(
         groups = _groups(store, plan, encoder.base_dimension)
         bar = Bar("whitening", sum(map(len, groups)), "shards")
         begun, tokens, busy = time.monotonic(), 0, 0.0
-        for row in in_actors(groups, plain, precision, placement, _FitPieces(plan, store, stage.folder)):
+        pieces, sample = _FitPieces(plan, store, stage.folder), _tokens_of_sample(store, plan, encoder.base_dimension)
+        for row in in_actors(groups, plain, precision, placement, pieces, tokens=sample):
             bar.add(row["shards"])
             tokens, busy = tokens + row["tokens"], busy + row["seconds"]
         bar.close()
-        actors = min(placement.workers, len(groups))
-        speed = list(speed_of(tokens, busy, actors, time.monotonic() - begun)) if tokens else None
-        in_one_task(_fit, plan, store, stage.folder)
+        small = is_small(sample, plain, placement)
+        actors = 1 if small else min(placement.workers, len(groups))
+        speed = speed_of(tokens, busy, actors, time.monotonic() - begun) if tokens else None
+        if speed is not None and small:
+            speed = speed._replace(tokens_per_second=speed.tokens_per_second * of_one(placement))
+        in_one_task(_fit, plan, store, stage.folder, where=placement)
         record = read_checked(stage.folder / "whitening.json")
         mean, matrix = (torch.from_numpy(load_array(stage.folder / f"{name}.npy")) for name in ("mean", "matrix"))
         had, encoder.whitening = encoder.whitening, Whitening(mean, matrix, record["power"])
@@ -210,7 +216,7 @@ def whiten_start(
         encoder.whitening = had
         (stage.folder / "parts").delete()
         kept = {name: record[name] for name in ("power", "scores", "sentences", "whole") if name in record}
-        return kept | {"dimension": matrix.shape[1], "speed": speed}
+        return kept | {"dimension": matrix.shape[1], "speed": None if speed is None else list(speed)}
 
     stage = run_stage(root, folder, "whitening", identity, work)
     summary = stage.summary or {}
@@ -223,6 +229,17 @@ def whiten_start(
             "encoder.whiten to a number"
         )
     return stage, EncoderFolder(stage.folder / "model", fingerprint("encoder", identity), saved.max_length)
+
+
+def _tokens_of_sample(store: TokenStore, plan: WhiteningPlan, dimension: int) -> float:
+    """About how many tokens are embedded for the fit, and to choose a power."""
+    summary = store.summary
+    documents = max(1, sum(summary["documents"].values()))
+    a_sentence, a_document = (summary["tokens"] / max(1, count) for count in (summary["sentences"], documents))
+    tokens = min(SENTENCES_A_DIMENSION * dimension * a_sentence, summary["tokens"])
+    whole = WHOLE_A_DIMENSION * dimension if plan.whole else 0
+    asking = CHOOSING_DOCUMENTS if plan.power is None else 0
+    return tokens + sum(min(count, documents) * a_document for count in (whole, asking))
 
 
 def _groups(store: TokenStore, plan: WhiteningPlan, dimension: int) -> list[list[int]]:

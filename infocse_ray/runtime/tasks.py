@@ -1,12 +1,15 @@
-"""Plain Ray tasks of one core: one, or many with a bounded number in flight."""
+"""Plain Ray tasks: one, where a worker would be, or many of one core with a bounded number in flight."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 import ray
+
+from infocse_ray.runtime.kept_process import alone, give_back_memory, kept_task
+from infocse_ray.runtime.placement import Placement
 
 Result = TypeVar("Result")
 
@@ -52,9 +55,47 @@ def in_tasks(work: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> I
             ray.wait(flying, num_returns=len(flying), timeout=_END_SECONDS, fetch_local=False)
 
 
-def in_one_task(work: Callable[..., Result], *arguments: Any) -> Result:
-    """Do `work` in a task of one core, and wait for it: what it reads and holds is not the driver's."""
-    return ray.get(_task(work).remote(*arguments))
+def in_one_task(work: Callable[..., Result], *arguments: Any, where: Placement | None = None) -> Result:
+    """Do `work` in a task, and wait for it: what it reads and holds is not the driver's.
+
+    Args:
+        work: done again from the beginning, should its process die.
+        arguments: what it gets.
+        where: of workers, in place of whom there is one, whose process stays for what one does next; None: one core.
+    """
+    if where is None:
+        return ray.get(_task(work).remote(*arguments))
+
+    def then_idle() -> Result:
+        try:
+            return work(*arguments)
+        finally:
+            give_back_memory()
+
+    return ray.get(kept_task(then_idle, alone(where), _RETRIES).remote())
+
+
+def items_of_one_task(work: Callable[..., Iterable[Result]], *arguments: Any, where: Placement) -> Generator[Result]:
+    """What `work` yields in such a task, each once it is there; arguments are those of `in_one_task`.
+
+    What it yields must be the same when it is done again.
+    """
+
+    def then_idle() -> Iterator[Result]:
+        try:
+            for item in work(*arguments):  # noqa: UP028 - Ray sends into this generator, which not all iterators take
+                yield item
+        finally:
+            give_back_memory()
+
+    task = kept_task(then_idle, alone(where), _RETRIES, num_returns="streaming").remote()
+    try:
+        for item in task:
+            yield ray.get(item)
+    except BaseException:
+        if ray.is_initialized():
+            ray.cancel(task, force=True)
+        raise
 
 
 def _task(work: Callable[..., Any]) -> Any:

@@ -123,7 +123,8 @@ class Annotate(Section):
     )
     num_workers: Workers = Field(
         default="auto",
-        description="Number of embedding actors. `auto`: one per GPU, or one per CPU core if there are no GPUs.",
+        description="Number of embedding actors. `auto`: one per GPU, or one per CPU core if there are no GPUs; "
+        "where there is little to embed, one process in their place, which starts once for all stages.",
     )
     use_gpu: OnGpu = Field(default="auto", description="`auto`: use GPUs if the cluster has any.")
 

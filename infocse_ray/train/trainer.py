@@ -15,6 +15,7 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from infocse_ray.errors import TrainingStopped
 from infocse_ray.runtime.failures import one_line, process_lost, storage_failure
 from infocse_ray.runtime.interrupts import run_interruptible
+from infocse_ray.runtime.kept_process import give_back_memory, kept_task
 from infocse_ray.runtime.placement import Placement, await_places, watched
 from infocse_ray.runtime.progress import Board, say
 from infocse_ray.storage.checksums import read_checked
@@ -107,13 +108,14 @@ def run_one_worker(
         NoSpace, StorageUnavailable: that is why it failed.
     """
     await_places(placement, title, 1)
-    task = ray.remote(
-        num_cpus=placement.cores,
-        num_gpus=1 if placement.use_gpu else 0,
-        max_retries=max_failures,
-        # By name: in a trial of Ray Tune it would else wait for a core of the trial's own group, which has none.
-        scheduling_strategy="DEFAULT",
-    )(work).remote(argument)
+
+    def then_idle() -> None:
+        try:
+            work(argument)
+        finally:
+            give_back_memory()
+
+    task = kept_task(then_idle, placement, max_failures).remote()
     try:
         with watched(placement, title, 1):
             run_interruptible(lambda: ray.get(task))

@@ -45,7 +45,7 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
 
 @pytest.mark.slow
 def test_outside_training_a_run_stops_at_once(corpus: Path, undisturbed: Path, tiny_encoder: Path) -> None:
-    driver = start(corpus, "annotating", tiny_encoder)
+    driver = start(corpus, "annotating", tiny_encoder, annotate__num_workers="2")
     wait_until(driver, lambda: processes(ACTOR, driver.pid))
     with frozen(processes(ACTOR, driver.pid)):  # who waited for them would wait for ever
         os.kill(driver.pid, signal.SIGTERM)

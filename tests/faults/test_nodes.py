@@ -76,7 +76,7 @@ def lose(nodes: Cluster, worker: psutil.Process) -> None:
 
 @pytest.mark.slow
 def test_a_dead_node_leaves_the_work_to_those_left_with_the_same_batches(corpus: Path, no_dropout: Path) -> None:
-    elastic = {"train__num_workers": "[1, 2]"}
+    elastic = {"train__num_workers": "[1, 2]", "annotate__num_workers": "4"}
     with cluster(nodes=2, cpus=2) as nodes:
         finish(start(corpus, "two-nodes", no_dropout, address=str(nodes.address), **elastic))
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from infocse_ray.annotate import actor
 from infocse_ray.annotate.annotations import clustered
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.stage import annotate
@@ -142,17 +143,20 @@ def test_annotations_are_the_clusters_of_each_documents_own_vectors(finished: tu
     assert seen == 150
 
 
-def test_annotations_do_not_depend_on_the_number_of_actors(finished: tuple[Path, dict], tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_actors_annotate_as_the_one_process_of_a_small_corpus(
+    finished: tuple[Path, dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(actor, "_SMALL_ON_CPU", 0.0)
     folder, _ = finished
     run = Storage.open(str(folder / "runs" / "run"))
     corpora = folder / "runs" / "corpora"
     store = TokenStore.open(Storage.open(str(next(corpora.iterdir()))))
     encoder = EncoderFolder(run / "iteration_0" / "whitening" / "model", "x", 16)
     stage = Stage("annotate", "other", Storage.open(str(tmp_path)))
-    there = Placement(1, False, 2)
+    there = Placement(workers, False, 1)
     summary = annotate(stage, store, ["train", "valid", "test"], encoder, Annotate(), 0, "fp32", there, "again")
     reference = read_stage(run / "iteration_1" / "annotations")
-    assert placement(Annotate()).workers == 2
     assert summary["pairs"] == (reference.summary or {})["pairs"]
     for name in reference.folder.files():
         if name.startswith("shard-"):
@@ -180,6 +184,7 @@ def test_the_driver_fetches_no_more_for_a_larger_corpus(
 ) -> None:
     import ray
 
+    monkeypatch.setattr(actor, "_SMALL_ON_CPU", 0.0)
     fetched: list[int] = []
     rows_of = ray.data.Dataset.iter_rows
 

@@ -88,6 +88,7 @@ class Passes:
         where: Placement,
         work: Work,
         engine: Engine = TORCH,
+        tokens: float | None = None,
     ) -> Iterator[dict[str, Any]]:
         self._begin(work)
         pool = [

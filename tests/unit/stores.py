@@ -145,6 +145,7 @@ def write_store(
         "shards": shards,
         "lanes": shards,
         "sentences": sum(len(d.sentences) for d in documents),
+        "tokens": sum(len(sentence) for d in documents for sentence in d.sentences),
         "documents": {s: sum(d.split == s for d in documents) for s in SPLITS},
         "labelled": {s: sum(len(d.counterparts) for d in documents if d.split == s) for s in SPLITS},
     }

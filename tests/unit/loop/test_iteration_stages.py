@@ -96,7 +96,7 @@ def test_by_itself_a_run_annotates_what_its_training_reads(settings, passes: Pas
     assert len(annotated(whole, 1)) == 6
 
 
-def test_no_training_validates_again_what_it_starts_from(settings, monkeypatch):
+def test_no_training_validates_again_what_it_starts_from(settings, passes: Passes, monkeypatch):
     given = []
     train = iteration_stages.train
     monkeypatch.setattr(

@@ -184,11 +184,14 @@ class Actors:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.works = 0
         monkeypatch.setattr(whitening_stage, "in_actors", self._in_actors)
-        monkeypatch.setattr(whitening_stage, "in_one_task", lambda work, *arguments: work(*arguments))
+        monkeypatch.setattr(whitening_stage, "in_one_task", lambda work, *arguments, **_: work(*arguments))
+        monkeypatch.setattr(whitening_stage, "of_one", lambda where: float(where.workers))
         monkeypatch.setattr(whitening_stage, "quiet_data", lambda: None)
         monkeypatch.setattr(documents, "_SENTENCES_TOGETHER", 1)
 
-    def _in_actors(self, groups: Any, encoder: Any, precision: Any, where: Placement, work: Any) -> Iterator[dict]:
+    def _in_actors(
+        self, groups: Any, encoder: Any, precision: Any, where: Placement, work: Any, tokens: float
+    ) -> Iterator[dict]:
         pool = [(Annotator(encoder, precision, CPU), pickle.loads(pickle.dumps(work))) for _ in range(where.workers)]
         for number, group in enumerate(reversed(groups) if where.workers > 1 else groups):
             self.works += 1

@@ -1,0 +1,96 @@
+"""One process for what one worker does after another; with a cluster of two cores or more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from ray.exceptions import RayError
+
+from infocse_ray.runtime.cluster import assigned_cores
+from infocse_ray.runtime.kept_process import alone, of_one
+from infocse_ray.runtime.placement import Placement
+from infocse_ray.runtime.tasks import in_one_task, items_of_one_task
+from infocse_ray.storage.folder import Storage
+from infocse_ray.train.trainer import run_one_worker
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+WHERE = Placement(2, False, 1)
+
+
+def _counted(folder: Path, stops: bool = False) -> Iterator[tuple[int, int, int]]:
+    for number in range(3):
+        while stops and number and not (folder / f"seen-{number - 1}").exists():
+            time.sleep(0.01)
+        yield number, os.getpid(), assigned_cores()
+
+
+def _write_process(folder: Path) -> None:
+    (folder / "process").write_text(str(os.getpid()))
+
+
+def test_what_comes_next_finds_the_process_there_with_all_cores(tmp_path: Path) -> None:
+    cores = min(2, int(ray.cluster_resources()["CPU"]))
+    assert alone(WHERE) == Placement(1, False, cores)
+    assert of_one(WHERE) == 2 / cores
+    assert (alone(Placement(4, True, 3)), of_one(Placement(4, True, 3))) == (Placement(1, True, 3), 4)
+    first = in_one_task(os.getpid, where=WHERE)
+    items = list(items_of_one_task(_counted, tmp_path, where=WHERE))
+    assert items == [(number, first, cores) for number in range(3)]
+    run_one_worker(_write_process, tmp_path, Placement(1, False, 1), Storage.open(str(tmp_path)), 1, "scoring")
+    assert int((tmp_path / "process").read_text()) == first
+    assert in_one_task(os.getpid, where=WHERE) == first
+
+
+def test_items_are_there_once_they_are_yielded(tmp_path: Path) -> None:
+    for number, *_ in items_of_one_task(_counted, tmp_path, True, where=WHERE):
+        (tmp_path / f"seen-{number}").touch()
+    assert (tmp_path / "seen-2").exists()
+
+
+def _dies_once(folder: Path) -> Iterator[int]:
+    for number in range(4):
+        if number == 2 and not (folder / "died").exists():
+            (folder / "died").touch()
+            os._exit(1)
+        yield number
+
+
+def test_it_begins_again_where_its_process_died_and_gives_each_item_once(tmp_path: Path) -> None:
+    assert list(items_of_one_task(_dies_once, tmp_path, where=WHERE)) == [0, 1, 2, 3]
+    assert (tmp_path / "died").exists()
+
+
+def _fails() -> Iterator[int]:
+    yield 1
+    raise ValueError("no good")
+
+
+def test_what_it_raises_comes_after_what_it_gave() -> None:
+    items = items_of_one_task(_fails, where=WHERE)
+    assert next(items) == 1
+    with pytest.raises(RayError, match="no good"):
+        next(items)
+
+
+def _endless(folder: Path) -> Iterator[int]:
+    (folder / "process").write_text(str(os.getpid()))
+    yield 1
+    while True:
+        time.sleep(0.1)
+
+
+def test_whoever_stops_asking_ends_it(tmp_path: Path) -> None:
+    with contextlib.closing(items_of_one_task(_endless, tmp_path, where=WHERE)) as items:
+        assert next(items) == 1
+    process, ends = Path("/proc") / (tmp_path / "process").read_text(), time.monotonic() + 30
+    while process.exists() and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert not process.exists()
+    assert in_one_task(lambda: 1, where=WHERE) == 1
