@@ -16,6 +16,7 @@ from infocse_ray.errors import TrainingStopped
 from infocse_ray.runtime.failures import one_line, process_lost, storage_failure
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.kept_process import give_back_memory, kept_task
+from infocse_ray.runtime.left_places import LeftPlaces
 from infocse_ray.runtime.placement import Placement, await_places, watched
 from infocse_ray.runtime.progress import Board, say
 from infocse_ray.storage.checksums import read_checked
@@ -55,6 +56,7 @@ def run_workers(
         NoSpace, StorageUnavailable: that is why they failed.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)
+    places = LeftPlaces()
     for left in reversed(range(max_failures + 1)):
         # Also GPU actors of the stage before, which may linger, are gone by then.
         await_places(placement, title)
@@ -84,6 +86,7 @@ def run_workers(
             if isinstance(error, WorkerGroupError) or not left or not process_lost(error):
                 raise _why(error, folder, name) from error
             say(f"{title}: {one_line(error)}; beginning again from the last checkpoint")
+            places.free(placement)
 
 
 def run_one_worker(

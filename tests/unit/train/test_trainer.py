@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,12 +43,15 @@ def fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]
 
         monkeypatch.setattr(module, "TorchTrainer", Trainer)
         monkeypatch.setattr(module, "await_places", lambda *_: None)
+        freed: list[Placement] = []
+        monkeypatch.setattr(module, "LeftPlaces", lambda: SimpleNamespace(free=freed.append))
         monkeypatch.setattr(module, "watched", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr(module, "run_interruptible", lambda fit, _: fit())
         place = Placement(workers=1, cores=1, use_gpu=False)
         folder = Storage.open(str(tmp_path))
         module.run_workers(lambda _: None, None, place, folder, "checkpoints", max_failures, "training")
         assert set(begun) == {"checkpoints"}, "another name would not go on from the checkpoint"
+        assert freed == [place] * (len(begun) - 1), "what a training left must not keep the next one waiting"
         return len(begun)
 
     return run
