@@ -14,6 +14,7 @@ _ELSEWHERE = (
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",  # for which there was no room
     "CUDA error: out of memory",  # a kernel's code, say, that is loaded when it is first used
+    "Triton Error [CUDA]: out of memory",  # likewise
 )
 """What is said of it by those that allocate for themselves, in errors of no kind of their own."""
 

@@ -86,7 +86,7 @@ class _Trial:
     def __init__(self, encoder: SentenceEncoder, device: torch.device, dtype: torch.dtype) -> None:
         config = encoder.backbone.config
         self._heads = config.num_attention_heads
-        self._size = config.hidden_size // self._heads
+        self._size = getattr(config, "head_dim", None) or config.hidden_size // self._heads
         self._windows = [(-1, -1)] if getattr(config, "sliding_window", None) is None else [(-1, -1), (8, 8)]
         self._device, self._dtype = device, dtype
 
@@ -101,6 +101,11 @@ class _Trial:
         bounds = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device=self._device)
         draw = torch.Generator().manual_seed(0)
         given = torch.randn(4, sum(lengths), self._heads, self._size, generator=draw).to(self._device, self._dtype)
+        if gradients:  # dropout is other code, whose result is chance's
+            with torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
+                dropped = self._results(kernel, given, bounds, max(lengths), window, True, 0.1)
+            if not all(bool(one.isfinite().all()) for one in dropped):
+                return False
         found, expected = (
             self._results(one, given, bounds, max(lengths), window, gradients) for one in (kernel, by_mask)
         )
@@ -114,9 +119,12 @@ class _Trial:
         longest: int,
         window: tuple[int, int],
         gradients: bool,
+        dropout: float = 0.0,
     ) -> list[torch.Tensor]:
         """What comes out and, where they are asked for, the gradients of what goes in."""
         with torch.set_grad_enabled(gradients):
             inputs = [one.clone().requires_grad_(gradients) for one in given[:3]]
-            out = kernel(Asked(*inputs, bounds=bounds, longest=longest, scale=self._size**-0.5, window=window))
+            out = kernel(
+                Asked(*inputs, bounds=bounds, longest=longest, scale=self._size**-0.5, window=window, dropout=dropout)
+            )
             return [out, *(torch.autograd.grad(out, inputs, given[3]) if gradients else ())]

@@ -144,8 +144,13 @@ def _attend(
     # Theirs counts the token itself.
     window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
     kernel, bounds, longest = packed
+    if key.shape != query.shape or value.shape != query.shape:
+        raise ValueError(f"{type(module).__name__} has fewer heads of keys and values than of queries")
+    # Under autocast torch's own attention takes all three to one type; what a rotary embedding made is often fp32.
+    device = query.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
     # Not tensor[0], whose gradient is a copy into zeros.
-    query, key, value = (tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value))
+    query, key, value = (tensor.to(dtype).squeeze(0).transpose(0, 1) for tensor in (query, key, value))
     return kernel(Asked(query, key, value, bounds, longest, scaling, window, dropout))[None], None
 
 

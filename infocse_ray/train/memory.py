@@ -84,12 +84,12 @@ class ChunkMemory:
             else:
                 self.careful = kept is None
 
-    def enough(self, tokens: int) -> int:
+    def enough(self, tokens: int) -> int | None:
         """Of chunks of so many tokens: with how many, padding included, one may end where texts get shorter.
 
-        A GPU has done a chunk sooner than the host has asked for it, unless it is large.
+        None: as embedding does.
         """
-        return min(_ENOUGH_ON_CPU, tokens // 8) if self._device.type == "cpu" else tokens // 2
+        return min(_ENOUGH_ON_CPU, tokens // 8) if self._device.type == "cpu" else None
 
     def state(self) -> dict[str, int | None]:
         """What `resume` takes, as `chunk_tokens` and `kept_tokens`."""

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from infocse_ray.corpus.tokens import Tokens, offsets_of
-from infocse_ray.encoder import kernels, pack_trial
+from infocse_ray.encoder import kernels, pack_trial, packing
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
@@ -142,6 +142,63 @@ def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):
         pack_trial, "by_mask", lambda asked: by_mask(asked._replace(bounds=torch.tensor([0, len(asked.query)])))
     )
     assert not model_packs(leaking)
+
+
+def attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> list[Asked]:
+    """What a kernel is asked for, for tensors [1, heads, tokens, d]."""
+    asked: list[Asked] = []
+
+    def kernel(one: Asked) -> torch.Tensor:
+        asked.append(one)
+        return one.query
+
+    bounds = torch.tensor([0, query.shape[2]], dtype=torch.int32)
+    packing._attend(torch.nn.Module(), query, key, value, None, dropout=0.25, packed=(kernel, bounds, query.shape[2]))
+    return asked
+
+
+def test_under_autocast_a_kernel_is_given_one_type_and_dropout():
+    """As torch's own attention is: what a rotary embedding made of a projection may be fp32."""
+    query, key, value = torch.randn(3, 1, 4, 6, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        (asked,) = attended(query, key, value.bfloat16())
+    assert {one.dtype for one in asked[:3]} == {torch.bfloat16}
+    assert asked.dropout == 0.25
+    (asked,) = attended(query, key, value)
+    assert {one.dtype for one in asked[:3]} == {torch.float32}
+    assert [tuple(one.shape) for one in asked[:3]] == [(6, 4, 8)] * 3
+
+
+def test_fewer_heads_of_keys_than_of_queries_are_refused():
+    query, key = torch.randn(1, 4, 6, 8), torch.randn(1, 1, 6, 8)
+    with pytest.raises(ValueError, match="fewer heads"):
+        attended(query, key, key)
+
+
+def test_a_training_kernel_must_have_the_masks_gradients_and_dropout(tiny_encoder, monkeypatch):
+    encoder = encoder_of(MODELS["modernbert"], tiny_encoder)
+
+    def trained_by(kernel):
+        monkeypatch.setattr(pack_trial, "by_block", kernel)
+        state, trained = torch.get_rng_state(), encoder.train().training
+        found = pack_trial._Trial(encoder, CPU, torch.float32).passed(kernel, pack_trial._SHORT, gradients=True)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert encoder.training is trained
+        return found
+
+    def without_gradient(asked: Asked) -> torch.Tensor:
+        return by_mask(asked._replace(value=asked.value.detach())) + 0 * asked.value
+
+    def without_dropout(asked: Asked) -> torch.Tensor:
+        if asked.dropout:
+            raise NotImplementedError
+        return by_mask(asked)
+
+    def infinite_dropout(asked: Asked) -> torch.Tensor:
+        return by_mask(asked) / (0.0 if asked.dropout else 1.0)
+
+    assert trained_by(by_mask)
+    assert not any(map(trained_by, (without_gradient, without_dropout, infinite_dropout)))
 
 
 def test_a_kernel_must_do_its_part_on_the_device(tiny_encoder, monkeypatch):

@@ -187,6 +187,7 @@ def test_one_worker_goes_on_when_memory_runs_out_after_steps_have_fitted(tiny_en
 @pytest.mark.parametrize(
     "said",
     [
+        "Triton Error [CUDA]: out of memory",
         "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
         "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
     ],
