@@ -58,16 +58,27 @@ def _kept(seed, begin, heads, rate, LENGTH: tl.constexpr):
 
 
 @_jit
-def _forward(
-    query, key, value, out, bounds, seed, scale, back, ahead, rate, heads,
-    LENGTH: tl.constexpr, SIZE: tl.constexpr, HEAD: tl.constexpr, DROPS: tl.constexpr,
+def _sentence(
+    query, key, value, bounds, scale, back, ahead,
+    LENGTH: tl.constexpr, SIZE: tl.constexpr, HEAD: tl.constexpr, heads,
 ):  # fmt: skip
+    """Where a sentence begins, its tokens, and of a head its queries, keys, values and weights."""
     begin = tl.load(bounds + tl.program_id(0)).to(tl.int64)
     length = (tl.load(bounds + tl.program_id(0) + 1) - begin).to(tl.int32)
     q = _block(query, begin, length, LENGTH, SIZE, HEAD, heads)
     k = _block(key, begin, length, LENGTH, SIZE, HEAD, heads)
     v = _block(value, begin, length, LENGTH, SIZE, HEAD, heads)
-    weight = _weights(q, k, length, scale, back, ahead, LENGTH)
+    return begin, length, q, k, v, _weights(q, k, length, scale, back, ahead, LENGTH)
+
+
+@_jit
+def _forward(
+    query, key, value, out, bounds, seed, scale, back, ahead, rate, heads,
+    LENGTH: tl.constexpr, SIZE: tl.constexpr, HEAD: tl.constexpr, DROPS: tl.constexpr,
+):  # fmt: skip
+    begin, length, _q, _k, v, weight = _sentence(
+        query, key, value, bounds, scale, back, ahead, LENGTH, SIZE, HEAD, heads
+    )
     if DROPS:
         weight = tl.where(_kept(seed, begin, heads, rate, LENGTH), weight / (1 - rate), 0.0)
     _put(out, tl.dot(weight.to(v.dtype), v), begin, length, LENGTH, SIZE, HEAD, heads)
@@ -78,13 +89,8 @@ def _backward(
     query, key, value, gradient, of_query, of_key, of_value, bounds, seed, scale, back, ahead, rate, heads,
     LENGTH: tl.constexpr, SIZE: tl.constexpr, HEAD: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    begin = tl.load(bounds + tl.program_id(0)).to(tl.int64)
-    length = (tl.load(bounds + tl.program_id(0) + 1) - begin).to(tl.int32)
-    q = _block(query, begin, length, LENGTH, SIZE, HEAD, heads)
-    k = _block(key, begin, length, LENGTH, SIZE, HEAD, heads)
-    v = _block(value, begin, length, LENGTH, SIZE, HEAD, heads)
+    begin, length, q, k, v, weight = _sentence(query, key, value, bounds, scale, back, ahead, LENGTH, SIZE, HEAD, heads)
     g = _block(gradient, begin, length, LENGTH, SIZE, HEAD, heads)
-    weight = _weights(q, k, length, scale, back, ahead, LENGTH)
     of_weight = tl.dot(g, tl.trans(v))
     dropped = weight
     if DROPS:
