@@ -29,7 +29,7 @@ def sts_of(run: Run, encoders: dict[str, EncoderFolder]) -> dict[str, float]:
         identity = fingerprint("sts", pairs.fingerprint, encoder.fingerprint, precision)
 
         def work(stage: Stage, encoder: EncoderFolder = encoder) -> dict[str, float]:
-            in_one_task(_score, encoder, pairs, precision, stage.folder, where=where)
+            in_one_task(_score, encoder, pairs, precision, stage.folder, where=where, title="general ability")
             return {"spearman": read_checked(stage.folder / "sts.json")["spearman"]}
 
         stage = run_stage(run.iteration_stages.root, run.folder / "sts" / identity, "sts", identity, work)

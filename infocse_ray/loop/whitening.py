@@ -208,7 +208,7 @@ def whiten_start(
         speed = speed_of(tokens, busy, actors, time.monotonic() - begun) if tokens else None
         if speed is not None and small:
             speed = speed._replace(tokens_per_second=speed.tokens_per_second * of_one(placement))
-        in_one_task(_fit, plan, store, stage.folder, where=placement)
+        in_one_task(_fit, plan, store, stage.folder, where=placement, title="whitening")
         record = read_checked(stage.folder / "whitening.json")
         mean, matrix = (torch.from_numpy(load_array(stage.folder / f"{name}.npy")) for name in ("mean", "matrix"))
         had, encoder.whitening = encoder.whitening, Whitening(mean, matrix, record["power"])

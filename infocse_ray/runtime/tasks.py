@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import ray
 
 from infocse_ray.runtime.kept_process import alone, give_back_memory, kept_task
-from infocse_ray.runtime.placement import Placement
+from infocse_ray.runtime.placement import Placement, await_places
 
 Result = TypeVar("Result")
 
@@ -55,13 +55,16 @@ def in_tasks(work: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> I
             ray.wait(flying, num_returns=len(flying), timeout=_END_SECONDS, fetch_local=False)
 
 
-def in_one_task(work: Callable[..., Result], *arguments: Any, where: Placement | None = None) -> Result:
+def in_one_task(
+    work: Callable[..., Result], *arguments: Any, where: Placement | None = None, title: str = "a task"
+) -> Result:
     """Do `work` in a task, and wait for it: what it reads and holds is not the driver's.
 
     Args:
         work: done again from the beginning, should its process die.
         arguments: what it gets.
         where: of workers, in place of whom there is one, whose process stays for what one does next; None: one core.
+        title: says what waits until there is room for that one.
     """
     if where is None:
         return ray.get(_task(work).remote(*arguments))
@@ -72,7 +75,9 @@ def in_one_task(work: Callable[..., Result], *arguments: Any, where: Placement |
         finally:
             give_back_memory()
 
-    return ray.get(kept_task(then_idle, alone(where), _RETRIES).remote())
+    one = alone(where)
+    await_places(one, title, 1)
+    return ray.get(kept_task(then_idle, one, _RETRIES).remote())
 
 
 def items_of_one_task(work: Callable[..., Iterable[Result]], *arguments: Any, where: Placement) -> Generator[Result]:
