@@ -258,7 +258,10 @@ def batch_of(source, case):
     encoded = Encoded(
         vectors,
         torch.from_numpy(keys[batch.owner]),
-        *(torch.from_numpy(column) for column in (batch.owner, batch.labels, batch.text_ids)),
+        torch.from_numpy(batch.owner),
+        torch.from_numpy(batch.labels),
+        torch.from_numpy(batch.text_ids),
+        batch.labels,
     )
     examples = [[] for _ in batch.doc_ids]
     ids = batch.text_ids.tolist()
