@@ -65,6 +65,8 @@ class Passes:
         self.encoder, self.actors = encoder, 1
         self.groups_at_once = 1
         """That an actor has in its pipeline."""
+        self.tokens: list[float | None] = []
+        """That each pass was said to embed; None: whatever it embeds is for actors."""
         self.works: list[str] = []
         """The passes done so far, by name."""
         self.crash_before = ""
@@ -91,6 +93,7 @@ class Passes:
         tokens: float | None = None,
     ) -> Iterator[dict[str, Any]]:
         self._begin(work)
+        self.tokens.append(tokens)
         pool = [
             Pipeline(
                 lambda: Annotator(encoder, precision, torch.device("cpu"), engine), pickle.loads(pickle.dumps(work))

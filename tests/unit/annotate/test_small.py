@@ -8,7 +8,9 @@ from infocse_ray.annotate import actor
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.size import operations_a_token
 from infocse_ray.runtime.placement import Placement
+from infocse_ray.settings import Annotate
 from infocse_ray.storage.folder import Storage
+from tests.unit.passes import SPLITS, Passes, small_store
 
 
 def test_it_is_by_tokens_the_encoders_size_and_the_device(tiny_encoder, monkeypatch):
@@ -23,6 +25,16 @@ def test_it_is_by_tokens_the_encoders_size_and_the_device(tiny_encoder, monkeypa
         where = Placement(3, use_gpu, 2)
         assert actor.is_small(most, encoder, where)
         assert not actor.is_small(most + 1, encoder, where)
+
+
+def test_who_asks_for_a_number_of_actors_gets_them(passes: Passes, tmp_path):
+    store = small_store(tmp_path / "store")
+    for number in ("auto", 1, 2):
+        passes.annotate(store, tmp_path / str(number), Annotate(num_workers=number))
+    summary = store.summary
+    part = sum(summary["documents"][split] for split in SPLITS) / sum(summary["documents"].values())
+    assert 0 < part < 1
+    assert passes.tokens == [pytest.approx(part * summary["tokens"]), None, None]
 
 
 @pytest.mark.parametrize("content", [None, {"hidden_size": 8}])
