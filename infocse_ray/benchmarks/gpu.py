@@ -126,7 +126,7 @@ def annotating(folder: EncoderFolder, some: Documents, device: torch.device, pea
 
 
 def host_seconds(annotator: Annotator, some: Documents) -> float:
-    """Processor time of embedding besides backbone, pooling and device, none of which does anything here.
+    """Processor time of embedding with a backbone and pooling that do nothing; without a GPU on a device that is none.
 
     It is cutting, finding equal sentences, sorting, and asking for batches.
     """
@@ -281,8 +281,8 @@ def run(arguments: argparse.Namespace) -> None:
         f"{MAX_LENGTH} tokens, {len(some.keys):,} documents. The peak, {peak / 1e12:,.2f} TFLOP/s, is that of a "
         f"product of two matrices of {sizes.product:,} rows; its share counts real tokens' arithmetic, in training "
         "that of a forward pass and twice as much backward.",
-        "Host: processor time of embedding with a backbone and a device that do nothing; on a GPU it passes while the "
-        "device works. encode tokenises too, and has the best of three batch sizes. Steps: Adam and dropout included.",
+        "Host: processor time of embedding with a backbone that does nothing; on a GPU it passes while the device "
+        "works. encode tokenises too, and has the best of three batch sizes. Steps: Adam and dropout included.",
         tested,
     )
 

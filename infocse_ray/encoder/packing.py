@@ -85,7 +85,7 @@ def by_block(asked: Asked) -> torch.Tensor:
     """The `Kernel` of this library for GPUs, for sentences of at most SHORT tokens; has dropout."""
     from infocse_ray.encoder.short_attention import attend
 
-    return attend(*asked)
+    return attend(asked)
 
 
 class ByLength:

@@ -15,7 +15,7 @@ import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 
-from infocse_ray.encoder.packing import SHORT
+from infocse_ray.encoder.packing import SHORT, Asked
 
 
 def _jit(function: Any) -> Any:
@@ -107,20 +107,17 @@ def _backward(
 class _Shape:
     """What both kernels are launched with."""
 
-    def __init__(
-        self, query: torch.Tensor, bounds: torch.Tensor, longest: int, scale: float | None, window: tuple[int, int]
-    ) -> None:
-        heads, size = query.shape[1:]
-        if longest > SHORT:
-            raise ValueError(f"sentences of {longest} tokens, more than {SHORT}")
-        self.grid = (len(bounds) - 1, heads)
-        reach = [SHORT if one < 0 else one for one in window]
-        self.scalars = (size**-0.5 if scale is None else scale, *reach)
-        self.heads = heads
-        length = max(16, triton.next_power_of_2(longest))
+    def __init__(self, asked: Asked) -> None:
+        heads, size = asked.query.shape[1:]
+        if asked.longest > SHORT:
+            raise ValueError(f"sentences of {asked.longest} tokens, more than {SHORT}")
+        self.grid = (len(asked.bounds) - 1, heads)
+        reach = [SHORT if one < 0 else one for one in asked.window]
+        self.scalars = (size**-0.5 if asked.scale is None else asked.scale, *reach, asked.dropout, heads)
+        length = max(16, triton.next_power_of_2(asked.longest))
         # A product of blocks has 16 rows and columns at least.
         width = max(16, triton.next_power_of_2(size))
-        self.constants: dict[str, Any] = {"LENGTH": length, "SIZE": width, "HEAD": size}
+        self.constants: dict[str, Any] = {"LENGTH": length, "SIZE": width, "HEAD": size, "DROPS": asked.dropout > 0}
         self.constants["num_warps"] = 4 if length > 32 else 1
 
 
@@ -128,65 +125,33 @@ class _Attention(torch.autograd.Function):
     """Attention with a gradient."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        bounds: torch.Tensor,
-        longest: int,
-        scale: float | None,
-        window: tuple[int, int],
-        dropout: float,
-    ) -> torch.Tensor:
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: Asked) -> torch.Tensor:
+        """As `attend`; the first three are those of `asked`, whose gradients are asked for."""
         query, key, value = (one.contiguous() for one in (query, key, value))
-        shape = _Shape(query, bounds, longest, scale, window)
+        bounds, shape = asked.bounds, _Shape(asked)
         # Drawn where it is used, from the generator whose state gradient caching brings back.
-        seed = torch.randint(2**31 - 1, (1,), device=query.device) if dropout else bounds
+        seed = torch.randint(2**31 - 1, (1,), device=query.device) if asked.dropout else bounds
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        _forward[shape.grid](
-            query, key, value, out, bounds, seed, *shape.scalars, dropout, shape.heads,
-            DROPS=dropout > 0, **shape.constants,
-        )  # fmt: skip
+        _forward[shape.grid](query, key, value, out, bounds, seed, *shape.scalars, **shape.constants)
         ctx.save_for_backward(query, key, value, bounds, seed)
-        ctx.shape, ctx.dropout = shape, dropout
+        ctx.shape = shape
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of query, key and value, [tokens, heads, d] each."""
         query, key, value, bounds, seed = ctx.saved_tensors
-        gradient = gradients[0].contiguous()
         out = [torch.empty(query.shape, dtype=query.dtype, device=query.device) for _ in range(3)]
         _backward[ctx.shape.grid](
-            query, key, value, gradient, *out, bounds, seed, *ctx.shape.scalars, ctx.dropout, ctx.shape.heads,
-            DROPS=ctx.dropout > 0, **ctx.shape.constants,
-        )  # fmt: skip
-        return *out, None, None, None, None, None
+            query, key, value, gradients[0].contiguous(), *out, bounds, seed, *ctx.shape.scalars, **ctx.shape.constants
+        )
+        return *out, None
 
 
-def attend(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bounds: torch.Tensor,
-    longest: int,
-    scale: float | None,
-    window: tuple[int, int],
-    dropout: float = 0.0,
-) -> torch.Tensor:
-    """Every token's attention to its sentence; arguments are those of `packing.Asked`.
+def attend(asked: Asked) -> torch.Tensor:
+    """The `Kernel`: every token's attention to its sentence, [tokens, heads, d], differentiable.
 
-    Args:
-        query: bfloat16 or float16 [tokens, heads, d].
-        key: likewise.
-        value: likewise.
-        bounds: int32 [b + 1].
-        longest: tokens of the longest sentence, at most SHORT.
-        scale: of the products; None: 1 / sqrt(d).
-        window: how far back and ahead a token sees; -1: without limit.
-        dropout: share of the weights that is set to 0, while the others are divided by what is left.
-
-    Returns:
-        [tokens, heads, d], differentiable.
+    Raises:
+        ValueError: a sentence has more than SHORT tokens.
     """
-    return _Attention.apply(query, key, value, bounds, longest, scale, window, dropout)  # pyright: ignore
+    return _Attention.apply(asked.query, asked.key, asked.value, asked)  # pyright: ignore

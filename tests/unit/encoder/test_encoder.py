@@ -118,16 +118,21 @@ def test_pad_equals_the_tokenizers_own(tiny_encoder, max_length):
     assert encoder.lengths(tokenised(encoder, sentences)).tolist() == mask.sum(1).tolist()
 
 
+def assert_each_once_by_length(lengths, batches):
+    """Every row is in one batch, longer ones first."""
+    rows = [row for batch in batches for row in batch.tolist()]
+    assert sorted(rows) == list(range(len(lengths)))
+    assert lengths[rows].tolist() == sorted(lengths.tolist(), reverse=True)
+
+
 @given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
 @settings(max_examples=80)
 def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
     buckets = list(length_buckets(lengths, budget))
-    rows = [row for bucket in buckets for row in bucket.tolist()]
-    assert sorted(rows) == list(range(len(lengths)))
+    assert_each_once_by_length(lengths, buckets)
     for bucket in buckets:
         assert len(bucket) == 1 or lengths[bucket].max() * len(bucket) <= budget
-    assert lengths[rows].tolist() == sorted(lengths.tolist(), reverse=True)
 
 
 @given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
@@ -135,9 +140,7 @@ def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
 def test_batches_without_padding_hold_every_row_once_and_are_full(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
     batches = list(filled(lengths, budget))
-    rows = [row for batch in batches for row in batch.tolist()]
-    assert sorted(rows) == list(range(len(lengths)))
-    assert lengths[rows].tolist() == sorted(lengths.tolist(), reverse=True)
+    assert_each_once_by_length(lengths, batches)
     for batch, after in itertools.zip_longest(batches, batches[1:]):
         tokens, padded = lengths[batch].sum(), lengths[batch].max() * len(batch)
         assert len(batch) == 1 or (tokens <= budget and padded <= 2 * budget)
