@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow.fs import FileInfo
 from safetensors.torch import load_file, save_file
@@ -136,6 +136,7 @@ def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
 
 
 @given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
+@example([200] + [1] * 300, 300)  # which few would be, padded
 @settings(max_examples=80)
 def test_batches_without_padding_hold_every_row_once_and_are_full(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
