@@ -115,7 +115,7 @@ def read_cells(files: Sequence[Storage], first: int, begin: int, end: int) -> li
 def _cells(file: Storage, first: int, begin: int, end: int) -> list[Cell]:
     try:
         with explained(file), file.filesystem.open_input_file(file.path) as source:
-            index = source.read_at((end - begin) * _ENTRY.size, (begin - first) * _ENTRY.size)
+            index = file.read_at(source, (end - begin) * _ENTRY.size, (begin - first) * _ENTRY.size)
             entries = list(_ENTRY.iter_unpack(index)) if len(index) == (end - begin) * _ENTRY.size else []
             whole = len(entries) == end - begin and all(
                 check == digest(_WHERE.pack(shard, *where))
@@ -124,7 +124,7 @@ def _cells(file: Storage, first: int, begin: int, end: int) -> list[Cell]:
             if not whole:
                 raise damaged(file, OTHER)
             start, stop = entries[0][0], entries[-1][1]
-            content = memoryview(source.read_at(stop - start, start) if stop > start else b"")
+            content = memoryview(file.read_at(source, stop - start, start) if stop > start else b"")
     except FileNotFoundError as error:
         raise damaged(file, "it is missing") from error
     cells: list[Cell] = [content[at - start : to - start] for at, to, _, _ in entries]

@@ -18,7 +18,7 @@ from infocse_ray.errors import NoSpace, StorageUnavailable
 from infocse_ray.storage.copies import kept_copy
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.redact import learn, redacted, redacted_json
-from infocse_ray.storage.s3 import open_s3
+from infocse_ray.storage.s3 import PatientS3FileSystem, open_s3
 
 HTML = "text/html; charset=utf-8"
 """A page's content type."""
@@ -170,8 +170,16 @@ class Storage:
         Raises:
             FileNotFoundError: it isn't there.
         """
-        with explained(self), self.filesystem.open_input_stream(self.path, compression=None) as stream:
-            return stream.read()
+        with explained(self), self.filesystem.open_input_file(self.path) as source:
+            if isinstance(self.filesystem, PatientS3FileSystem):
+                return self.filesystem.read_whole(source)
+            return source.read()
+
+    def read_at(self, source: pa.NativeFile, size: int, begin: int) -> bytes:
+        """So many bytes from `begin` on of the file, opened: fewer where it ends before."""
+        if isinstance(self.filesystem, PatientS3FileSystem):
+            return self.filesystem.read_at(source, size, begin)
+        return source.read_at(size, begin)
 
     def write_bytes(self, data: bytes | pa.Buffer, content_type: str | None = None) -> None:
         """Write the file whole: readers see the old content or the new, never a part of it.

@@ -78,7 +78,7 @@ class _Fetched:
         if begin >= self._begin:
             return memoryview(self._end)[begin - self._begin : end - self._begin]
         with explained(self.file):
-            content = self.source.read_at(min(end, self._begin) - begin, begin)
+            content = self.file.read_at(self.source, min(end, self._begin) - begin, begin)
         if end > self._begin:
             content = b"".join((content, memoryview(self._end)[: end - self._begin]))
         return memoryview(content)

@@ -2,21 +2,32 @@
 
 A request that fails in a way that may pass (5xx, slow down, no connection, no answer for 10 s) is made again after
 0, 50, 100, 200, ... milliseconds, until the waits add up to about `retry_limit_seconds`, a parameter of the URI. That
-holds in pyarrow's own code, and so for Ray Train's checkpoints and reads in the middle of a file, too.
+holds in pyarrow's own code, and so for Ray Train's checkpoints and reads in the middle of a file, too, but for reads of
+fewer bytes than the error's text has: AWS' library has nowhere to put it and gives up at once, so `read_at` asks again.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 RETRY_LIMIT_SECONDS = 100.0
 _ANSWER_SECONDS = 10.0
 _UNIT_SECONDS = 0.025
 """The k-th wait is 2^k of it, but there is none before the first retry."""
+
+_NO_ROOM = "Failed to flush response stream"
+"""AWS' library, of an error whose text is longer than what was asked for."""
+_PIECE = 16 * 2**20
+"""Bytes of a large file in a request; pyarrow's streams ask for 256 KiB after 256 KiB."""
+_PIECES_AT_ONCE = 8
 
 _LIMIT = re.compile(r"([?&])retry_limit_seconds=([^&]*)&?")
 
@@ -31,6 +42,27 @@ class PatientS3FileSystem(pafs.S3FileSystem):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PatientS3FileSystem, (self.retries, _options(super().__reduce__()))
+
+
+    def read_at(self, source: pa.NativeFile, size: int, begin: int) -> bytes:
+        """So many bytes of an open file, from `begin` on: fewer where the file ends before."""
+        for attempt in itertools.count():
+            try:
+                return source.read_at(size, begin)
+            except OSError as error:
+                if _NO_ROOM not in str(error) or attempt == self.retries:
+                    raise
+            if attempt:
+                time.sleep(_UNIT_SECONDS * 2**attempt)
+        raise AssertionError("endless")
+
+    def read_whole(self, source: pa.NativeFile) -> bytes:
+        """All bytes of an open file, of a large one several pieces at once."""
+        size = source.size()
+        if size <= _PIECE:
+            return self.read_at(source, size, 0)
+        with ThreadPoolExecutor(_PIECES_AT_ONCE) as readers:
+            return b"".join(readers.map(lambda begin: self.read_at(source, _PIECE, begin), range(0, size, _PIECE)))
 
 
 _connected: dict[str, PatientS3FileSystem] = {}

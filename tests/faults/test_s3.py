@@ -26,7 +26,7 @@ from infocse_ray.storage.folder import Storage, open_filesystem
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 from infocse_ray.storage.s3 import open_s3, retries_within
 from tests.conftest import make_documents
-from tests.faults.s3_server import ERROR, KEY, SECRET, SILENCE, SLOW_DOWN, S3Server, s3_server
+from tests.faults.s3_server import ERROR, KEY, SECRET, SILENCE, SLOW_DOWN, Request, S3Server, s3_server
 
 pytest.importorskip("moto")
 
@@ -92,6 +92,36 @@ def test_a_file_that_is_being_read_is_read_on(server: S3Server, uri: str) -> Non
     with open_parquet(file) as parquet:
         server.fail(ERROR, requests=3)
         assert parquet.read_row_group(1)["n"].to_pylist() == list(range(500, 1000))
+
+
+@pytest.mark.parametrize("size", [1, 30, 300])
+def test_what_is_shorter_than_an_error_s_text_is_retried_as_well(server: S3Server, uri: str, size: int) -> None:
+    file = Storage.open(uri) / "a"
+    file.write_bytes(DATA[:size])
+
+    def read(request: Request) -> bool:
+        return request.method == "GET"
+
+    before = len(server.requests)
+    server.fail(SLOW_DOWN, requests=4, concerns=read)
+    assert file.read_bytes() == DATA[:size]
+    assert sum(map(read, server.requests[before:])) == 1 + 4
+    with file.filesystem.open_input_file(file.path) as source:
+        server.fail(ERROR, requests=4, concerns=read)
+        assert file.read_at(source, 5, size // 2) == DATA[:size][size // 2 :][:5]
+    server.fail(SLOW_DOWN, concerns=read)
+    before = len(server.requests)
+    with pytest.raises(StorageUnavailable):
+        file.read_bytes()
+    assert sum(map(read, server.requests[before:])) == 1 + retries_within(1), "it gives up in the end"
+
+
+def test_a_large_object_is_read_in_few_requests(server: S3Server, uri: str) -> None:
+    file = Storage.open(uri) / "a"
+    file.write_bytes(LARGE)
+    before = len(server.requests)
+    assert file.read_bytes() == LARGE
+    assert [request.method for request in server.requests[before:]] == ["HEAD", "GET", "GET"]
 
 
 def test_it_gives_up_after_the_stated_time_and_says_so(server: S3Server, uri: str) -> None:
