@@ -43,7 +43,6 @@ class PatientS3FileSystem(pafs.S3FileSystem):
     def __reduce__(self) -> tuple[Any, ...]:
         return PatientS3FileSystem, (self.retries, _options(super().__reduce__()))
 
-
     def read_at(self, source: pa.NativeFile, size: int, begin: int) -> bytes:
         """So many bytes of an open file, from `begin` on: fewer where the file ends before."""
         for attempt in itertools.count():
