@@ -34,25 +34,25 @@ _SIOCGIFADDR = 0x8915
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(  # pyright: ignore
-        ctx: Any, local: torch.Tensor, ids: torch.Tensor, counts: list[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx: Any, counts: list[int], local: torch.Tensor, *beside: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         ctx.counts = counts
-        # As bytes side by side: one exchange for both.
-        parts = [local.contiguous(), ids.contiguous()]
+        # As bytes side by side: one exchange for all.
+        parts = [part.contiguous() for part in (local, *beside)]
         packed = gather_rows(torch.cat([part.view(torch.uint8) for part in parts], 1), counts)
         widths = [part.shape[1] * part.element_size() for part in parts]
         split = packed.split(widths, 1)
-        rows, all_ids = (one.contiguous().view(part.dtype) for one, part in zip(split, parts, strict=True))
-        ctx.mark_non_differentiable(all_ids)
-        return rows, all_ids
+        found = [one.contiguous().view(part.dtype) for one, part in zip(split, parts, strict=True)]
+        ctx.mark_non_differentiable(*found[1:])
+        return tuple(found)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor, _: Any) -> tuple[torch.Tensor, None, None]:  # pyright: ignore
+    def backward(ctx: Any, gradient: torch.Tensor, *beside: Any) -> tuple[torch.Tensor | None, ...]:  # pyright: ignore
         # Each worker's loss uses every row, so a row's gradient is the sum over workers, not the local part.
         gradient = gradient.contiguous()
         dist.all_reduce(gradient)
         start = sum(ctx.counts[: rank()])
-        return gradient[start : start + ctx.counts[rank()]], None, None
+        return None, gradient[start : start + ctx.counts[rank()]], *(None for _ in beside)
 
 
 def gather_rows(local: torch.Tensor, counts: list[int]) -> torch.Tensor:
@@ -75,21 +75,21 @@ def gather_rows(local: torch.Tensor, counts: list[int]) -> torch.Tensor:
     return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
 
-def gather(local: torch.Tensor, ids: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of all workers with what names them, by worker, in one exchange.
+def gather(counts: list[int], local: torch.Tensor, *beside: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Rows of all workers with what is beside them, by worker, in one exchange.
 
     Args:
+        counts: rows of every worker.
         local: float [counts[rank], d]; the backward of what comes of it gives each row the sum of the gradients that
             all workers have for it.
-        ids: int64 [counts[rank], m].
-        counts: rows of every worker.
+        beside: [counts[rank], m] each, of any type, on every worker as many; without gradient.
 
     Returns:
-        [sum of counts, d] and int64 [sum of counts, m].
+        [sum of counts, d] and [sum of counts, m] each.
     """
     if workers() == 1:
-        return local, ids
-    return _Gather.apply(local, ids, counts)  # pyright: ignore[reportReturnType]
+        return local, *beside
+    return _Gather.apply(counts, local, *beside)  # pyright: ignore[reportReturnType]
 
 
 def all_reduce_sum(values: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from infocse_ray.distributed.collectives import exchanged, gather, gather_rows, rank, workers
+from infocse_ray.distributed.collectives import exchanged, gather, rank, workers
 from infocse_ray.methods.contrast import Contrast
 
 _BLOCK_ELEMENTS = 2**24
@@ -44,11 +44,11 @@ def contrastive_loss(contrast: Contrast, reference: Reference | None = None) -> 
     rows, local = contrast.rows, contrast.columns
     sizes = exchanged([len(rows.texts), len(local.texts)])
     all_rows, counts = sum(count for count, _ in sizes), [count for _, count in sizes]
-    columns, ids = gather(local.vectors, torch.stack([local.documents, local.texts], 1), counts)
+    held = () if reference is None else (reference.contrast.columns.vectors,)
+    columns, ids, *known = gather(counts, local.vectors, torch.stack([local.documents, local.texts], 1), *held)
     documents, texts = ids.unbind(1)
     own = contrast.positive + sum(counts[: rank()])
     positive_texts = local.texts[contrast.positive]
-    known = None if reference is None else gather_rows(reference.contrast.columns.vectors, counts)
 
     def scores_of(rows: torch.Tensor, columns: torch.Tensor, first: int, last: int) -> torch.Tensor:
         return rows[first:last] @ columns.mT / contrast.temperature
@@ -69,9 +69,9 @@ def contrastive_loss(contrast: Contrast, reference: Reference | None = None) -> 
         masked[place, own[first:last]] = False
         scores = scores.masked_fill(masked, -torch.inf)
         loss = torch.nn.functional.cross_entropy(scores, own[first:last], reduction="none")
-        if reference is None or known is None:
+        if reference is None:
             return loss.sum()
-        target = scores_of(reference.contrast.rows.vectors, known, first, last).masked_fill(masked, -torch.inf)
+        target = scores_of(reference.contrast.rows.vectors, known[0], first, last).masked_fill(masked, -torch.inf)
         # Where a column is no negative the logarithm is -inf, and its share 0.
         logs = scores.log_softmax(1).masked_fill(masked, 0.0)
         share = loss.new_full((last - first,), reference.share)

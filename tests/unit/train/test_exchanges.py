@@ -21,9 +21,9 @@ def annotations(tiny_encoder, tmp_path_factory):
     return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
 
 
-def exchanges(folder, annotations, case, chunk_tokens):
+def exchanges(folder, annotations, case, chunk_tokens, distillation):
     """Exchanges of the third step, DDP's by themselves, and whether anything but small numbers was among the first."""
-    run = Run(folder, annotations, case=case, chunk_tokens=chunk_tokens)
+    run = Run(folder, annotations, case=case, chunk_tokens=chunk_tokens, distillation=distillation)
     buckets: list[int] = []
 
     def hook(_, bucket):
@@ -54,11 +54,13 @@ def exchanges(folder, annotations, case, chunk_tokens):
 
 
 @pytest.mark.parametrize("chunk_tokens", [64, 8192, "auto"])
-@pytest.mark.parametrize(("case", "head"), [("idc", 0), ("conpono", 1)])
-def test_a_step_has_three_exchanges_of_a_few_numbers(tiny_encoder, annotations, case, head, chunk_tokens):
+@pytest.mark.parametrize(("case", "head", "distillation"), [("idc", 0, 0.0), ("idc", 0, 0.5), ("conpono", 1, 0.0)])
+def test_a_step_has_three_exchanges_of_a_few_numbers(tiny_encoder, annotations, case, head, distillation, chunk_tokens):
     """The vectors' way there and back, the head's gradients, and DDP's buckets, each once, come besides."""
-    for counted, sizes, buckets in on_workers(2, exchanges, tiny_encoder, annotations, case, chunk_tokens):
-        # What is known of the batch, rows and columns, vectors with their ids; gradients, (the head's,) figures.
+    found = on_workers(2, exchanges, tiny_encoder, annotations, case, chunk_tokens, distillation)
+    for counted, sizes, buckets in found:
+        # What is known of the batch, rows and columns, vectors with their ids and what they were when training began;
+        # gradients, (the head's,) figures.
         assert counted == {"all_gather": 3, "all_reduce": 2 + head}
         assert sum(size <= 40 for size in sizes) == 3
         assert buckets == list(range(len(buckets)))
