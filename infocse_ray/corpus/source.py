@@ -24,7 +24,7 @@ CONTENT = "fingerprint"
 """A file in a folder of documents that were given from Python: what they are, whenever they were written."""
 _CUT_AT_LINES = ("jsonl", "tsv")
 _PIECE_BYTES = 32 * 2**20
-_MOST_PIECES, _MOST_PIECE_BYTES = 8192, 256 * 2**20
+_MOST_PIECES, _MOST_PIECE_BYTES = 8192, 384 * 2**20
 """Pieces are larger where there would be more than that, up to so many bytes."""
 _PACK_BYTES, _FILES_TOGETHER = 2**20, 1_000
 _PACKS, _MOST_PACK_BYTES = 256, 256 * 2**20
