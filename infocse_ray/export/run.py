@@ -18,7 +18,7 @@ from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import NAME, begin, place_of, refuse_export, save_encoder
 from infocse_ray.export.formats import FORMATS, GraphEncoder, check_packages
 from infocse_ray.export.questions import Asked, corpus_named, max_length_of, questions
-from infocse_ray.loop.its_run import run_of
+from infocse_ray.loop.its_run import RunOf, judging_metric, run_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.export import Export
@@ -64,7 +64,7 @@ def export(settings: Export) -> Exported:
         file = write_form(settings, encoder, made)
         size = size_of(file)
         form = encoder if settings.format == "torch" else opened(settings, encoder, made)
-        found, vectors = _checked(settings, original, encoder, form, asked)
+        found, vectors = _checked(settings, run, original, encoder, form, asked)
         content["exports"][label_of(settings)] = _content(
             settings, file.relative_to(made).as_posix(), size, found, vectors
         )
@@ -105,10 +105,15 @@ def opened(settings: Export, encoder: SentenceEncoder, folder: Path, threads: in
 
 
 def _checked(
-    settings: Export, original: SentenceEncoder, encoder: SentenceEncoder, form: AnyEncoder, asked: Asked | None
+    settings: Export,
+    run: RunOf | None,
+    original: SentenceEncoder,
+    encoder: SentenceEncoder,
+    form: AnyEncoder,
+    asked: Asked | None,
 ) -> tuple[Check | None, Vectors]:
     texts: Tokens = texts_of(asked, encoder)
-    # Where dimensions are cut, a graph is held against the encoder that is cut alike, and recall against the whole one.
+    # Where dimensions are cut, a graph is held against the encoder that is cut alike, and scores against the whole one.
     vectors = apart(original if form is encoder else encoder, form, texts)
     if form is not encoder:
         say(
@@ -116,10 +121,11 @@ def _checked(
             f"cosine {vectors.cosine:.6f}"
         )
     if asked is None:
-        say("recall is not checked: --check false")
+        say("what is lost is not checked: --check false")
         return None, vectors
     say(f"asking {len(asked.questions.doc_ids):,} validation questions ({asked.on}) of the original and the export")
-    found = check(answers(original, asked), answers(form, asked), asked, settings.metric)
+    metric = judging_metric(settings.metric, run)
+    found = check(answers(original, asked), answers(form, asked), asked, metric)
     say(found.line())
     return found, vectors
 

@@ -1,4 +1,4 @@
-"""The run that a model folder is the result of, and a line where its model is to be read otherwise than it read it."""
+"""The run that a model folder is the result of: what its encoder is judged by, and whether it is read as it read it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.runtime.progress import say
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Metric, Settings, Validate
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
@@ -39,6 +39,22 @@ def run_of(model: str) -> RunOf | None:
         settings = manifest.before["settings"]
         return RunOf(root, manifest, Settings.model_validate(settings)) if settings else None
     return None
+
+
+def judging_metric(asked: Metric | None, *runs: RunOf | None) -> Metric:
+    """What two encoders are compared by; said where nobody asked for one.
+
+    Args:
+        asked: what the command was given.
+        runs: that made the encoders; the first that there is judges.
+    """
+    if asked is not None:
+        return asked
+    run = next((run for run in runs if run is not None), None)
+    metric = (Validate() if run is None else run.settings.validate).metric
+    whose = "as runs are unless they say else" if run is None else f"as the run {run.settings.name} was"
+    say(f"judged by {metric}, {whose}; --metric takes another")
+    return metric
 
 
 def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides: str = "") -> None:

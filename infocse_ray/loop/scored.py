@@ -14,7 +14,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.evaluate import Asked, evaluate
-from infocse_ray.loop.its_run import say_unlike_its_run
+from infocse_ray.loop.its_run import judging_metric, run_of, say_unlike_its_run
 from infocse_ray.loop.named_encoders import load_named, save_shared
 from infocse_ray.retrieval.correlation import Estimate, spearman_difference, spearman_estimate
 from infocse_ray.retrieval.examples import Texts, examples
@@ -179,8 +179,10 @@ def _compare(settings: Evaluate, scored: list[Scored], on: On, pairs: StsPairs |
     """A line that says which of two encoders is better, and examples."""
     ours, theirs = scored
     shared = ours.store.fingerprint == theirs.store.fingerprint
-    lead = compare(ours.stage.folder, theirs.stage.folder, settings.metric, common=not shared)
-    say(f"{versus(lead, settings.metric, ours.name, theirs.name)}")
+    models = [model for model in (settings.model, settings.compare) if model is not None]
+    metric = judging_metric(settings.metric, *map(run_of, models))
+    lead = compare(ours.stage.folder, theirs.stage.folder, metric, common=not shared)
+    say(f"{versus(lead, metric, ours.name, theirs.name)}")
     if pairs is not None and ours.cosines is not None and theirs.cosines is not None:
         value, low, high = spearman_difference(ours.cosines, theirs.cosines, pairs.scores)
         say(

@@ -56,7 +56,11 @@ class Evaluate(Section):
     tasks: list[str] = Field(
         default=[], description="Names of the tasks of `mteb` (a,b for several), such as STSBenchmark,NFCorpus."
     )
-    metric: Metric = Field(default="recall@5", description="Metric by which two encoders are compared.")
+    metric: Metric | None = Field(
+        default=None,
+        description="Metric by which two encoders are compared. Default: validate.metric of the run that made `model`, "
+        "else of that which made `compare`, else mrr.",
+    )
     split: Literal["all", "train", "valid", "test"] = Field(
         default="all",
         description="Split whose documents are the questions. The candidates are always the counterparts (the "

@@ -54,7 +54,9 @@ class Export(Section):
     check: bool = Field(
         default=True, description="Ask the original and the export the validation questions, and say what is lost."
     )
-    metric: Metric = Field(default="recall@5", description="Metric whose loss is printed.")
+    metric: Metric | None = Field(
+        default=None, description="Metric whose loss is printed. Default: the run's validate.metric, else mrr."
+    )
     max_length: int | None = Field(
         default=None,
         ge=4,

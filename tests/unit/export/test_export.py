@@ -61,7 +61,7 @@ def prompts_not_pooled(folder: Path, tmp_path: Path) -> SentenceEncoder:
     return load(source)
 
 
-def a_run(encoder: SentenceEncoder, storage: Path, name: str = "news") -> Path:
+def a_run(encoder: SentenceEncoder, storage: Path, name: str = "news", **sections: Any) -> Path:
     """A finished run's model, with what `export` reads of a run."""
     root = Storage.open(str(storage))
     ids = [
@@ -75,6 +75,7 @@ def a_run(encoder: SentenceEncoder, storage: Path, name: str = "news") -> Path:
     ]
     store = run_stage(root, root / "corpora" / "c", "prepare", "c", lambda s: write_store(s.folder, ids, 2).summary)
     settings = {"name": name, "encoder": {"model": "m", "max_length": 12}, "corpus": {"source": "gone.jsonl"}}
+    settings |= sections
     stages = {"corpus": {"kind": "prepare", "fingerprint": "c", "folder": store.folder.relative, "seconds": 1.0}}
     manifest = {"format": 2, "job": "pretrain", "settings": settings, "inputs": {}, "stages": stages}
     (root / name / "manifest.json").write_json(checked(manifest))
@@ -139,7 +140,8 @@ def test_the_export_of_a_run_is_checked_on_its_questions(
     assert done.check.lead.questions == 24
     assert done.check.before["recall@5"] == pytest.approx(done.check.after["recall@5"])
     assert done.check.before["recall@5"] > 0.2
-    assert "recall lost: 0.0000 (recall@5 " in said
+    assert "judged by mrr, as the run news was; --metric takes another" in said
+    assert "MRR lost: 0.0000 (mrr " in said
     folder = tmp_path / "runs" / "news" / "model_onnx"
     assert str(done.folder) == str(folder)
     assert not (folder / "model.safetensors").exists()
@@ -169,10 +171,11 @@ def test_fewer_dimensions_are_the_leading_ones_of_length_1(
 ) -> None:
     library = pytest.importorskip("sentence_transformers")
     encoder = whitened(tiny_encoder, tmp_path)
-    model = a_run(encoder, tmp_path / "runs")
+    model = a_run(encoder, tmp_path / "runs", validate={"metric": "recall@10"})
     done = export(Export(model=str(model), format="torch", dimensions=5))
     assert done.check is not None
     assert "recall lost: " in capsys.readouterr().out
+    assert done.check.metric == "recall@10", "as the run was judged"
     assert str(done.folder).endswith("/model_5")
     assert encoder.dimension == 12  # as before
     texts = tokenised(encoder, SENTENCES[:9])
