@@ -75,16 +75,19 @@ class Encoded(NamedTuple):
             mask |= self.labels == label
         return mask.nonzero()[:, 0]
 
-    def only(self, kept: torch.Tensor, first: int = 0) -> Encoded:
-        """Some examples, numbered anew in order.
+    def only(self, first: int, end: int) -> Encoded:
+        """Examples whose views are numbered from `first` to before `end`: views from 0, examples anew, in order.
 
-        Args:
-            kept: bool [texts], all or none of an example's.
-            first: taken from the labels of their views.
+        No example has other views beside these.
         """
-        owner = torch.unique(self.owner[kept], return_inverse=True)[1]
-        of = self.documents[kept], owner, self.labels[kept] - first, self.texts[kept]
-        return Encoded(self.vectors[kept], *of)
+        rows, known = self.where(*range(first, end)), self.known
+        if known is not None:
+            known = known[(known >= first) & (known < end)] - first
+        owner = self.owner[rows]
+        begins = owner.new_zeros(len(rows))
+        begins[1:] = owner[1:] != owner[:-1]
+        side = self.side(rows)
+        return Encoded(side.vectors, side.documents, begins.cumsum(0), self.labels[rows] - first, side.texts, known)
 
     def side(self, rows: torch.Tensor) -> Side:
         """These texts as rows or columns."""
@@ -103,7 +106,7 @@ class Encoded(NamedTuple):
             `count` entries; those made of the same texts, in whatever order, have the same text.
         """
         zeros = self.vectors.new_zeros(count, self.vectors.shape[1])
-        sizes = torch.bincount(groups, minlength=count)
+        sizes = sizes_of(groups, count)
         means = zeros.index_add(0, groups, self.vectors[rows]) / sizes[:, None]
         if normalize:
             means = torch.nn.functional.normalize(means, dim=-1)
@@ -111,6 +114,11 @@ class Encoded(NamedTuple):
         # A sum of hashes; the group's size keeps a mean of one text apart from nothing: it is that text.
         texts = self.texts.new_zeros(count).index_add(0, groups, self.texts[rows])
         return Side(means, documents, texts)
+
+
+def sizes_of(groups: torch.Tensor, count: int) -> torch.Tensor:
+    """int64 [count], how often each number is there. torch.bincount waits for a GPU to say which is the largest."""
+    return groups.new_zeros(count).index_add(0, groups, torch.ones_like(groups))
 
 
 def two_sided(first: Side, second: Side, temperature: float, same_document: bool = False) -> Contrast:

@@ -24,7 +24,7 @@ import torch
 from infocse_ray.corpus.store import Documents
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.contrast import Contrast, Encoded, Side
+from infocse_ray.methods.contrast import Contrast, Encoded, Side, sizes_of
 from infocse_ray.methods.first_weights import without_biases
 from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.opened import Opened, Views
@@ -104,8 +104,8 @@ class CPC(Plain):
         """Rows are the predictions, columns the targets."""
         before, after = encoded.where(0), encoded.where(*range(1, self.section.ahead + 1))
         owner = encoded.owner[before]
-        count = int(encoded.owner[-1]) + 1 if len(encoded.owner) else 0
-        sizes = torch.bincount(owner, minlength=count)
+        count = len(encoded.where(1))  # every window has the target that comes first
+        sizes = sizes_of(owner, count)
         place = torch.arange(len(before), device=before.device) - (torch.cumsum(sizes, 0) - sizes)[owner]
         contexts = encoded.vectors.new_zeros(count, self.section.context, self.dimension)
         contexts = contexts.index_put((owner, place), encoded.vectors[before])

@@ -21,7 +21,7 @@ from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.opened import Opened, Views
 
 FIRST_LABEL = 3
-"""Views of labelled examples are numbered from here on, behind those of pairs."""
+"""Views of labelled examples are numbered from here on, behind those of pairs; of either there are fewer."""
 
 
 class Mixed(Plain):
@@ -67,9 +67,8 @@ class Mixed(Plain):
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """Rows of both, and columns of both."""
-        of_labels = encoded.labels >= FIRST_LABEL
-        first = self.pairs.contrast(encoded.only(~of_labels), head)
-        second = self.labels.contrast(encoded.only(of_labels, FIRST_LABEL), head)
+        first = self.pairs.contrast(encoded.only(0, FIRST_LABEL), head)
+        second = self.labels.contrast(encoded.only(FIRST_LABEL, 2 * FIRST_LABEL), head)
         assert second.besides is not None
         rows, texts = second.besides
         before = len(first.rows.texts)

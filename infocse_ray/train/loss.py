@@ -60,7 +60,7 @@ def contrastive_loss(contrast: Contrast, reference: Reference | None = None) -> 
         if not contrast.same_document:
             masked |= rows.documents[first:last, None] == documents
         if contrast.besides is not None:
-            masked |= _besides(contrast.besides, first, last, texts)
+            masked |= _besides(contrast.besides, first, last, count, texts)
         place = torch.arange(last - first, device=own.device)
         if contrast.form == "margin":
             masked[place, own[first:last]] = True
@@ -93,9 +93,13 @@ def contrastive_loss(contrast: Contrast, reference: Reference | None = None) -> 
     return loss * (workers() / all_rows)
 
 
-def _besides(besides: tuple[torch.Tensor, torch.Tensor], first: int, last: int, texts: torch.Tensor) -> torch.Tensor:
-    """Bool [last - first, columns]: which columns have one of the texts that go with a row."""
+def _besides(
+    besides: tuple[torch.Tensor, torch.Tensor], first: int, last: int, count: int, texts: torch.Tensor
+) -> torch.Tensor:
+    """Bool [last - first, columns]: which columns have one of the texts that go with a row, of `count` rows."""
     rows, own = besides
-    here = ((rows >= first) & (rows < last)).nonzero()[:, 0]
-    hits = (own[here, None] == texts).int()
-    return hits.new_zeros(last - first, len(texts)).index_add(0, rows[here] - first, hits) > 0
+    if last - first < count:  # of all rows these are all; how many they are of some, a GPU would be waited for
+        here = ((rows >= first) & (rows < last)).nonzero()[:, 0]
+        rows, own = rows[here] - first, own[here]
+    hits = (own[:, None] == texts).int()
+    return hits.new_zeros(last - first, len(texts)).index_add(0, rows, hits) > 0

@@ -6,12 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from infocse_ray.methods.contrast import Encoded
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loss import contrastive_loss
 from tests.unit.stores import Written, write_annotations
 from tests.unit.trainees import LABELLED, MIXED, TRAINED, method_for, stream_of
+
+WAITS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::bincount", "aten::_unique2", "aten::masked_select")
+"""Operations whose result the host needs, or whose result's shape."""
 
 
 class Text(NamedTuple):
@@ -319,6 +323,19 @@ def test_the_batch_has_what_masks_are_for(source, case):
     keeps = case in ("cpc", "declutr", "conpono", "conpono margin", LABELLED)
     assert math.isclose(contrastive_loss(apart).item(), whole, rel_tol=1e-9) == keeps
     assert not math.isclose(contrastive_loss(other).item(), whole, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("case", CONTRASTED)
+def test_no_device_is_asked_how_many_there_are(source, case):
+    """What the host knows of the labels is all it needs; a GPU would be waited for, in the middle of a step."""
+    method, encoded, _ = batch_of(source, case)
+    head = head_of(method)
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        loss = contrastive_loss(method.contrast(encoded, head))
+        loss.backward()
+    assert sum(event.count for event in seen.key_averages() if event.key in WAITS) == 0
+    without = contrastive_loss(method.contrast(encoded._replace(known=None), head))
+    torch.testing.assert_close(loss, without, rtol=1e-12, atol=0)
 
 
 def test_no_counterpart_of_a_document_is_its_negative(source):
