@@ -1,9 +1,12 @@
 """Heads start where they change nothing that means something already, and learn at the default rate."""
 
 import math
+import shutil
+from typing import Any
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
@@ -24,6 +27,21 @@ VIEWS = {
     "ict": [0, 1],
 }
 """Labels of an example's texts."""
+
+TOKENS = ("declutr", "tsdae")
+"""Methods whose head tells tokens."""
+
+
+@pytest.fixture(scope="module")
+def wide_encoder(tiny_encoder, tmp_path_factory):
+    """A BERT of a layer of DIMENSION dimensions, whose copy TSDAE's decoder is."""
+    folder = tmp_path_factory.mktemp("wide")
+    for file in tiny_encoder.glob("token*"):
+        shutil.copy(file, folder)
+    torch.manual_seed(0)
+    shape: Any = {"hidden_size": DIMENSION, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 256}
+    BertModel(BertConfig(vocab_size=WIDE.vocabulary, max_position_embeddings=64, **shape)).save_pretrained(folder)
+    return folder
 
 
 def drawn(seed, *shape):
@@ -74,12 +92,17 @@ def after_steps(folder, case, **train):
     method = method_of(settings.train.method, settings, WIDE)
     assert method is not None
     state = TrainState(load_encoder(folder, settings.encoder, True), method, settings, 5)
-    vocabulary, batch = WIDE.vocabulary, None if case == "declutr" else encoded(case)
+    vocabulary, batch = WIDE.vocabulary, None if case in TOKENS else encoded(case)
+    tokens = torch.arange(vocabulary)
     states, words = drawn(1, vocabulary, DIMENSION), 0.02 * drawn(2, vocabulary, DIMENSION)
 
     def loss():
-        if batch is None:
-            return state.head.mlm_loss(states, torch.arange(vocabulary), words) / vocabulary
+        if case == "declutr":
+            return state.head.mlm_loss(states, tokens, words) / vocabulary
+        if case == "tsdae":  # texts of one token, which nothing but their vectors tells
+            texts = torch.stack([torch.full_like(tokens, WIDE.special[2]), tokens], 1)
+            return state.head.token_loss(unit(states), {"decoded": texts}, words) / vocabulary
+        assert batch is not None
         contrast = method.contrast(batch, state.head)
         assert contrast is not None
         return contrastive_loss(contrast)
@@ -92,12 +115,12 @@ def after_steps(folder, case, **train):
     return loss().item(), math.log(columns)
 
 
-@pytest.mark.parametrize("case", [*VIEWS, "declutr"])
-def test_a_head_learns_at_the_defaults(tiny_encoder, case):
-    loss, chance = after_steps(tiny_encoder, case)
+@pytest.mark.parametrize("case", [*VIEWS, *TOKENS])
+def test_a_head_learns_at_the_defaults(wide_encoder, case):
+    loss, chance = after_steps(wide_encoder, case)
     assert loss < 0.8 * chance
     # What the encoder's own rate leaves of it.
-    slow, _ = after_steps(tiny_encoder, case, head_learning_rate=Train().learning_rate)
+    slow, _ = after_steps(wide_encoder, case, head_learning_rate=Train().learning_rate)
     assert slow > 0.95 * chance
 
 
