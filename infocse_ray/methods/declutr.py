@@ -54,6 +54,9 @@ class Lengths(NamedTuple):
 _ANCHOR, _POSITIVE, _ANCHOR_BEGINS, _POSITIVE_BEGINS, _GUESSED, _INSTEAD, _OTHER = range(7)
 """What is drawn."""
 
+_FIRST_WEIGHTS = 1
+"""Of a head that starts untrained; counted up when these are others."""
+
 
 class DeCLUTR(Plain):
     """Spans near each other."""
@@ -82,7 +85,8 @@ class DeCLUTR(Plain):
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        return ("declutr", self.section, *([self.trained.fingerprint()] if self.trained else []))
+        began = self.trained.fingerprint() if self.trained else _FIRST_WEIGHTS
+        return ("declutr", self.section, *([began] if self.section.mask else []))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""

@@ -17,6 +17,8 @@ import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM
 
+from infocse_ray.methods.first_weights import linear
+
 _TOKENS_TRIED = 16
 
 
@@ -47,10 +49,10 @@ class MaskedLanguageModel(nn.Module):
             dimension: of the encoder's token vectors.
             embedding: of its word embeddings.
             vocabulary: tokens that can be guessed.
-            trained: its weights; None: untrained.
+            trained: its weights; None: untrained, as BERT's began.
         """
         super().__init__()
-        self.dense = nn.Linear(dimension, embedding)
+        self.dense = linear(dimension, embedding)
         self.norm = nn.LayerNorm(embedding, eps=trained.epsilon if trained else 1e-5)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         if trained is not None:

@@ -28,9 +28,16 @@ def test_a_new_gru_makes_of_unlike_contexts_unlike_states():
     assert abs(((projected @ projected.T).sum() - 200) / (200 * 199)) < 0.05
 
 
-def test_simcse_and_ict_start_with_berts_weights():
+def test_new_layers_start_with_berts_weights():
     torch.manual_seed(1)
-    for case in ("simcse", "ict"):
-        layer = method_for(case, SPEC._replace(dimension=512)).head()[0]
+    spec = SPEC._replace(dimension=512, hidden=512, word=512)
+    layers = {case: method_for(case, spec).head()[0] for case in ("simcse", "ict")}
+    for case, layer in (layers | {"declutr": method_for("declutr", spec).head().dense}).items():
         assert abs(float(layer.weight.detach().std()) - 0.02) < 0.001, case
         assert not layer.bias.any(), case
+
+
+def test_a_new_language_model_prefers_no_token_by_itself():
+    torch.manual_seed(1)
+    words = torch.randn(SPEC.vocabulary, SPEC.word)
+    assert not method_for("declutr").head().scores(torch.zeros(1, SPEC.hidden), words).any()

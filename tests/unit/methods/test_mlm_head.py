@@ -129,6 +129,16 @@ def test_workers_get_the_head_with_the_strategy(masked, tiny_encoder):
     assert declutr(masked, mask=0.0)[0].identity() == declutr(tiny_encoder, mask=0.0)[0].identity()
 
 
+def test_first_weights_name_what_starts_with_them(masked, tiny_encoder, monkeypatch):
+    def names() -> list[Any]:
+        heads = ((tiny_encoder, 0.3), (masked, 0.3), (tiny_encoder, 0.0))
+        return [declutr(folder, mask)[0].identity() for folder, mask in heads]
+
+    before = names()
+    monkeypatch.setattr("infocse_ray.methods.declutr._FIRST_WEIGHTS", 0)
+    assert [new != old for new, old in zip(names(), before, strict=True)] == [True, False, False]
+
+
 def test_another_head_names_another_run(masked, tmp_path):
     """Of two checkpoints of one encoder, and of the encoder alone."""
     other = BertForMaskedLM.from_pretrained(masked)
