@@ -24,7 +24,6 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.size import operations_a_token
 from infocse_ray.runtime.cluster import Placement, assigned_cores, worker_device
-from infocse_ray.runtime.kept_process import alone
 from infocse_ray.runtime.placement import await_places, watched
 from infocse_ray.runtime.tasks import items_of_one_task
 
@@ -86,10 +85,8 @@ def in_actors(
         tokens: of all groups, about; where they are few, all is done by one process. None: nobody knows.
     """
     if tokens is not None and is_small(tokens, encoder, placement):
-        one = alone(placement)
-        await_places(one, title, 1)
-        with watched(one, title, 1):
-            yield from items_of_one_task(_in_this_process, groups, encoder, precision, work, engine, where=placement)
+        given = groups, encoder, precision, work, engine
+        yield from items_of_one_task(_in_this_process, *given, where=placement, title=title)
         return
     await_places(placement, title, 1)
     actors = min(placement.workers, len(groups))
@@ -115,7 +112,6 @@ def in_actors(
 def _in_this_process(
     groups: list[list[int]], encoder: EncoderFolder, precision: Precision, work: Work, engine: Engine
 ) -> Iterator[dict[str, Any]]:
-    torch.set_num_threads(assigned_cores())
     annotator = Annotator(encoder, precision, worker_device(), engine)
     for group in groups:
         counts = through_phases(work, annotator, group) if isinstance(work, Phased) else work(annotator, group)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from infocse_ray import __version__
 from infocse_ray.errors import Interrupted, LeaseLost, TrainingStopped
@@ -30,8 +30,8 @@ def run_job(
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
-    A full disk, or storage out of reach, ends it with such a line and status 1. SIGTERM and Ctrl-C end it at a
-    checkpoint, with a line that says how to go on and 128 + the signal's number.
+    A full disk, storage out of reach, or a process that was lost too often, ends it with such a line and status 1.
+    SIGTERM and Ctrl-C end it at a checkpoint, with a line that says how to go on and 128 + the signal's number.
 
     Args:
         model: the settings that the command takes.
@@ -47,8 +47,8 @@ def run_job(
     settings = parse(model, argv, prog, description, essentials, unnamed)
     if not {"torch", "ray"} <= sys.modules.keys():
         print(f"infocse {__version__}: loading torch and Ray ...", file=sys.stderr, flush=True)
-    from infocse_ray.runtime.failures import cause_of, storage_failure
-    from infocse_ray.runtime.interrupts import end, listening
+    from infocse_ray.runtime.failures import cause_of, one_line, process_lost, storage_failure
+    from infocse_ray.runtime.interrupts import listening, lost_in
     from infocse_ray.runtime.libraries import quiet_libraries
 
     quiet_libraries()
@@ -61,14 +61,24 @@ def run_job(
             print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
             raise SystemExit(2) from None
         except Interrupted as stopped:
-            print(f"{prog}: {stopped}; what is finished is kept; the same command resumes", file=sys.stderr)
-            end(stopped)
+            _end_stopped(prog, stopped)
         except Exception as error:
+            if (stopped := lost_in(error)) is not None:
+                _end_stopped(prog, stopped)
             failure = storage_failure(error)
+            if failure is None and process_lost(error):
+                failure = f"{one_line(error)}; what is finished is kept, and the same command goes on"
             if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
                 raise
             print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
             raise SystemExit(1) from None
+
+
+def _end_stopped(prog: str, stopped: Interrupted) -> NoReturn:
+    from infocse_ray.runtime.interrupts import end
+
+    print(f"{prog}: {stopped}; what is finished is kept; the same command resumes", file=sys.stderr)
+    end(stopped)
 
 
 def run_at_once(

@@ -34,6 +34,7 @@ from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore, content_of, documents_of, shard_name
 from infocse_ray.corpus.streams import advice
+from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
@@ -168,7 +169,7 @@ def label_table(corpus: Corpus, source: Source) -> list[ObjectRef]:
         return []
     table = ray.remote(scheduling_strategy="DEFAULT")(read).remote(source.companions, corpus)
     # Else the reading tasks would start all at once, to wait.
-    ray.wait([table], fetch_local=False)
+    run_interruptible(lambda: ray.wait([table], fetch_local=False))
     return [table]
 
 

@@ -13,6 +13,6 @@ def operations_a_token(encoder: EncoderFolder) -> float:
     config = place.read_json() if place.exists() else {}
     try:
         hidden, layers, between = (config[n] for n in ("hidden_size", "num_hidden_layers", "intermediate_size"))
-    except KeyError:
+        return 2.0 * layers * (4 * hidden**2 + 2 * hidden * between)
+    except (KeyError, TypeError):  # one that is null, or one for each layer
         return math.inf
-    return 2.0 * layers * (4 * hidden**2 + 2 * hidden * between)

@@ -115,6 +115,13 @@ def check() -> None:
         _requests.leave()
 
 
+def lost_in(error: BaseException) -> Interrupted | None:
+    """The signal whose exception Ray's core let out as another: its waits only know two kinds of it."""
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__cause__ or error.__context__  # pyright: ignore[reportAssignmentType]
+    return error
+
+
 def run_interruptible(work: Callable[[], Result], board: Board | None = None) -> Result:
     """Do `work` in a thread and wait for it, so that Ray's own handlers stay out and signals are noticed.
 

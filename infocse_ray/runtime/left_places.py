@@ -9,51 +9,43 @@ from __future__ import annotations
 import time
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
-
-from infocse_ray.runtime.placement import Placement
+from ray._private.state import state
+from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # pyright: ignore[reportAttributeAccessIssue]
+from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 _LOOK_SECONDS = 1.0
-_WAIT_SECONDS = 30.0
-"""For workers that end because their controller did."""
+_WAIT_SECONDS = 5.0
+"""Until Ray knows of all that died."""
 
 
-class LeftPlaces:
-    """Those that come after this was made."""
+def free_left_places() -> int:
+    """Free the places that an actor of this job asked for which is dead; in a few seconds.
 
-    def __init__(self) -> None:
-        self._before = set(placement_group_table())
-
-    def free(self, where: Placement) -> int:
-        """Free those that are as a training's and that nobody is in.
-
-        Args:
-            where: of the training's workers.
-
-        Returns:
-            How many were freed.
-        """
-        freed, empty, ends = 0, set(), time.monotonic() + _WAIT_SECONDS
-        while (left := self._like(where)) and time.monotonic() < ends:
-            before, empty = empty, {name for name in left if _is_empty(name)}
-            for name in before & empty:  # in two looks: what a training just got it fills at once
-                remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(name))))
-                empty.discard(name)
-                freed += 1
-            time.sleep(_LOOK_SECONDS)
-        return freed
-
-    def _like(self, where: Placement) -> list[str]:
-        return [
-            name
-            for name, group in placement_group_table().items()
-            if name not in self._before
-            and group["state"] == "CREATED"
-            and all(bundle == where.bundle for bundle in group["bundles"].values())
-        ]
+    Returns:
+        How many were freed.
+    """
+    freed: set[str] = set()
+    ends = time.monotonic() + _WAIT_SECONDS
+    while True:
+        for name in _left() - freed:
+            remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(name))))
+            freed.add(name)
+        if time.monotonic() >= ends:
+            return len(freed)
+        time.sleep(_LOOK_SECONDS)
 
 
-def _is_empty(name: str) -> bool:
-    """Whether no task and no actor is in a group: each takes a thousandth of a place."""
-    place = f"bundle_group_{name}"
-    return ray.available_resources().get(place, 0.0) == ray.cluster_resources().get(place, -1.0)
+def _left() -> set[str]:
+    # Ray's public tables don't say who asked for a group, and whether it lives.
+    table = state._connect_and_get_accessor().get_placement_group_table()
+    groups = [PlacementGroupTableData.FromString(raw) for raw in table]
+    job, nobody = ray.get_runtime_context().get_job_id(), ray.ActorID.nil().binary()
+    return {
+        group.placement_group_id.hex()
+        for group in groups
+        if group.creator_actor_dead
+        and group.creator_actor_id not in (b"", nobody)  # of the driver's own Ray says so, too
+        and group.creator_job_id.hex() == job
+        and not group.is_detached
+        and group.state != PlacementGroupTableData.REMOVED
+    }

@@ -102,22 +102,29 @@ def autoscaler_config() -> dict[str, Any] | None:
     return None
 
 
-def await_places(where: Placement, title: str, workers: int | None = None) -> None:
+def await_places(where: Placement, title: str, workers: int | None = None, patience: float | None = None) -> bool:
     """Wait until there is room for the workers, saying now and then what is waited for.
 
     Args:
         where: what each worker has.
         title: of the stage, for people.
         workers: how many it begins with; None: the fewest.
+        patience: seconds to wait; None: for ever.
+
+    Returns:
+        Whether there is room.
     """
     wanted = workers or where.fewest or where.workers
     group = placement_group([where.bundle] * wanted)
     try:
-        due = time.monotonic() + _SAY_FIRST_SECONDS
+        due = (begun := time.monotonic()) + _SAY_FIRST_SECONDS
         while not group.wait(1):
+            if patience is not None and time.monotonic() >= begun + patience:
+                return False
             if time.monotonic() >= due:
                 due = time.monotonic() + _SAY_SECONDS
                 say(f"  {title} waits for {_wanted(where, wanted)}: {_cluster()}")
+        return True
     finally:
         with contextlib.suppress(RayError):
             remove_placement_group(group)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 import ray
+from ray.exceptions import RayError
 
-from infocse_ray.runtime.kept_process import alone, give_back_memory, kept_task
-from infocse_ray.runtime.placement import Placement, await_places
+from infocse_ray.runtime.interrupts import run_interruptible
+from infocse_ray.runtime.kept_process import await_one, has_lost_its_room, kept_task
+from infocse_ray.runtime.placement import Placement, watched
+from infocse_ray.runtime.progress import say
 
 Result = TypeVar("Result")
 
@@ -42,9 +47,12 @@ def in_tasks(work: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> I
                 flying.append(do.remote(*call))
             if not flying:
                 return
-            done, flying = ray.wait(flying, num_returns=len(flying), timeout=0, fetch_local=False)
+            waiting = flying
+            done, flying = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
             if not done:
-                done, flying = ray.wait(flying, timeout=_LOOK_SECONDS, fetch_local=False)
+                done, flying = run_interruptible(
+                    lambda waiting=waiting: ray.wait(waiting, timeout=_LOOK_SECONDS, fetch_local=False)
+                )
             for one in done:
                 yield ray.get(one)
     finally:
@@ -56,7 +64,11 @@ def in_tasks(work: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> I
 
 
 def in_one_task(
-    work: Callable[..., Result], *arguments: Any, where: Placement | None = None, title: str = "a task"
+    work: Callable[..., Result],
+    *arguments: Any,
+    where: Placement | None = None,
+    title: str = "a task",
+    retries: int = _RETRIES,
 ) -> Result:
     """Do `work` in a task, and wait for it: what it reads and holds is not the driver's.
 
@@ -65,42 +77,89 @@ def in_one_task(
         arguments: what it gets.
         where: of workers, in place of whom there is one, whose process stays for what one does next; None: one core.
         title: says what waits until there is room for that one.
+        retries: how often it is done again.
+
+    Raises:
+        What `work` raised, wrapped by Ray.
+        Interrupted: a signal came; the task is ended.
     """
-    if where is None:
-        return ray.get(_task(work).remote(*arguments))
-
-    def then_idle() -> Result:
-        try:
-            return work(*arguments)
-        finally:
-            give_back_memory()
-
-    one = alone(where)
-    await_places(one, title, 1)
-    return ray.get(kept_task(then_idle, one, _RETRIES).remote())
+    if where is not None:
+        (result,) = [*_of_one(work, arguments, where, title, retries, yields=False)]
+        return result
+    task = _task(work).remote(*arguments)
+    try:
+        return run_interruptible(lambda: ray.get(task))
+    except BaseException:
+        _end(task)
+        raise
 
 
-def items_of_one_task(work: Callable[..., Iterable[Result]], *arguments: Any, where: Placement) -> Generator[Result]:
-    """What `work` yields in such a task, each once it is there; arguments are those of `in_one_task`.
+def items_of_one_task(
+    work: Callable[..., Iterable[Result]], *arguments: Any, where: Placement, title: str
+) -> Generator[Result]:
+    """What `work` yields in such a task, each once it is there; for the rest see `in_one_task`.
 
     What it yields must be the same when it is done again.
     """
+    return _of_one(work, arguments, where, title, _RETRIES, yields=True)
 
-    def then_idle() -> Iterator[Result]:
+
+def _of_one(
+    work: Callable[..., Any], arguments: tuple[Any, ...], where: Placement, title: str, retries: int, yields: bool
+) -> Generator[Any]:
+    """Each item, or the one result."""
+    given = 0
+    while True:
+        one = await_one(where, title)
+        task = kept_task(work, arguments, one, retries, yields)
         try:
-            for item in work(*arguments):  # noqa: UP028 - Ray sends into this generator, which not all iterators take
-                yield item
-        finally:
-            give_back_memory()
+            with watched(one, title, 1):
+                for number, item in enumerate(_items(task, one, where)):
+                    if number >= given:
+                        given += 1
+                        yield item
+            return
+        except _RoomLost:
+            _end(task)
+            say(f"  {title}: the node that it was on is lost; beginning again on what is left")
+        except BaseException:
+            _end(task)
+            raise
 
-    task = kept_task(then_idle, alone(where), _RETRIES, num_returns="streaming").remote()
-    try:
-        for item in task:
-            yield ray.get(item)
-    except BaseException:
-        if ray.is_initialized():
+
+class _RoomLost(Exception):
+    """A task waits for a node as large as the one it was on, which is lost, and there are smaller ones."""
+
+
+def _items(task: Any, one: Placement, where: Placement) -> Iterator[Any]:
+    """What a task gives, waited for outside Ray's own wait, out of which no signal comes.
+
+    Raises:
+        _RoomLost: it waits for room that isn't there any more.
+    """
+    if isinstance(task, ray.ObjectRef):
+        _await(task, one, where)
+        yield run_interruptible(lambda: ray.get(task))
+        return
+    while True:
+        _await(task, one, where)
+        if not (item := run_interruptible(lambda: [ray.get(ref) for ref in itertools.islice(task, 1)])):
+            return
+        yield item[0]
+
+
+def _await(task: Any, one: Placement, where: Placement) -> None:
+    lost = 0
+    while not run_interruptible(lambda: ray.wait([task], timeout=_LOOK_SECONDS, fetch_local=False)[0]):
+        lost = lost + 1 if run_interruptible(lambda: has_lost_its_room(one, where)) else 0
+        if lost > 1:
+            raise _RoomLost
+
+
+def _end(task: Any) -> None:
+    if ray.is_initialized():
+        with contextlib.suppress(RayError):
             ray.cancel(task, force=True)
-        raise
 
 
 def _task(work: Callable[..., Any]) -> Any:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import ray
 from ray.exceptions import RayError
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
@@ -15,10 +14,10 @@ from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from infocse_ray.errors import TrainingStopped
 from infocse_ray.runtime.failures import one_line, process_lost, storage_failure
 from infocse_ray.runtime.interrupts import run_interruptible
-from infocse_ray.runtime.kept_process import give_back_memory, kept_task
-from infocse_ray.runtime.left_places import LeftPlaces
+from infocse_ray.runtime.left_places import free_left_places
 from infocse_ray.runtime.placement import Placement, await_places, watched
 from infocse_ray.runtime.progress import Board, say
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import BEGUN, Training, train_worker
@@ -56,7 +55,6 @@ def run_workers(
         NoSpace, StorageUnavailable: that is why they failed.
     """
     logging.getLogger("ray.train").setLevel(logging.ERROR)
-    places = LeftPlaces()
     for left in reversed(range(max_failures + 1)):
         # Also GPU actors of the stage before, which may linger, are gone by then.
         await_places(placement, title)
@@ -83,10 +81,12 @@ def run_workers(
         except (TrainingFailedError, RayError) as error:
             # Ray Train replaces workers that died. Where a process of its own beside them dies, such as its controller,
             # it gives up; and where a node's memory runs out Ray ends several processes at once, whichever they are.
-            if isinstance(error, WorkerGroupError) or not left or not process_lost(error):
+            if isinstance(error, WorkerGroupError) or not process_lost(error):
+                raise _why(error, folder, name) from error
+            free_left_places()  # also for whatever this job does next
+            if not left:
                 raise _why(error, folder, name) from error
             say(f"{title}: {one_line(error)}; beginning again from the last checkpoint")
-            places.free(placement)
 
 
 def run_one_worker(
@@ -110,23 +110,10 @@ def run_one_worker(
         Interrupted: a signal came.
         NoSpace, StorageUnavailable: that is why it failed.
     """
-    await_places(placement, title, 1)
-
-    def then_idle() -> None:
-        try:
-            work(argument)
-        finally:
-            give_back_memory()
-
-    task = kept_task(then_idle, placement, max_failures).remote()
     try:
-        with watched(placement, title, 1):
-            run_interruptible(lambda: ray.get(task))
+        in_one_task(work, argument, where=placement, title=title, retries=max_failures)
     except RayError as error:
         raise _why(error, folder, title) from error
-    except BaseException:
-        ray.cancel(task, force=True)
-        raise
 
 
 def _why(error: BaseException, folder: Storage, name: str) -> Exception:

@@ -12,6 +12,7 @@ import psutil
 from ray.cluster_utils import Cluster
 
 ACTOR, TRAINER, CONTROLLER = "ray::MapWorker", "ray::RayTrainWorker", "ray::TrainController"
+TASK = "ray::items_then_idle"
 """How Ray titles the processes of Ray Data's actors and of Ray Train's workers and what controls these."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.clusters import ACTOR, TRAINER, frozen, processes
+from tests.faults.clusters import ACTOR, TASK, TRAINER, frozen, processes
 from tests.faults.drivers import checkpoints, finish, metrics_of, said, start, wait_until, weights_of
 
 
@@ -44,13 +44,18 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
 
 
 @pytest.mark.slow
-def test_outside_training_a_run_stops_at_once(corpus: Path, undisturbed: Path, tiny_encoder: Path) -> None:
-    driver = start(corpus, "annotating", tiny_encoder, annotate__num_workers="2")
-    wait_until(driver, lambda: processes(ACTOR, driver.pid))
-    with frozen(processes(ACTOR, driver.pid)):  # who waited for them would wait for ever
+@pytest.mark.parametrize(
+    ("name", "process", "settings"), [("actors", ACTOR, {"annotate__num_workers": "2"}), ("task", TASK, {})]
+)
+def test_outside_training_a_run_stops_at_once(
+    corpus: Path, undisturbed: Path, tiny_encoder: Path, name: str, process: str, settings: dict[str, str]
+) -> None:
+    driver = start(corpus, name, tiny_encoder, **settings)
+    wait_until(driver, lambda: processes(process, driver.pid))
+    with frozen(processes(process, driver.pid)):  # who waited for them would wait for ever
         os.kill(driver.pid, signal.SIGTERM)
         assert "pretrain.py: stopped by SIGTERM; what is finished is kept" in finish(driver, 143)
-    run = corpus / "annotating" / "annotating"
+    run = corpus / name / name
     assert not (run / "iteration_1" / "train").exists()
-    finish(start(corpus, "annotating", tiny_encoder))
+    finish(start(corpus, name, tiny_encoder))
     assert weights_of(run) == weights_of(undisturbed)

@@ -31,7 +31,7 @@ def test_a_killed_embedding_actor_and_a_killed_training_worker_change_nothing(
     annotations, training = run / "iteration_1" / "annotations", run / "iteration_1" / "train"
 
     whitened = run / "iteration_0" / "whitening" / "stage.json"
-    wait_until(driver, whitened.exists)  # which has an actor of its own
+    wait_until(driver, whitened.exists)  # by a task of its own
     since = whitened.stat().st_mtime
 
     def annotating() -> list[psutil.Process]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
 from ray.exceptions import RayError
 
+from infocse_ray.errors import Interrupted
 from infocse_ray.runtime.cluster import assigned_cores
+from infocse_ray.runtime.interrupts import listening
 from infocse_ray.runtime.kept_process import alone, of_one
 from infocse_ray.runtime.placement import Placement
-from infocse_ray.runtime.tasks import in_one_task, items_of_one_task
+from infocse_ray.runtime.tasks import in_one_task, in_tasks, items_of_one_task
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.trainer import run_one_worker
 
@@ -41,7 +46,7 @@ def test_what_comes_next_finds_the_process_there_with_all_cores(tmp_path: Path) 
     assert of_one(WHERE) == 2 / cores
     assert (alone(Placement(4, True, 3)), of_one(Placement(4, True, 3))) == (Placement(1, True, 3), 4)
     first = in_one_task(os.getpid, where=WHERE)
-    items = list(items_of_one_task(_counted, tmp_path, where=WHERE))
+    items = list(items_of_one_task(_counted, tmp_path, where=WHERE, title="testing"))
     assert items == [(number, first, cores) for number in range(3)]
     run_one_worker(_write_process, tmp_path, Placement(1, False, 1), Storage.open(str(tmp_path)), 1, "scoring")
     assert int((tmp_path / "process").read_text()) == first
@@ -49,7 +54,7 @@ def test_what_comes_next_finds_the_process_there_with_all_cores(tmp_path: Path) 
 
 
 def test_items_are_there_once_they_are_yielded(tmp_path: Path) -> None:
-    for number, *_ in items_of_one_task(_counted, tmp_path, True, where=WHERE):
+    for number, *_ in items_of_one_task(_counted, tmp_path, True, where=WHERE, title="testing"):
         (tmp_path / f"seen-{number}").touch()
     assert (tmp_path / "seen-2").exists()
 
@@ -63,7 +68,7 @@ def _dies_once(folder: Path) -> Iterator[int]:
 
 
 def test_it_begins_again_where_its_process_died_and_gives_each_item_once(tmp_path: Path) -> None:
-    assert list(items_of_one_task(_dies_once, tmp_path, where=WHERE)) == [0, 1, 2, 3]
+    assert list(items_of_one_task(_dies_once, tmp_path, where=WHERE, title="testing")) == [0, 1, 2, 3]
     assert (tmp_path / "died").exists()
 
 
@@ -73,7 +78,7 @@ def _fails() -> Iterator[int]:
 
 
 def test_what_it_raises_comes_after_what_it_gave() -> None:
-    items = items_of_one_task(_fails, where=WHERE)
+    items = items_of_one_task(_fails, where=WHERE, title="testing")
     assert next(items) == 1
     with pytest.raises(RayError, match="no good"):
         next(items)
@@ -87,10 +92,39 @@ def _endless(folder: Path) -> Iterator[int]:
 
 
 def test_whoever_stops_asking_ends_it(tmp_path: Path) -> None:
-    with contextlib.closing(items_of_one_task(_endless, tmp_path, where=WHERE)) as items:
+    with contextlib.closing(items_of_one_task(_endless, tmp_path, where=WHERE, title="testing")) as items:
         assert next(items) == 1
     process, ends = Path("/proc") / (tmp_path / "process").read_text(), time.monotonic() + 30
     while process.exists() and time.monotonic() < ends:
         time.sleep(0.1)
     assert not process.exists()
     assert in_one_task(lambda: 1, where=WHERE) == 1
+
+
+def _works(folder: Path) -> None:
+    (folder / "process").touch()
+    while True:
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda folder: in_one_task(_works, folder, where=WHERE),
+        lambda folder: list(items_of_one_task(_endless, folder, where=WHERE, title="testing")),
+        lambda folder: list(in_tasks(_works, [(folder,)])),
+    ],
+    ids=["one task", "items", "tasks"],
+)
+def test_a_signal_ends_the_wait_and_the_task(wait: Callable[[Path], Any], tmp_path: Path) -> None:
+    def signalled() -> None:
+        while not (tmp_path / "process").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with listening():
+        threading.Thread(target=signalled).start()
+        with pytest.raises(Interrupted):
+            wait(tmp_path)
+    # The task is over, whether its process is, too, or stays for another.
+    ray.get(ray.remote(num_cpus=int(ray.cluster_resources()["CPU"]))(lambda: None).remote(), timeout=60)

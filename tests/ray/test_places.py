@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from infocse_ray.runtime import left_places
 from infocse_ray.runtime import placement as places
-from infocse_ray.runtime.left_places import LeftPlaces
+from infocse_ray.runtime.left_places import free_left_places
 from infocse_ray.runtime.placement import Placement, await_places
 
 
@@ -19,36 +18,33 @@ class _Holder:
     def ready(self) -> None: ...
 
 
+class _Asking:
+    """Asks for a place, as Ray Train's controller does, and holds it."""
+
+    def ask(self) -> str:
+        self.group = placement_group([{"CPU": 0.25}])
+        assert self.group.wait(20)
+        return self.group.id.hex()
+
+
 @pytest.mark.usefixtures("ray_cluster")
-def test_places_that_nobody_is_in_are_freed_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_places, "_LOOK_SECONDS", 0.5)
-    monkeypatch.setattr(left_places, "_WAIT_SECONDS", 8.0)
-
-    def group(cores: float) -> Any:
-        made = placement_group([{"CPU": cores}])
-        assert made.wait(20)
-        return made
-
-    def state(of: Any) -> str:
-        return placement_group_table(of)["state"]
-
-    groups = [earlier := group(0.25)]
-    left = LeftPlaces()
-    assert left.free(Placement(1, False, 1)) == 0, "there is none"
-    groups += [other := group(0.25), used := group(1.0)]
-    inside = PlacementGroupSchedulingStrategy(used)
-    holder: Any = ray.remote(num_cpus=0)(_Holder).options(scheduling_strategy=inside).remote()
-    ray.get(holder.ready.remote())
+def test_places_of_the_dead_are_freed_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_places, "_WAIT_SECONDS", 3.0)
+    mine = placement_group([{"CPU": 0.25}])
+    assert mine.wait(20)
+    asking: Any = ray.remote(num_cpus=0)(_Asking)
+    dead, alive = asking.remote(), asking.remote()
+    left, held = ray.get([dead.ask.remote(), alive.ask.remote()])
     try:
-        assert left.free(Placement(1, False, 1)) == 0
-        assert [state(one) for one in groups] == ["CREATED"] * 3
-        ray.kill(holder)
-        assert left.free(Placement(1, False, 1)) == 1
-        assert state(used) == "REMOVED"
-        assert [state(one) for one in (earlier, other)] == ["CREATED"] * 2
+        assert free_left_places() == 0, "nobody is dead"
+        ray.kill(dead)
+        assert free_left_places() == 1
+        states = {name: group["state"] for name, group in placement_group_table().items()}
+        assert [states[name] for name in (left, held, mine.id.hex())] == ["REMOVED", "CREATED", "CREATED"]
     finally:
-        for one in groups:
-            remove_placement_group(one)
+        ray.kill(alive)
+        free_left_places()
+        remove_placement_group(mine)
 
 
 @pytest.mark.usefixtures("ray_cluster")

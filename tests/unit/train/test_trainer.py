@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from ray.train import WorkerGroupError
 from ray.train.v2.api.exceptions import ControllerError
 
 from infocse_ray.errors import TrainingStopped
+from infocse_ray.runtime.failures import process_lost
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import trainer as module
@@ -43,15 +43,18 @@ def fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]
 
         monkeypatch.setattr(module, "TorchTrainer", Trainer)
         monkeypatch.setattr(module, "await_places", lambda *_: None)
-        freed: list[Placement] = []
-        monkeypatch.setattr(module, "LeftPlaces", lambda: SimpleNamespace(free=freed.append))
+        freed: list[int] = []
+        monkeypatch.setattr(module, "free_left_places", lambda: freed.append(len(begun)))
         monkeypatch.setattr(module, "watched", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr(module, "run_interruptible", lambda fit, _: fit())
         place = Placement(workers=1, cores=1, use_gpu=False)
         folder = Storage.open(str(tmp_path))
-        module.run_workers(lambda _: None, None, place, folder, "checkpoints", max_failures, "training")
+        try:
+            module.run_workers(lambda _: None, None, place, folder, "checkpoints", max_failures, "training")
+        finally:
+            lost = sum(process_lost(error) for error in errors[: len(begun)] if not isinstance(error, WorkerGroupError))
+            assert freed == [*range(1, lost + 1)], "what a training left must not keep the next one waiting"
         assert set(begun) == {"checkpoints"}, "another name would not go on from the checkpoint"
-        assert freed == [place] * (len(begun) - 1), "what a training left must not keep the next one waiting"
         return len(begun)
 
     return run
