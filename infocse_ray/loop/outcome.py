@@ -15,7 +15,7 @@ from infocse_ray.retrieval.doubts import doubts
 from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.retrieval.verdict import FEWEST, Verdict, difference, verdict
+from infocse_ray.retrieval.verdict import FEWEST, Verdict, verdict
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
@@ -142,10 +142,7 @@ def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metri
             lead = compare(ours.folder, theirs.folder, metric)
             verdicts[said] = verdict(lead, returned, metric, _metrics(theirs)[metric], _metrics(ours)[metric])
     judged = next((said for said, one in verdicts.items() if one.lead.documents >= FEWEST), next(iter(verdicts)))
-    parts = [
-        f"{said} {metric} {one.before:.4f} to {one.after:.4f}, {difference(one.lead)}" for said, one in verdicts.items()
-    ]
-    parts = parts if not returned else [f"{said} {metric} {one.before:.4f}" for said, one in verdicts.items()]
+    parts = [f"{said} {one.scores()}" for said, one in verdicts.items()]
     line = f"{verdicts[judged].label}, against {_NAMES[over]}: {'; '.join(parts)}"
     of_each = {said: one.content() for said, one in verdicts.items()}
     return {"line": line, "over": over, "judged_on": judged, "label": verdicts[judged].label, **of_each}

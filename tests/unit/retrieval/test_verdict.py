@@ -31,8 +31,6 @@ def lead(low: float, high: float) -> Lead:
 def test_a_lead_is_one_if_the_whole_interval_is(low, high, start, label):
     found = verdict(lead(low, high), start, "mrr", 0.5, 0.52)
     assert found.label == label
-    assert found.line().startswith(f"{label}: ")
-    assert "\n" not in found.line()
     content = json.loads(json.dumps(found.content()))
     assert content["label"] == label
     assert (content["low"], content["high"], content["before"], content["after"]) == (low, high, 0.5, 0.52)
@@ -43,16 +41,14 @@ def test_of_few_documents_nothing_is_told_apart():
     for documents, label in ((9, "LEVEL"), (10, "WIN")):
         found = verdict(lead(0.2, 0.5)._replace(documents=documents), False, "mrr", 0.5, 0.85)
         assert found.label == label
-        assert found.line().endswith(", too few to tell") == (documents < 10)
+        assert versus(found.lead, "mrr", "a", "b").endswith(", too few to tell") == (documents < 10)
     assert versus(lead(0.2, 0.5)._replace(documents=1), "mrr", "a", "b").startswith("LEVEL: neither is better")
 
 
-def test_a_line_says_how_much_and_how_sure():
-    line = verdict(lead(0.01, 0.05), False, "recall@5", 0.7, 0.73).line()
-    assert line == (
-        "WIN: recall@5 0.7000 before, 0.7300 after; +0.0300 (95 % interval +0.0100 to +0.0500), 400 questions of 120 "
-        "documents"
-    )
+def test_scores_say_how_much_and_how_sure():
+    won = verdict(lead(0.01, 0.05), False, "recall@5", 0.7, 0.73)
+    assert won.scores() == "recall@5 0.7000 to 0.7300, +0.0300 (95 % interval +0.0100 to +0.0500)"
+    assert verdict(lead(0.0, 0.0), True, "recall@5", 0.7, 0.7).scores() == "recall@5 0.7000", "of the start, once"
 
 
 @pytest.mark.parametrize(
