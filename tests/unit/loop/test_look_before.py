@@ -1,0 +1,104 @@
+"""What a run says of its validation before it trains: the start's scores, and what is doubtful about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.loop import infocse, plusplus
+from infocse_ray.loop import run as run_module
+from infocse_ray.loop.run import Run
+from infocse_ray.retrieval.ranks import metrics_of
+from infocse_ray.runtime.progress import warnings_kept
+from infocse_ray.settings import Settings
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+
+HERE = Storage("here")
+CAME, WHITENED = (EncoderFolder(HERE, name, 16) for name in ("came", "whitened"))
+
+
+class Trains(Exception):
+    """Something is about to be trained, or labels drawn."""
+
+
+def few_shot(run: Run) -> None:
+    plusplus._few_shot(run, 1, fall_back=True, also_plain=False)
+
+
+def without_labels(run: Run) -> None:
+    infocse._pretrain(run, None, also_plain=False)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, list[str]]]:
+    """What a run says before it trains, and its warnings; each encoder finds so many of so many at the second place."""
+
+    def begin(
+        found: dict[str, tuple[int, int]],
+        start: EncoderFolder = WHITENED,
+        work: Callable[[Run], None] = without_labels,
+        method: Any = "a method",
+        on: str = "counterpart",
+    ) -> tuple[str, list[str]]:
+        def evaluate(root: Any, folder: Any, store: Any, asked: list[Any], *_: Any) -> list[Stage]:
+            stages = []
+            for one in asked:
+                right, questions = found[one.encoder.fingerprint]
+                metrics = metrics_of(np.where(np.arange(questions) < right, 2, 30), 500)
+                stages.append(Stage("evaluate", "e", HERE, {"metrics": metrics}))
+            return stages
+
+        def begins(*_: Any) -> None:
+            raise Trains
+
+        monkeypatch.setattr(run_module, "evaluate", evaluate)
+        monkeypatch.setattr(infocse, "choose", begins)
+        monkeypatch.setattr(plusplus, "draw_labels", begins)
+        settings = Settings.model_validate(
+            {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "validate": {"metric": "recall@5"}}
+        )
+        store = SimpleNamespace(summary={"labelled": {"valid": 9}})
+        stages: Any = SimpleNamespace(root=HERE, run=HERE, store=store, on=on, where={"train": None})
+        inputs: Any = SimpleNamespace(method=method, initialization=None)
+        manifest: Any = SimpleNamespace(add=lambda *_: None)
+        run = Run(settings, inputs, manifest, stages, CAME, start, None, work is few_shot, "i")
+        with warnings_kept() as warnings, pytest.raises(Trains):
+            work(run)
+        return capsys.readouterr().out, list(warnings)
+
+    return begin
+
+
+def test_a_good_validation_is_told_without_a_warning(said) -> None:
+    out, warnings = said({"came": (600, 1000), "whitened": (700, 1000)})
+    first, second = out.splitlines()
+    assert first.startswith("the encoder as it came: validation recall@5 0.6000 (")
+    assert second.startswith("the encoder as it came, whitened: validation recall@5 0.7000 (")
+    assert not warnings
+
+
+@pytest.mark.parametrize("work", [without_labels, few_shot])
+def test_too_few_questions_and_a_ceiling_are_warned_of_before_anything_is_trained(said, work) -> None:
+    _, [few] = said({"came": (600, 1000), "whitened": (70, 100)}, work=work)
+    assert few.startswith("too few questions: recall@5 is 0.7000 (")
+    _, [ceiling] = said({"came": (600, 1000), "whitened": (990, 1000)}, work=work)
+    assert ceiling.startswith("at its ceiling before training: recall@5 is 0.9900; ")
+    assert "set validate.on to sentence" in ceiling
+
+
+def test_what_is_doubted_is_the_score_that_training_begins_with(said) -> None:
+    """Not that of the encoder as it came, where it is whitened; and what is asked already isn't proposed."""
+    assert said({"came": (990, 1000), "whitened": (700, 1000)})[1] == []
+    _, [ceiling] = said({"came": (990, 1000)}, start=CAME, on="sentence")
+    assert "at its ceiling" in ceiling
+    assert "validate.on" not in ceiling
+
+
+def test_what_trains_nothing_looks_at_nothing_before(said) -> None:
+    assert said({}, method=None) == ("", [])
