@@ -27,7 +27,7 @@ POWERS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
 
 SENTENCES_A_DIMENSION = 16
 """Sentences that a map is fitted on, for each dimension of the vectors; more don't make it better by what can be
-measured (docs/measurements.md)."""
+measured (docs/results_by_sentences.md)."""
 
 WHOLE_A_DIMENSION = 1
 """Whole texts likewise, where documents are read whole, too."""
