@@ -44,10 +44,11 @@ Checked = TypeVar("Checked", bound=BaseModel)
 
 
 class _WithoutCredentials:
-    """Shown with all its fields, but for the credentials that URIs in them may have."""
+    """Shown with its fields, but for the credentials that URIs in them may have."""
 
     def __repr__(self) -> str:
-        fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))  # pyright: ignore
+        shown = (field.name for field in dataclasses.fields(self) if field.repr)  # pyright: ignore
+        fields = ((name, getattr(self, name)) for name in shown)
         return redacted(f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})")
 
 
@@ -110,6 +111,19 @@ class Scores(_WithoutCredentials):
     """recall@5, recall@10, recall@20 and mrr with `_low` and `_high`, their 95 % interval; queries; candidates."""
     ranks: str
     """The folder with every question's rank: a path, or a URI."""
+    comparison: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
+    """Of two encoders, the content of `comparison.json`: scores of both, and the verdict as `metrics.json` of a run has
+    it; else None."""
+
+    @property
+    def verdict(self) -> str | None:
+        """WIN, LEVEL or LOSS, against the encoder that it was compared with; None without one."""
+        return None if self.comparison is None else self.comparison["verdict"]["label"]
+
+    @property
+    def summary(self) -> str | None:
+        """The verdict in a line, with the difference and its 95 % interval."""
+        return None if self.comparison is None else self.comparison["verdict"]["line"]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -217,6 +231,7 @@ def evaluate(
     model: str,
     documents: object,
     *,
+    compare: str | None = None,
     storage: str = "runs",
     corpus: Mapping[str, Any] | None = None,
     **settings: Any,
@@ -228,6 +243,7 @@ def evaluate(
     Args:
         model: a folder, a URI or a hub name.
         documents: as for `adapt`.
+        compare: another encoder that it is held against.
         storage: a folder or URI that every node reaches.
         corpus: settings of the corpus, such as `{"text": "body", "counterpart": "headline"}`.
         settings: other settings of `infocse evaluate --help all`, such as `split="test"`.
@@ -237,11 +253,12 @@ def evaluate(
     """
     _prepare_process()
     shaped = _section("corpus", corpus or {})
-    given = {"model": model, "storage": storage, "corpus": {"source": "documents", **shaped}, **settings}
+    given = {"model": model, "compare": compare, "storage": storage, **settings}
+    given |= {"corpus": {"source": "documents", **shaped}}
     checked = _validated(Evaluate, given)  # before the documents are written
     read = _corpus(documents, storage, shaped)
-    scored = evaluate_encoders(checked.model_copy(update={"corpus": read}))[0]
-    return Scores(scored.metrics, (scored.stage.folder / "ranks").uri)
+    (scored, *_), comparison = evaluate_encoders(checked.model_copy(update={"corpus": read}))
+    return Scores(scored.metrics, (scored.stage.folder / "ranks").uri, comparison)
 
 
 def embed(

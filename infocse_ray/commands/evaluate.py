@@ -4,7 +4,7 @@ A counterpart is a text that belongs to the document, such as its headline. A do
 of its whole text and of its sentences', unless --reading says else. Prints Recall@5/10/20 and MRR with 95 % intervals,
 and writes them and the rank of every question below <storage>/evaluations. Without a counterpart column, one sentence
 is taken out of each document, which must find it. With --compare a second encoder answers the same questions: prints
-which is better, by how much, and examples.
+which is better, by how much, and examples; comparison.json there has the verdict, as metrics.json of a run does.
 
 With --suite the questions come from elsewhere: scored sentence pairs (sts), folders in BEIR's layout beside BM25
 (beir), tasks of the package mteb (mteb). With --compare the table shows what was forgotten: before, after, difference.

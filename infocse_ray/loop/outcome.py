@@ -15,7 +15,7 @@ from infocse_ray.retrieval.doubts import doubts
 from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.retrieval.verdict import FEWEST, Verdict, verdict
+from infocse_ray.retrieval.verdict import FEWEST, Verdict, told, verdict
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
@@ -144,5 +144,4 @@ def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metri
     judged = next((said for said, one in verdicts.items() if one.lead.documents >= FEWEST), next(iter(verdicts)))
     parts = [f"{said} {one.scores()}" for said, one in verdicts.items()]
     line = f"{verdicts[judged].label}, against {_NAMES[over]}: {'; '.join(parts)}"
-    of_each = {said: one.content() for said, one in verdicts.items()}
-    return {"line": line, "over": over, "judged_on": judged, "label": verdicts[judged].label, **of_each}
+    return told(line, over, judged, verdicts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,21 +18,21 @@ from infocse_ray.loop.its_run import judging_metric, run_of, say_unlike_its_run
 from infocse_ray.loop.named_encoders import load_named, save_shared
 from infocse_ray.retrieval.correlation import Estimate, spearman_difference, spearman_estimate
 from infocse_ray.retrieval.examples import Texts, examples
-from infocse_ray.retrieval.questions import compare
+from infocse_ray.retrieval.questions import compare_scores
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.sts import StsPairs, read_sts, sts_cosines
 from infocse_ray.retrieval.validation import On
-from infocse_ray.retrieval.verdict import versus
+from infocse_ray.retrieval.verdict import told, verdict, versus
 from infocse_ray.runtime.cluster import Placement, connect, placement
 from infocse_ray.runtime.progress import say
-from infocse_ray.settings import Corpus, Train
+from infocse_ray.settings import Corpus, Train, fingerprint
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.settings.section import DEFAULT_READING
 from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.repair import repairing
-from infocse_ray.stages.stage import Stage
+from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.redact import redacted
+from infocse_ray.storage.redact import redacted, redacted_json
 
 
 class Scored(NamedTuple):
@@ -57,9 +57,18 @@ class Scored(NamedTuple):
         return metrics | {"sts_spearman": value, "sts_spearman_low": low, "sts_spearman_high": high}
 
 
+class Evaluated(NamedTuple):
+    """What was scored."""
+
+    encoders: list[Scored]
+    """`model` and, where there is one, `compare`."""
+    comparison: dict[str, Any] | None
+    """The content of `comparison.json`; None of one encoder alone."""
+
+
 @repairing
-def evaluate_encoders(settings: Evaluate) -> list[Scored]:
-    """Score and report; what `model` scored and, where there is one, `compare`."""
+def evaluate_encoders(settings: Evaluate) -> Evaluated:
+    """Score, compare and report."""
     corpus = settings.corpus
     if settings.split == "all":
         corpus = corpus.model_copy(update={"split": None, "valid_fraction": 0.0, "test_fraction": 0.0})
@@ -80,7 +89,7 @@ def _scored_and_shown(
     source: Source,
     encoders: dict[str, SentenceEncoder],
     pairs: StsPairs | None,
-) -> list[Scored]:
+) -> Evaluated:
     connect()
     where = placement(Train(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     stores: dict[str, TokenStore] = {}
@@ -93,11 +102,10 @@ def _scored_and_shown(
     say_unlike_its_run(settings, reading=on == "counterpart")
     scored = _score(settings, root, encoders, stores, on, where, pairs)
     _show_scores(settings, scored, on)
-    if settings.compare is not None:
-        _compare(settings, scored, on, pairs)
+    comparison = None if settings.compare is None else _compare(settings, root, scored, on, pairs)
     for one in scored:
         say(f"figures: {one.stage.folder / 'metrics.json'}; every question's rank: {one.stage.folder / 'ranks'}")
-    return scored
+    return Evaluated(scored, comparison)
 
 
 def _asked(settings: Evaluate, store: TokenStore) -> On:
@@ -175,14 +183,15 @@ def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
     say("")
 
 
-def _compare(settings: Evaluate, scored: list[Scored], on: On, pairs: StsPairs | None) -> None:
-    """A line that says which of two encoders is better, and examples."""
+def _compare(settings: Evaluate, root: Storage, scored: list[Scored], on: On, pairs: StsPairs | None) -> dict[str, Any]:
+    """A line that says which of two encoders is better, and examples; what programs are told."""
     ours, theirs = scored
     shared = ours.store.fingerprint == theirs.store.fingerprint
     models = [model for model in (settings.model, settings.compare) if model is not None]
     metric = judging_metric(settings.metric, *map(run_of, models))
-    lead = compare(ours.stage.folder, theirs.stage.folder, metric, common=not shared)
-    say(f"{versus(lead, metric, ours.name, theirs.name)}")
+    found = compare_scores(ours.stage.folder, theirs.stage.folder, metric, common=not shared)
+    line = versus(found.lead, metric, ours.name, theirs.name)
+    say(f"verdict: {line}")
     if pairs is not None and ours.cosines is not None and theirs.cosines is not None:
         value, low, high = spearman_difference(ours.cosines, theirs.cosines, pairs.scores)
         say(
@@ -196,3 +205,39 @@ def _compare(settings: Evaluate, scored: list[Scored], on: On, pairs: StsPairs |
     for example in differing:
         say("\n" + "\n".join(f"  {line}" for line in example.lines((theirs.name, ours.name))))
     say("")
+    one = verdict(found.lead, False, metric, found.theirs, found.ours)
+    asked = _AS_RUNS_SAY.get(settings.split, settings.split)
+    return _kept(settings, root, scored, on, asked, told(line, "compare", asked, {asked: one}))
+
+
+_AS_RUNS_SAY = {"valid": "validation"}
+"""What `metrics.json` of a run calls a split."""
+
+
+def _kept(
+    settings: Evaluate, root: Storage, scored: list[Scored], on: On, asked: str, judged: dict[str, Any]
+) -> dict[str, Any]:
+    """Write what came of a comparison, for programs: scores and verdict as `metrics.json` of a run has them."""
+    encoders = dict(zip(("model", "compare"), scored, strict=True))
+    content: dict[str, Any] = {
+        "model": settings.model,
+        "compare": settings.compare,
+        "on": on,
+        "scores": {name: {asked: (one.stage.summary or {})["metrics"]} for name, one in encoders.items()},
+        "verdict": judged,
+        "ranks": {name: str(one.stage.folder / "ranks") for name, one in encoders.items()},
+        "settings": settings.model_dump(mode="json"),
+    }
+    if settings.sts is not None:
+        content["sts"] = {name: one.spearman.value for name, one in encoders.items() if one.spearman is not None}
+    # The folder's name, which is made of this, isn't to depend on a credential.
+    content = redacted_json(content)
+    identity = fingerprint("comparison", content)
+
+    def work(stage: Stage) -> dict[str, Any]:
+        (stage.folder / "comparison.json").write_json(content)
+        return {}
+
+    folder = run_stage(root, root / "evaluations" / identity, "comparison", identity, work).folder
+    say(f"scores of both and the verdict: {folder / 'comparison.json'}")
+    return content

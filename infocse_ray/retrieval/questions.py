@@ -7,10 +7,13 @@ memory whatever the size of the corpus, for questions are labelled by people, or
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
+from infocse_ray.retrieval.intervals import mean_of
 from infocse_ray.settings import Metric
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
@@ -72,8 +75,23 @@ def reciprocal_rank_by_question(stages: list[Storage]) -> tuple[pa.Table, np.nda
     return questions, (1.0 / ranks).mean(0)
 
 
+class Compared(NamedTuple):
+    """Two encoders on the questions that both were asked."""
+
+    ours: float
+    """The score of one."""
+    theirs: float
+    lead: Lead
+    """Of ours over theirs."""
+
+
 def compare(ours: Storage, theirs: Storage, metric: Metric, common: bool = False) -> Lead:
-    """How far one encoder leads another on the questions that both were asked, by the paired bootstrap over documents.
+    """How far one encoder leads another; as `compare_scores`."""
+    return compare_scores(ours, theirs, metric, common).lead
+
+
+def compare_scores(ours: Storage, theirs: Storage, metric: Metric, common: bool = False) -> Compared:
+    """Two encoders on the questions that both were asked, with the paired bootstrap over documents.
 
     Args:
         ours: the folder of an evaluate stage.
@@ -88,7 +106,7 @@ def compare(ours: Storage, theirs: Storage, metric: Metric, common: bool = False
     asked = paired_ranks(ours, theirs, common)
     ranks = np.stack([asked[name].to_numpy() for name in ("rank", "rank of theirs")])
     scores = 1.0 / ranks if metric == "mrr" else (ranks <= int(metric.removeprefix("recall@"))).astype(float)
-    return paired_bootstrap(scores[0], scores[1], documents_of(asked))
+    return Compared(mean_of(scores[0]), mean_of(scores[1]), paired_bootstrap(scores[0], scores[1], documents_of(asked)))
 
 
 def paired_ranks(ours: Storage, theirs: Storage, common: bool = False) -> pa.Table:

@@ -1,7 +1,8 @@
-"""The verdict of a run: is the new encoder better than the one it started from, by how much, and how sure is that?"""
+"""The verdict on two encoders, such as a run's on its start: which is better, by how much, and how sure is that?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from infocse_ray.retrieval.bootstrap import Lead
@@ -14,7 +15,7 @@ FEWEST = 10
 
 
 class Verdict(NamedTuple):
-    """Of the encoder that a run returns, over the one that it began with."""
+    """Of an encoder over another: what a run returns over what it began with, or what is compared."""
 
     label: Label
     """WIN and LOSS: the 95 % interval of the difference is above or below 0; LEVEL: 0 is in it, or few were asked."""
@@ -60,15 +61,27 @@ def verdict(lead: Lead, returned_start: bool, metric: Metric, before: float, aft
     return Verdict("START RETURNED" if returned_start else _label(lead), metric, before, after, lead)
 
 
+def told(line: str, over: str, judged_on: str, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    """What programs are told, under `verdict`.
+
+    Args:
+        line: for people; it begins with the label.
+        over: the encoder that another is held against, as scores beside this name it.
+        judged_on: whose verdict counts.
+        verdicts: by what was asked, such as `validation` and `test`.
+    """
+    of_each = {asked: one.content() for asked, one in verdicts.items()}
+    return {"line": line, "over": over, "judged_on": judged_on, "label": verdicts[judged_on].label, **of_each}
+
+
 def versus(lead: Lead, metric: Metric, ours: str, theirs: str) -> str:
     """One line on two encoders of these names, for people: which is better, by how much, how sure."""
     label = _label(lead)
-    if label == "LEVEL":
-        return (
-            f"LEVEL: neither is better in {metric} for sure: {ours} less {theirs} is {difference(lead)}, {asked(lead)}"
-        )
     better, worse = (ours, theirs) if label == "WIN" else (theirs, ours)
-    return f"{better} is better than {worse} in {metric}: {ours} less {theirs} is {difference(lead)}, {asked(lead)}"
+    said = f"{better} is better than {worse} in {metric}"
+    if label == "LEVEL":
+        said = f"neither is better in {metric} for sure"
+    return f"{label}, {said}: {ours} less {theirs} is {difference(lead)}, {asked(lead)}"
 
 
 def difference(lead: Lead) -> str:

@@ -382,7 +382,7 @@ def test_evaluate_scores_any_encoder_on_all_documents(
         "storage": str(folder / "runs"),
         "corpus": {"source": str(folder / "corpus.jsonl"), "lanes": 4},
     }
-    [scored] = evaluate_encoders(Evaluate.model_validate(content))
+    [scored], _ = evaluate_encoders(Evaluate.model_validate(content))
     metrics = scored.metrics
     said = capsys.readouterr().out
     assert "(counterpart), documents read both whole and by their sentences among 150 candidates" in said
@@ -396,7 +396,7 @@ def test_evaluate_scores_any_encoder_on_all_documents(
     assert metrics["recall@5"] <= metrics["recall@10"] <= metrics["recall@20"]
     unlabelled = write_jsonl(folder / "unlabelled.jsonl", [{"sentences": d["sentences"]} for d in make_documents(20)])
     content["corpus"] = {"source": str(unlabelled), "lanes": 4}
-    [unasked] = evaluate_encoders(Evaluate.model_validate(content))
+    [unasked], _ = evaluate_encoders(Evaluate.model_validate(content))
     found = unasked.metrics
     assert 70 < found["candidates"] <= found["queries"] <= 80, "without counterparts, up to four sentences of each"
     with pytest.raises(ValueError, match=r"on = counterpart: no document of split all has a counterpart"):
@@ -451,6 +451,7 @@ def test_evaluate_puts_two_encoders_side_by_side(
     }
     assert len(rows) == 2
     verdict, spearman = [line for line in said.splitlines() if f"{model} less {tiny_encoder} is " in line]
+    assert verdict.startswith("verdict: ")
     assert "150 questions of 150 documents" in verdict
     assert spearman.startswith("Spearman: ")
     assert spearman.endswith(", 12 pairs")

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import infocse_ray
-from infocse_ray import Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
+from infocse_ray import Scores, SuiteScores, SweepResult, adapt, api, cluster_sentences, evaluate
+from infocse_ray.loop.scored import Evaluated
+from infocse_ray.storage.folder import Storage
 
 WRONG: dict[str, dict[str, Any]] = {
     "max_steps": {"max_steps": 20},
@@ -84,6 +87,26 @@ def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):
         call()
     assert type(said.value) is ValueError
     assert "\n" not in str(said.value)
+
+
+def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    verdict = {"label": "LEVEL", "line": "LEVEL, neither is better"}
+    stage = SimpleNamespace(folder=Storage.open(str(tmp_path)))
+    scored: Any = SimpleNamespace(metrics={"mrr": 0.5}, stage=stage)
+    asked: list[Any] = []
+
+    def evaluate_encoders(settings: Any) -> Evaluated:
+        asked.append(settings)
+        return Evaluated([scored] * 2, {"verdict": verdict}) if settings.compare else Evaluated([scored], None)
+
+    monkeypatch.setattr(api, "evaluate_encoders", evaluate_encoders)
+    alone = evaluate("e", [TEXT], storage=str(tmp_path))
+    assert (alone.verdict, alone.summary, alone.comparison) == (None, None, None)
+    found = evaluate("e", [TEXT], compare="other", storage=str(tmp_path))
+    assert asked[1].compare == "other"
+    assert (found.verdict, found.summary) == ("LEVEL", "LEVEL, neither is better")
+    assert found.comparison == {"verdict": verdict}
+    assert repr(found) == repr(alone), "of the comparison its verdict is to be asked for"
 
 
 def test_results_are_shown_without_credentials():

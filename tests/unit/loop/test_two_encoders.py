@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import string
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from infocse_ray.corpus.schema import stable_hash
-from infocse_ray.loop import scored
+from infocse_ray.loop import outcome, scored
 from infocse_ray.loop.scored import Scored
 from infocse_ray.retrieval.ranks import metrics_of
 from infocse_ray.settings.evaluate import Evaluate
@@ -38,21 +39,24 @@ def a_run(root: Storage, name: str, metric: str) -> str:
     return str(root / name / "model")
 
 
-def side_by_side(root: Storage, ours: list[int], theirs: list[int], **asked: Any) -> None:
-    """Compare two encoders by the ranks of what documents had to find."""
-    written = [Written(name, [[1], [2]], (), [tokens], "train") for name, tokens in QUESTIONS.items()]
-    store = write_store(root / "store", written, 2)
-    settings = Evaluate.model_validate(
-        {"model": "ours", "compare": "theirs", "storage": str(root), "corpus": {"source": "c"}} | asked
-    )
-    both = []
-    for name, ranks in (("model", ours), ("compare", theirs)):
-        keys = [(document, stable_hash(repr(tokens))) for document, tokens in list(QUESTIONS.items())[: len(ranks)]]
-        folder = stage(root / "evaluations" / name, dict(zip(keys, ranks, strict=True)))
-        summary = {"metrics": metrics_of(np.array(ranks), 500)}
-        done = Stage("evaluate", name, folder, summary)
-        both.append(Scored(getattr(settings, name), done, store, tokenizer([*string.ascii_lowercase]), None, None))
-    scored._compare(settings, both, "counterpart", None)
+def answered(root: Storage, name: str, ranks: list[int]) -> Stage:
+    """What an encoder scored, by the ranks of what documents had to find."""
+    keys = [(document, stable_hash(repr(tokens))) for document, tokens in QUESTIONS.items()]
+    folder = stage(root / "evaluations" / name, dict(zip(keys, ranks, strict=True)))
+    return Stage("evaluate", name, folder, {"metrics": metrics_of(np.array(ranks), 500)})
+
+
+def side_by_side(root: Storage, ours: list[int], theirs: list[int], **asked: Any) -> dict[str, Any]:
+    """Compare two encoders by their ranks; what programs are told."""
+    given = {"model": "ours", "compare": "theirs", "storage": str(root), "corpus": {"source": "c"}} | asked
+    settings = Evaluate.model_validate(given)
+    written = [Written(name, [[1], [2]], (), [tokens], settings.place) for name, tokens in QUESTIONS.items()]
+    store, of_letters = write_store(root / "store", written, 2), tokenizer([*string.ascii_lowercase])
+    both = [
+        Scored(given[name], answered(root, name, ranks), store, of_letters, None, None)
+        for name, ranks in (("model", ours), ("compare", theirs))
+    ]
+    return scored._compare(settings, root, both, "counterpart", None)
 
 
 BETTER, WORSE = [1] * 24, [2] * 24
@@ -81,5 +85,47 @@ def test_they_are_compared_by_what_their_run_was_judged_by(
     side_by_side(root, BETTER, WORSE, **models, **({} if asked is None else {"metric": asked}))
     out = capsys.readouterr().out
     assert f" in {metric}" in out
-    assert ("LEVEL: " in out) == (metric != "mrr")
+    assert ("LEVEL, " in out) == (metric != "mrr")
     assert said in out if said else "judged by" not in out
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "label"), [(BETTER, WORSE, "WIN"), (WORSE, BETTER, "LOSS"), (BETTER, BETTER, "LEVEL")]
+)
+def test_the_verdict_is_what_a_run_would_have_said_of_them(
+    root: Storage, ours: list[int], theirs: list[int], label: str, capsys: pytest.CaptureFixture[str]
+):
+    content = side_by_side(root, ours, theirs, split="test")
+    told, out = content["verdict"], capsys.readouterr().out
+    stages = {"start/test": answered(root, "start", theirs), "result/test": answered(root, "result", ours)}
+    of_a_run = outcome._verdicts(stages, "start", False, "mrr")
+    assert told["test"] == of_a_run["test"]
+    assert (told["label"], told["judged_on"]) == (of_a_run["label"], "test") == (label, "test")
+    assert told.keys() == of_a_run.keys()
+    scores = content["scores"]
+    assert (told["test"]["before"], told["test"]["after"]) == (
+        scores[told["over"]]["test"]["mrr"],
+        scores["model"]["test"]["mrr"],
+    )
+    assert told["line"].startswith(f"{label}, ")
+    assert f"verdict: {told['line']}\n" in out
+    [file] = [line.rpartition(": ")[2] for line in out.splitlines() if line.endswith("/comparison.json")]
+    assert json.loads(Path(file).read_text()) == content
+
+
+@pytest.mark.parametrize(("split", "said"), [("all", "all"), ("train", "train"), ("valid", "validation")])
+def test_whose_documents_judged_is_said_as_by_a_run(root: Storage, split: str, said: str):
+    content = side_by_side(root, BETTER, WORSE, split=split)
+    assert content["verdict"]["judged_on"] == said
+    assert content["verdict"][said]["label"] == "WIN"
+
+
+def test_a_comparison_keeps_no_credential(root: Storage, capsys: pytest.CaptureFixture[str]):
+    first = side_by_side(root, BETTER, WORSE, compare="s3://KEY:averysecretword@bucket/encoder")
+    again = side_by_side(root, BETTER, WORSE, compare="s3://KEY:anothersecretword@bucket/encoder")
+    assert first == again
+    assert "secretword" not in json.dumps(first)
+    assert "bucket/encoder" in first["compare"]
+    files = [line for line in capsys.readouterr().out.splitlines() if line.endswith("/comparison.json")]
+    assert len(files) == 2
+    assert len(set(files)) == 1, "nor is its folder named by one"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
-from infocse_ray.retrieval.questions import compare, reciprocal_rank_by_question
+from infocse_ray.retrieval.questions import compare, compare_scores, reciprocal_rank_by_question
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import write_parquet
 
@@ -53,6 +53,10 @@ def test_other_questions_are_refused_unless_common_ones_are_asked_for(root):
     found = compare(ours, theirs, "mrr", common=True)
     assert (found.questions, found.documents) == (4, 3)
     assert found.difference == pytest.approx(np.mean([0, 1 / 2 - 1 / 10, 1 / 6 - 1, 1 / 20 - 1 / 21]))
+    scored = compare_scores(ours, theirs, "mrr", common=True)
+    assert scored.lead == found
+    assert scored.ours == pytest.approx(np.mean([1, 1 / 2, 1 / 6, 1 / 20]))
+    assert scored.theirs == pytest.approx(np.mean([1, 1 / 10, 1, 1 / 21]))
     with pytest.raises(ValueError, match="no question in common"):
         compare(ours, stage(root / "none", {("x", 1): 1}, 1), "mrr", common=True)
 

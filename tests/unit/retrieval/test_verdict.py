@@ -42,7 +42,7 @@ def test_of_few_documents_nothing_is_told_apart():
         found = verdict(lead(0.2, 0.5)._replace(documents=documents), False, "mrr", 0.5, 0.85)
         assert found.label == label
         assert versus(found.lead, "mrr", "a", "b").endswith(", too few to tell") == (documents < 10)
-    assert versus(lead(0.2, 0.5)._replace(documents=1), "mrr", "a", "b").startswith("LEVEL: neither is better")
+    assert versus(lead(0.2, 0.5)._replace(documents=1), "mrr", "a", "b").startswith("LEVEL, neither is better")
 
 
 def test_scores_say_how_much_and_how_sure():
@@ -54,9 +54,9 @@ def test_scores_say_how_much_and_how_sure():
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (0.01, 0.03, "a is better than b in mrr: a less b is +0.0200 (95 % interval +0.0100 to +0.0300)"),
-        (-0.03, -0.01, "b is better than a in mrr: a less b is -0.0200 (95 % interval -0.0300 to -0.0100)"),
-        (-0.01, 0.03, "LEVEL: neither is better in mrr for sure: a less b is +0.0100"),
+        (0.01, 0.03, "WIN, a is better than b in mrr: a less b is +0.0200 (95 % interval +0.0100 to +0.0300)"),
+        (-0.03, -0.01, "LOSS, b is better than a in mrr: a less b is -0.0200 (95 % interval -0.0300 to -0.0100)"),
+        (-0.01, 0.03, "LEVEL, neither is better in mrr for sure: a less b is +0.0100"),
     ],
 )
 def test_two_encoders_in_a_line(low, high, said):
