@@ -17,6 +17,7 @@ from infocse_ray.loop.evaluate import Asked, evaluate
 from infocse_ray.loop.its_run import judging_metric, run_of, say_unlike_its_run
 from infocse_ray.loop.named_encoders import load_named, save_shared
 from infocse_ray.retrieval.correlation import Estimate, spearman_difference, spearman_estimate
+from infocse_ray.retrieval.doubts import Advice, doubts
 from infocse_ray.retrieval.examples import Texts, examples
 from infocse_ray.retrieval.questions import compare_scores
 from infocse_ray.retrieval.ranks import shown
@@ -189,6 +190,9 @@ def _compare(settings: Evaluate, root: Storage, scored: list[Scored], on: On, pa
     shared = ours.store.fingerprint == theirs.store.fingerprint
     models = [model for model in (settings.model, settings.compare) if model is not None]
     metric = judging_metric(settings.metric, *map(run_of, models))
+    doubtful = doubts((theirs.stage.summary or {})["metrics"], metric, on, _advice(settings))
+    for line in doubtful:
+        say(f"warning: {line}")
     found = compare_scores(ours.stage.folder, theirs.stage.folder, metric, common=not shared)
     line = versus(found.lead, metric, ours.name, theirs.name)
     say(f"verdict: {line}")
@@ -207,7 +211,14 @@ def _compare(settings: Evaluate, root: Storage, scored: list[Scored], on: On, pa
     say("")
     one = verdict(found.lead, False, metric, found.theirs, found.ours)
     asked = _AS_RUNS_SAY.get(settings.split, settings.split)
-    return _kept(settings, root, scored, on, asked, told(line, "compare", asked, {asked: one}))
+    judged = told(line, "compare", asked, {asked: one})
+    return _kept(settings, root, scored, on, asked, {"verdict": judged, "warnings": doubtful})
+
+
+def _advice(settings: Evaluate) -> Advice:
+    """What a doubtful comparison can be asked with, for people."""
+    more = "give more documents" + ("" if settings.split == "all" else ", or ask those of all splits (--split all)")
+    return Advice(more, "a larger corpus", "--metric", "--on")
 
 
 _AS_RUNS_SAY = {"valid": "validation"}
@@ -215,16 +226,16 @@ _AS_RUNS_SAY = {"valid": "validation"}
 
 
 def _kept(
-    settings: Evaluate, root: Storage, scored: list[Scored], on: On, asked: str, judged: dict[str, Any]
+    settings: Evaluate, root: Storage, scored: list[Scored], on: On, asked: str, said: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write what came of a comparison, for programs: scores and verdict as `metrics.json` of a run has them."""
+    """Write what came of a comparison, for programs: scores and what was said, as `metrics.json` of a run has them."""
     encoders = dict(zip(("model", "compare"), scored, strict=True))
     content: dict[str, Any] = {
         "model": settings.model,
         "compare": settings.compare,
         "on": on,
         "scores": {name: {asked: (one.stage.summary or {})["metrics"]} for name, one in encoders.items()},
-        "verdict": judged,
+        **said,
         "ranks": {name: str(one.stage.folder / "ranks") for name, one in encoders.items()},
         "settings": settings.model_dump(mode="json"),
     }

@@ -1,9 +1,10 @@
-"""What to doubt about a validation before anything is trained: whether it could see that an encoder got better."""
+"""What to doubt about a validation: whether it could see that an encoder is better than the one it is held against."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import Metric
@@ -15,13 +16,36 @@ CEILING = 0.95
 """A score above it leaves no room to tell a better encoder from a good one."""
 
 
-def doubts(scores: Mapping[str, float], metric: Metric, on: On | None = None) -> list[str]:
+class Advice(NamedTuple):
+    """What can be done about a doubt, by the settings of the command that has it."""
+
+    ask_more: str
+    distractors: str
+    """Where more of them come from."""
+    metric: str
+    """What its setting is called."""
+    on: str
+    when: str = ""
+    """When a score is at its ceiling."""
+
+
+_OF_A_RUN = Advice(
+    "raise corpus.valid_fraction or validate.max_documents",
+    "a larger corpus or corpus.valid_fraction",
+    "validate.metric",
+    "validate.on",
+    " before training",
+)
+
+
+def doubts(scores: Mapping[str, float], metric: Metric, on: On | None = None, advice: Advice = _OF_A_RUN) -> list[str]:
     """Lines that warn of a validation that asks too little or too easily; none if all is well.
 
     Args:
-        scores: the metrics of the encoder that a run starts from.
-        metric: what checkpoints are chosen by.
+        scores: the metrics of the encoder that another is held against, such as what a run starts from.
+        metric: what they are judged by.
         on: what is asked, so that nothing is proposed that is done already.
+        advice: what lines propose. Default: what helps a run.
     """
     score, low, high = scores[metric], scores[f"{metric}_low"], scores[f"{metric}_high"]
     said = []
@@ -30,20 +54,21 @@ def doubts(scores: Mapping[str, float], metric: Metric, on: On | None = None) ->
         needed = math.ceil(questions * (known / KNOWN_TO) ** 2 / 10) * 10
         said.append(
             f"too few questions: {metric} is {score:.4f} ({low:.2f} to {high:.2f}) on {questions:,}; to know it to "
-            f"± {KNOWN_TO:.2f} takes about {needed:,}: raise corpus.valid_fraction or validate.max_documents"
+            f"± {KNOWN_TO:.2f} takes about {needed:,}: {advice.ask_more}"
         )
     if score > CEILING or high >= 1.0:
-        said.append(f"at its ceiling before training: {metric} is {score:.4f}; {_harder(scores, metric, on)}")
+        harder = _harder(scores, metric, on, advice)
+        said.append(f"at its ceiling{advice.when}: {metric} is {score:.4f}; {harder}")
     return said
 
 
-def _harder(scores: Mapping[str, float], metric: Metric, on: On | None) -> str:
+def _harder(scores: Mapping[str, float], metric: Metric, on: On | None, advice: Advice) -> str:
     """What would leave more room."""
     ways = []
     if metric != "mrr" and scores["mrr"] <= CEILING:
-        ways.append(f"set validate.metric to mrr ({scores['mrr']:.4f} now)")
+        ways.append(f"set {advice.metric} to mrr ({scores['mrr']:.4f} now)")
     if on != "sentence":
-        ways.append("set validate.on to sentence")
+        ways.append(f"set {advice.on} to sentence")
     among = int(scores["candidates"])
-    ways.append(f"give it more distractors than these {among:,} candidates, a larger corpus or corpus.valid_fraction")
+    ways.append(f"give it more distractors than these {among:,} candidates, {advice.distractors}")
     return "to see an encoder get better, " + ", or ".join(ways)

@@ -22,8 +22,8 @@ from tests.unit.retrieval.test_examples import tokenizer
 from tests.unit.retrieval.test_questions import stage
 from tests.unit.stores import Written, write_store
 
-QUESTIONS = {f"d{i:02d}": [i + 1] for i in range(24)}
-"""Of each document, the token of what it must find."""
+QUESTIONS = {f"d{i:03d}": [i % 26, i // 26] for i in range(500)}
+"""Of each document, the tokens of what it must find."""
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def a_run(root: Storage, name: str, metric: str) -> str:
 
 
 def answered(root: Storage, name: str, ranks: list[int]) -> Stage:
-    """What an encoder scored, by the ranks of what documents had to find."""
+    """What an encoder scored, by the ranks of what the first documents had to find."""
     keys = [(document, stable_hash(repr(tokens))) for document, tokens in QUESTIONS.items()]
-    folder = stage(root / "evaluations" / name, dict(zip(keys, ranks, strict=True)))
+    folder = stage(root / "evaluations" / name, dict(zip(keys[: len(ranks)], ranks, strict=True)))
     return Stage("evaluate", name, folder, {"metrics": metrics_of(np.array(ranks), 500)})
 
 
@@ -129,3 +129,35 @@ def test_a_comparison_keeps_no_credential(root: Storage, capsys: pytest.CaptureF
     files = [line for line in capsys.readouterr().out.splitlines() if line.endswith("/comparison.json")]
     assert len(files) == 2
     assert len(set(files)) == 1, "nor is its folder named by one"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "asked", "doubtful"),
+    [
+        ([1] * 500, [2] * 500, {}, []),
+        (BETTER, WORSE, {}, ["too few questions: mrr is 0.5000 (0.31 to 0.69) on 24; ", "give more documents"]),
+        (BETTER, WORSE, {"split": "test"}, ["too few questions", "or ask those of all splits (--split all)"]),
+        (WORSE * 20, BETTER * 20, {}, ["at its ceiling: mrr is 1.0000; ", "set --on to sentence, or give it more"]),
+        (
+            BETTER * 20,
+            WORSE * 20,
+            {"metric": "recall@5"},
+            ["at its ceiling: recall@5 is 1.0000; ", "set --metric to mrr (0.5000 now), or set --on to sentence"],
+        ),
+    ],
+)
+def test_what_is_doubtful_is_said_as_by_a_run(
+    root: Storage,
+    ours: list[int],
+    theirs: list[int],
+    asked: dict[str, str],
+    doubtful: list[str],
+    capsys: pytest.CaptureFixture[str],
+):
+    warnings = side_by_side(root, ours, theirs, **asked)["warnings"]
+    out = capsys.readouterr().out
+    assert len(warnings) == (1 if doubtful else 0)
+    assert all(part in line for line in warnings for part in doubtful)
+    assert not any(name in line for line in warnings for name in ("validate.", "valid_fraction", "training"))
+    assert [line for line in out.splitlines() if line.startswith("warning: ")] == [f"warning: {w}" for w in warnings]
+    assert all(out.index(f"warning: {line}") < out.index("verdict: ") for line in warnings)
