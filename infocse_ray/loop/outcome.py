@@ -15,7 +15,7 @@ from infocse_ray.retrieval.doubts import doubts
 from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.retrieval.verdict import FEWEST, Verdict, told, verdict
+from infocse_ray.retrieval.verdict import FEWEST, Verdict, difference, told, verdict
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
@@ -29,7 +29,7 @@ _NAMES = {_START: "the encoder as it came", _WHITENED: "the encoder as it came, 
 
 
 def look_before(run: Run) -> None:
-    """Score what training starts from, and say what is doubtful about being judged so."""
+    """Score what training starts from, and say what is doubtful about being judged so, or about whitening."""
     looks = _looks(run, _began(run), "valid")
     metric = run.settings.validate.metric
     stages = run.evaluate(looks)
@@ -37,6 +37,12 @@ def look_before(run: Run) -> None:
         say(f"{_NAMES[name.split('/')[0]]}: validation {metric} {shown(_metrics(stage), metric)}")
     for line in doubts(_metrics(list(stages.values())[-1]), metric, run.judged_on):
         say(f"warning: {line}")
+    came, *whitened = stages.values()
+    if whitened and _metrics(whitened[0])[metric] < _metrics(came)[metric]:
+        lead = compare(whitened[0].folder, came.folder, metric)
+        if verdict(lead, False, metric, 0.0, 0.0).label == "LOSS":
+            less = f"validation {metric} {difference(lead)}"
+            say(f"warning: whitening takes away: {less}; --encoder.whiten off leaves it out")
 
 
 class Outcome(NamedTuple):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.loop import infocse, plusplus
+from infocse_ray.loop import infocse, outcome, plusplus
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.run import Run
+from infocse_ray.retrieval.bootstrap import Lead
 from infocse_ray.retrieval.ranks import metrics_of
 from infocse_ray.runtime.progress import warnings_kept
 from infocse_ray.settings import Settings
@@ -45,6 +46,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         work: Callable[[Run], None] = without_labels,
         method: Any = "a method",
         on: str = "counterpart",
+        high: float = 0.01,
     ) -> tuple[str, list[str]]:
         def evaluate(root: Any, folder: Any, store: Any, asked: list[Any], *_: Any) -> list[Stage]:
             stages = []
@@ -58,6 +60,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
             raise Trains
 
         monkeypatch.setattr(run_module, "evaluate", evaluate)
+        monkeypatch.setattr(outcome, "compare", lambda *_: Lead(-0.05, high - 0.1, high, 1.0, 1000, 1000, 1000))
         monkeypatch.setattr(infocse, "choose", begins)
         monkeypatch.setattr(plusplus, "draw_labels", begins)
         settings = Settings.model_validate(
@@ -98,6 +101,16 @@ def test_what_is_doubted_is_the_score_that_training_begins_with(said) -> None:
     _, [ceiling] = said({"came": (990, 1000)}, start=CAME, on="sentence")
     assert "at its ceiling" in ceiling
     assert "validate.on" not in ceiling
+
+
+def test_whitening_that_takes_away_is_warned_of_where_it_is_no_luck(said) -> None:
+    worse = {"came": (700, 1000), "whitened": (650, 1000)}
+    _, [warning] = said(worse, high=-0.01)
+    assert warning == (
+        "whitening takes away: validation recall@5 -0.0500 (95 % interval -0.1100 to -0.0100); --encoder.whiten off "
+        "leaves it out"
+    )
+    assert said(worse, high=0.01)[1] == []
 
 
 def test_what_trains_nothing_looks_at_nothing_before(said) -> None:
