@@ -37,10 +37,6 @@ class LeaseLost(RuntimeError):
     """Another driver took over this run's lease (its lock), or may have; this one commits nothing more."""
 
 
-class NonFinite(RuntimeError):
-    """The loss, or its gradient, is not a finite number; the message names the step and the batch's documents."""
-
-
 class ConstantVectors(ValueError):
     """All vectors are the same, so that there is nothing to whiten: the corpus repeats, or a training collapsed."""
 
@@ -51,6 +47,10 @@ class OutOfMemory(RuntimeError):
 
 class TrainingStopped(RuntimeError):
     """Training can't go on; the message says why and what to change."""
+
+
+class NonFinite(TrainingStopped):
+    """The loss, or its gradient, is not a finite number; the message names the step and the batch's documents."""
 
 
 class Interrupted(BaseException):

@@ -1,7 +1,9 @@
 """`recipe: auto`: which training a run gets, by short ones from its start that validation scores.
 
 1. Each of `RECIPES` trains `loop.pilot_steps`, as the first iteration would; they are stages of the run, named pilot_*.
-   One that the encoder or the corpus doesn't allow is left out, such as pairs where no document has any.
+   One that the encoder or the corpus doesn't allow is left out, such as pairs where no document has any, and so is one
+   whose loss becomes non-finite. What isn't of a recipe's making ends the run: memory or storage that runs out, workers
+   that are lost.
 2. The one with the best validation score trains the run, from the start again. If none beats the start, the run trains
    nothing and returns its start.
 """
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infocse_ray.errors import NoExamples
+from infocse_ray.errors import NoExamples, NonFinite
 from infocse_ray.loop.inputs import spec_of
 from infocse_ray.loop.iterate import train_iteration
 from infocse_ray.loop.run import Run
@@ -34,7 +36,8 @@ def choose(run: Run) -> tuple[Run, dict[str, Any]]:
         and `seconds` per stage, or why they were `left_out`.
 
     Raises:
-        ValueError: no recipe suits the encoder and the corpus.
+        ValueError: no recipe suits the encoder and the corpus, or can be trained with the run's settings.
+        TrainingStopped: a pilot can't go on for another reason than its loss; the same command goes on with it.
     """
     if run.settings.recipe is None:
         return run, {}
@@ -64,7 +67,7 @@ def choose(run: Run) -> tuple[Run, dict[str, Any]]:
 
 
 class _LeftOut(Exception):
-    """A recipe doesn't suit the encoder or the corpus."""
+    """A recipe doesn't suit the encoder or the corpus, or its loss became non-finite."""
 
 
 def _with(run: Run, recipe: Recipe) -> Run:
@@ -90,7 +93,7 @@ def _pilot(run: Run, name: str, recipe: Recipe) -> tuple[list[dict[str, Any]], d
     assert piloted.inputs.method is not None
     try:
         done, _ = train_iteration(piloted, stages, piloted.inputs.method, run.start, budget, 1)
-    except NoExamples as error:
+    except (NoExamples, NonFinite) as error:
         raise _LeftOut(str(error)) from error
     summary = done["train"].summary or {}
     history = summary["history"]

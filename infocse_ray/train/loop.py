@@ -215,7 +215,7 @@ class TrainingWorker:
             try:
                 self.step()
             except (NonFinite, OutOfMemoryEverywhere) as error:
-                self._write_result(error=str(error))
+                self._write_result(error=str(error), non_finite=isinstance(error, NonFinite))
                 self._close_metrics()
                 return
         self._batches.close()

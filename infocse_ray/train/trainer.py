@@ -11,7 +11,7 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
-from infocse_ray.errors import TrainingStopped
+from infocse_ray.errors import NonFinite, TrainingStopped
 from infocse_ray.runtime.failures import one_line, process_lost, storage_failure
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.left_places import free_left_places
@@ -140,7 +140,8 @@ def train(
         training went on from after a crash.
 
     Raises:
-        TrainingStopped: the loss became non-finite, or workers failed too often.
+        NonFinite: the loss became so.
+        TrainingStopped: memory ran out, or workers failed too often.
     """
     result = training.folder / "result.json"
     if not result.exists():
@@ -161,7 +162,7 @@ def train(
     outcome = read_checked(result)
     if "error" in outcome:
         result.delete()
-        raise TrainingStopped(outcome["error"])
+        raise (NonFinite if outcome.get("non_finite") else TrainingStopped)(outcome["error"])
     # Of no use once the result is there; two, each with Adam's moments, are six times an encoder's size.
     (training.folder / _CHECKPOINTS).delete()
     (training.folder / BEGUN).delete()

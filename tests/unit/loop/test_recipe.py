@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from infocse_ray.errors import NonFinite, NoSpace, StorageUnavailable, TrainingStopped
 from infocse_ray.loop import recipe
 from infocse_ray.methods.recipes import NOTHING, RECIPES
 from infocse_ray.settings import Settings
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
 
 SETTINGS = Settings.model_validate(
     {"name": "r", "recipe": "auto", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "validate": {"metric": "mrr"}}
@@ -69,6 +73,76 @@ def test_where_no_pilot_beats_the_start_nothing_is_trained(monkeypatch, capsys, 
 def test_where_nothing_can_be_tried_the_reason_is_said(monkeypatch):
     with pytest.raises(ValueError, match="recipe = auto: nothing can be trained: all have one sentence"):
         chosen_among(monkeypatch, None, None, None)
+
+
+class Stages(NamedTuple):
+    """What a pilot's trainings are told, of `IterationStages`."""
+
+    settings: Settings
+    phase: str = "iteration"
+
+
+@pytest.fixture
+def pilots(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any, list[str]]]:
+    """What is chosen, what is said of it and who was trained, where trainings end with these scores or errors."""
+
+    def choose(**ends: float | Exception) -> tuple[Any, Any, list[str]]:
+        trained: list[str] = []
+
+        def train_iteration(run: Any, stages: Stages, *_: Any) -> Any:
+            trained.append(stages.phase.removeprefix("pilot_"))
+            end = ends[trained[-1]]
+            if isinstance(end, Exception):
+                raise end
+            summary = {"history": [scored(0.5), scored(end)], "steps": 9, "seconds": 1.0}
+            return {"train": Stage("train", "f", Storage("here"), summary)}, None
+
+        def trains(run: Any, one: Any) -> Any:
+            settings = one.of(SETTINGS)
+            inputs = SimpleNamespace(method="a method")
+            return SimpleNamespace(recipe=one, settings=settings, iteration_stages=Stages(settings), inputs=inputs)
+
+        monkeypatch.setattr(recipe, "train_iteration", train_iteration)
+        monkeypatch.setattr(recipe, "_with", trains)
+        run: Any = SimpleNamespace(settings=SETTINGS, start="start")
+        chosen, said = recipe.choose(run)
+        return chosen.recipe, said, trained  # pyright: ignore[reportAttributeAccessIssue]
+
+    return choose
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first", "the last"])
+def test_a_pilot_whose_loss_is_not_finite_is_left_out_and_the_others_go_on(pilots, capsys, first: bool):
+    broken = NonFinite("step 3: the loss is not finite; lower train.learning_rate")
+    scores: dict[str, Any] = {"infocse": 0.6, "infocse_distillation": 0.7, "simcse": 0.65}
+    name = NAMES[0 if first else -1]
+    chosen, said, trained = pilots(**scores | {name: broken})
+    assert (chosen, said["chosen"], said["start"]) == (RECIPES[NAMES[1]], NAMES[1], scored(0.5))
+    assert trained == NAMES
+    assert said["pilots"][name] == {"left_out": str(broken)}
+    assert [other for other in NAMES if "validation" in said["pilots"][other]] == [one for one in NAMES if one != name]
+    assert f"left out: {broken}" in capsys.readouterr().out
+
+
+def test_where_every_loss_becomes_non_finite_the_fix_is_said(pilots):
+    with pytest.raises(ValueError, match=r"recipe = auto: nothing can be trained: step 3: .* train\.learning_rate"):
+        pilots(**dict.fromkeys(NAMES, NonFinite("step 3: the loss is not finite; lower train.learning_rate")))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TrainingStopped("step 1: out of GPU memory"),
+        TrainingStopped("checkpoints: the workers failed"),
+        NoSpace("no space left"),
+        StorageUnavailable("out of reach"),
+    ],
+    ids=str,
+)
+def test_what_a_recipe_did_not_cause_ends_the_run(pilots, error: Exception):
+    """As it would have ended each of the others, or come at another time: what is chosen mustn't depend on it."""
+    with pytest.raises(type(error), match=str(error)):
+        pilots(infocse=0.6, infocse_distillation=error, simcse=0.7)
 
 
 def test_without_being_asked_nothing_is_tried(monkeypatch):

@@ -12,9 +12,10 @@ from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.train import WorkerGroupError
 from ray.train.v2.api.exceptions import ControllerError
 
-from infocse_ray.errors import TrainingStopped
+from infocse_ray.errors import NonFinite, TrainingStopped
 from infocse_ray.runtime.failures import process_lost
 from infocse_ray.runtime.placement import Placement
+from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import trainer as module
 
@@ -81,3 +82,20 @@ def test_errors_of_its_own_and_of_workers_end_it(fails: Callable[..., int]) -> N
     for error in (WorkerGroupError("text", {0: DIED}), ControllerError(ValueError("a wrong value"))):
         with pytest.raises(TrainingStopped):
             fails(error)
+
+
+@pytest.mark.parametrize(("non_finite", "kind"), [(True, NonFinite), (False, TrainingStopped)])
+def test_a_loss_that_is_not_finite_is_told_apart_from_memory_that_ran_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, non_finite: bool, kind: type[Exception]
+) -> None:
+    folder = Storage.open(str(tmp_path))
+    error = {"error": "step 3: why", "non_finite": non_finite}
+    monkeypatch.setattr(module, "run_workers", lambda *_: (folder / "result.json").write_json(checked(error)))
+    monkeypatch.setattr(module, "Board", lambda *_: contextlib.nullcontext(SimpleNamespace(handle=None)))
+    settings = SimpleNamespace(train=SimpleNamespace(max_failures=0))
+    training: Any = SimpleNamespace(folder=folder, budget=(9, None, 9), settings=settings, _replace=lambda **_: None)
+    place = Placement(workers=1, cores=1, use_gpu=False)
+    with pytest.raises(TrainingStopped, match=r"^step 3: why$") as raised:
+        module.train(training, place, "training")
+    assert raised.type is kind
+    assert not (folder / "result.json").exists(), "the same command trains again"

@@ -26,7 +26,7 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 from infocse_ray.train.checkpoint import Snapshot
 from infocse_ray.train.loop import Training, TrainingWorker
-from infocse_ray.train.memory import ChunkMemory
+from infocse_ray.train.memory import ChunkMemory, OutOfMemoryEverywhere
 from infocse_ray.train.models import SavedModels
 from infocse_ray.train.saver import CheckpointSaver
 from infocse_ray.train.schedule import Budget
@@ -328,13 +328,29 @@ def test_a_loss_that_is_not_finite_is_told_of_its_own_step_and_changes_nothing(
     worker = TrainingWorker(training)
     poison(worker, step)
     worker.run()
-    assert (training.folder / "result.json").read_json()["error"].startswith(f"step {step}: the loss is not")
+    result = (training.folder / "result.json").read_json()
+    assert result["error"].startswith(f"step {step}: the loss is not")
+    assert result["non_finite"]
     assert ray.steps == []
     assert not list((tmp_path / "stage").glob("models/*"))
     for name, tensor in worker._encoder.state_dict().items():
         assert torch.equal(tensor, before._encoder.state_dict()[name]), name
     points = [point for point in training.board.curves[1:] if point.group == "train"]
     assert [point.step for point in points] == list(range(1, step))
+
+
+def test_memory_that_ran_out_is_no_loss_that_is_not_finite(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs_out(*_: Any) -> None:
+        raise OutOfMemoryEverywhere("step 1: out of GPU memory")
+
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "ray", monkeypatch)
+    monkeypatch.setattr(loop, "begin_step", runs_out)
+    TrainingWorker(training).run()
+    result = (training.folder / "result.json").read_json()
+    assert (result["error"], result["non_finite"]) == ("step 1: out of GPU memory", False)
 
 
 def test_figures_belong_to_their_steps(training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
