@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
-import gc
 import importlib.util
-import itertools
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,23 +19,24 @@ import torch
 
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.idc import cluster
-from infocse_ray.benchmarks.made_up import MAX_LENGTH, backbone, documents, save_encoder, texts
+from infocse_ray.benchmarks import gpu_theirs
+from infocse_ray.benchmarks.gpu_clock import COUNTED, UNCOUNTED, forget, now, pace, seconds, told
+from infocse_ray.benchmarks.gpu_theirs import Sides, Tried
+from infocse_ray.benchmarks.made_up import MAX_LENGTH, backbone, documents, save_encoder
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import GPU_TOKENS, SENTENCES_AT_ONCE, embed, inference_dtype
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.registry import method_of
 from infocse_ray.sampling.stream import Batch
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Settings, Train
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import train_step
 
 MODELS = ("BERT-base", "MiniLM-L6", "ModernBERT-base")
-BATCHES = (128, 1_024, 3_200)
-_DIFFERENT = 4
-"""Batches that a training goes through."""
+DISTILLATION = Train().distillation
+"""That the default trains with."""
 
 
 class Sizes(NamedTuple):
@@ -47,10 +45,19 @@ class Sizes(NamedTuple):
     small: bool
     sentences: int
     batches: tuple[int, ...]
+    """Pairs a step."""
+    distilled: int
+    """Which of them is trained with distillation, too."""
     product: int
     """Rows of the matrices whose product is the peak."""
     tests: float
     """Seconds that tests may take."""
+    theirs: Tried
+    """Settings of sentence-transformers."""
+
+
+LARGE = Sizes(False, 50_000, (128, 1_024, 3_200), 1_024, 8_192, 180.0, gpu_theirs.ON_GPU)
+SMALL = Sizes(True, 300, (8, 16), 16, 256, 180.0, gpu_theirs.SMALL)
 
 
 class NoBackbone(torch.nn.Module):
@@ -64,24 +71,6 @@ class NoBackbone(torch.nn.Module):
     def forward(self, input_ids: torch.Tensor, **_: Any) -> SimpleNamespace:
         """As of a transformers encoder, [b, length, 8]."""
         return SimpleNamespace(last_hidden_state=self.weight.new_zeros(1, 1, 1).expand(*input_ids.shape, 8))
-
-
-def now() -> float:
-    """Seconds, once the GPU has done what it was asked to."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-def seconds(work: Callable[[], object], repeats: int = 2) -> float:
-    """Of the fastest run, after one that isn't counted."""
-    work()
-    taken = []
-    for _ in range(repeats):
-        begun = now()
-        work()
-        taken.append(now() - begun)
-    return min(taken)
 
 
 def peak_of(device: torch.device, dtype: torch.dtype, rows: int) -> float:
@@ -147,89 +136,40 @@ def host_seconds(annotator: Annotator, some: Documents) -> float:
     return min(taken)
 
 
-def encoding(folder: EncoderFolder, some: Documents, device: torch.device) -> str:
-    """Sentences a second of SentenceTransformer.encode, in the best of a few settings."""
-    from sentence_transformers import SentenceTransformer
-
-    torch.backends.cuda.enable_cudnn_sdp(True)  # as torch has it, for them
-    lines, best = texts(some.sentences), 0.0
-    dtype = inference_dtype("auto", device)
-    for batch in (128, 512, 2_048) if device.type == "cuda" else (32,):
-        theirs = SentenceTransformer(str(folder.local()), device=str(device), model_kwargs={"dtype": dtype})
-        theirs.encode(lines[: len(lines) // 10], batch_size=batch)  # isn't counted
-        begun = now()
-        theirs.encode(lines, batch_size=batch, convert_to_tensor=True)
-        best = max(best, len(lines) / (now() - begun))
-    return f"{best:,.0f}"
-
-
-def _sides(some: Documents, pairs: int) -> list[tuple[Tokens, Tokens]]:
-    """Anchors and positives of a few batches, each of other sentences: a training's batches are of ever new shapes."""
-    rows = np.arange(_DIFFERENT * 2 * pairs).reshape(_DIFFERENT, pairs, 2) % len(some.sentences)
+def sides_of(some: Documents, pairs: int) -> Sides:
+    """Anchors and positives of a training's batches, each of other sentences."""
+    rows = np.arange((UNCOUNTED + COUNTED) * 2 * pairs).reshape(-1, pairs, 2) % len(some.sentences)
     return [(some.sentences.take(of[:, 0]), some.sentences.take(of[:, 1])) for of in rows]
 
 
-def _measured(step: Callable[[], object], pairs: int, device: torch.device) -> tuple[float, str]:
-    """Pairs a second of steps on batches that weren't seen, after one that isn't counted, and memory."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    step()
-    begun = now()
-    for _ in range(_DIFFERENT - 1):
-        step()
-    taken = (now() - begun) / (_DIFFERENT - 1)
-    memory = f"{torch.cuda.max_memory_allocated(device) / 2**20:,.0f} MiB" if device.type == "cuda" else "-"
-    return pairs / taken, memory
-
-
 def training(
-    folder: EncoderFolder, some: Documents, pairs: int, device: torch.device, peak: float
+    folder: EncoderFolder, sides: Sides, distillation: float, device: torch.device, peak: float
 ) -> tuple[str, str, str]:
-    """Pairs a second of training steps, of the peak what the arithmetic of one forward and two backward is; memory."""
+    """Pairs a second of training steps, of the peak what the arithmetic of their passes is; memory.
+
+    These are one forward and two backward and, with distillation, one forward by the encoder as it was.
+    """
+    pairs = len(sides[0][0])
     precision = "bf16" if device.type == "cuda" else "fp32"
     settings = Settings.model_validate(
         {
             "name": "benchmark",
             "corpus": {"source": "unused"},
             "encoder": {"model": str(folder.folder), "max_length": MAX_LENGTH, "precision": precision},
-            "train": {"batch_size": pairs, "distillation": 0.0},  # as what it is compared with
+            "train": {"batch_size": pairs, "distillation": distillation},
         }
     )
     encoder = folder.load().to(device)
     method = method_of("idc", settings, EncoderSpec.of(encoder))
     assert method is not None
     state = TrainState(encoder, method, settings, 0)
-    keys, sides = np.arange(pairs), _sides(some, pairs)
-    batches = itertools.cycle([Batch.of_pairs([str(key) for key in keys], keys, *both) for both in sides])
+    keys = np.arange(pairs)
+    batches = [Batch.of_pairs([str(key) for key in keys], keys, *both) for both in sides]
     tokens = int(sum(encoder.lengths(side).sum() for both in sides for side in both) / len(sides))
-    pace, memory = _measured(lambda: train_step(state, next(batches), 0, 1), pairs, device)
-    share = 3 * operations(encoder, tokens, 2 * pairs) * pace / pairs / peak
-    return f"{pace:,.1f}", f"{100 * share:.1f} %", memory
-
-
-def their_training(folder: EncoderFolder, some: Documents, pairs: int, device: torch.device) -> tuple[str, str]:
-    """Pairs a second of CachedMultipleNegativesRankingLoss, and memory."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
-    from sentence_transformers.util import batch_to_device
-
-    torch.backends.cuda.enable_cudnn_sdp(True)  # as torch has it, for them
-    theirs = SentenceTransformer(str(folder.local()), device=str(device)).train()
-    loss_of = CachedMultipleNegativesRankingLoss(theirs, mini_batch_size=min(pairs, 512))
-    optimizer = torch.optim.Adam(theirs.parameters(), lr=2e-5)
-    batches = itertools.cycle(
-        [batch_to_device(theirs.preprocess(texts(side)), theirs.device) for side in both]
-        for both in _sides(some, pairs)
-    )
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss_of(next(batches), torch.empty(0)).backward()
-        optimizer.step()
-
-    pace, memory = _measured(step, pairs, device)
-    return f"{pace:,.1f}", memory
+    found = pace(lambda batch: train_step(state, batch, 0, 1), batches, pairs, device)
+    passes = 4 if distillation else 3
+    share = passes * operations(encoder, tokens, 2 * pairs) * found.rate / pairs / peak
+    return f"{found.rate:,.1f}", f"{100 * share:.1f} %", found.memory
 
 
 def gpu_tests(limit: float) -> str:
@@ -247,53 +187,71 @@ def gpu_tests(limit: float) -> str:
     return f"tests/gpu: {(ran.stdout.strip().splitlines() or ['nothing'])[-1]}"
 
 
+def rows_of(
+    name: str, sizes: Sizes, some: Documents, device: torch.device, peak: float
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """An encoder's row of annotating, and its rows of training, each told as soon as it is there."""
+    theirs = importlib.util.find_spec("sentence_transformers") is not None
+    with tempfile.TemporaryDirectory() as work:
+        folder = save_encoder(backbone(name, sizes.small), Path(work) / "encoder")
+        row = (name, *annotating(folder, some, device, peak))
+        for other in (gpu_theirs.encode, gpu_theirs.forward):
+            forget()
+            found = other(folder, some.sentences, device, sizes.theirs) if theirs else None
+            row += (f"{found.rate:,.0f}", found.setting) if found else ("-", "-")
+        annotated, trained = told(row), []
+        for pairs in sizes.batches:
+            sides, named = sides_of(some, pairs), f"{name}, {pairs:,} pairs"
+            forget()
+            ours = training(folder, sides, 0.0, device, peak)  # as what it is compared with
+            forget()
+            found = gpu_theirs.train(folder, sides, device, sizes.theirs) if theirs else None
+            other = (f"{found.rate:,.1f}", found.memory, found.setting) if found else ("-", "-", "-")
+            trained.append(told((named, *ours, *other)))
+            if pairs == sizes.distilled:
+                forget()
+                ours = training(folder, sides, DISTILLATION, device, peak)
+                trained.append(told((f"{named}, distillation {DISTILLATION}", *ours, "-", "-", "-")))
+    forget()
+    return annotated, trained
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
     cuda = torch.cuda.is_available()
     if not (cuda or arguments.small):
         raise ValueError("gpu: there is no GPU here; --small measures little encoders on the CPU, to see that it works")
-    sizes = Sizes(False, 50_000, BATCHES, 8_192, 180) if not arguments.small else Sizes(True, 300, (8, 16), 256, 180)
+    sizes = SMALL if arguments.small else LARGE
     device = torch.device("cuda", 0) if cuda else torch.device("cpu")
     tested = gpu_tests(sizes.tests)
     peak = peak_of(device, inference_dtype("auto", device), sizes.product)
     some = documents(sizes.sentences)
-    theirs = importlib.util.find_spec("sentence_transformers") is not None
     annotated: list[tuple[str, ...]] = []
     trained: list[tuple[str, ...]] = []
     for name in MODELS:
-        with tempfile.TemporaryDirectory() as work:
-            print(f"{name} ...", file=sys.stderr, flush=True)
-            folder = save_encoder(backbone(name, sizes.small), Path(work) / "encoder")
-            other = encoding(folder, some, device) if theirs else "-"
-            annotated.append(_told((name, *annotating(folder, some, device, peak), other)))
-            for pairs in sizes.batches:
-                _forget()
-                ours = training(folder, some, pairs, device, peak)
-                _forget()
-                others = their_training(folder, some, pairs, device) if theirs else ("-", "-")
-                trained.append(_told((f"{name}, {pairs:,} pairs", *ours, *others)))
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        row, rows = rows_of(name, sizes, some, device, peak)
+        annotated.append(row)
+        trained += rows
     head = ("annotate", "sentences/s", "of the peak", "padding", "packed", "host, us a sentence", "host, share")
-    table((*head, "IDC alone, sentences/s", "SentenceTransformer.encode"), annotated)
-    head = ("train", "pairs/s", "of the peak", "memory", "CachedMultipleNegativesRankingLoss, pairs/s", "memory")
-    table(head, trained)
+    theirs = ("SentenceTransformer.encode", "fastest with", "tokenised beforehand", "fastest with")
+    table((*head, "IDC alone, sentences/s", *theirs), annotated)
+    head = ("train", "pairs/s", "of the peak", "memory")
+    table((*head, "sentence-transformers, pairs/s", "memory", "fastest with"), trained)
     notes(
         f"Random weights{', tiny' if sizes.small else ''}; {len(some.sentences):,} sentences of random words, 8 to "
         f"{MAX_LENGTH} tokens, {len(some.keys):,} documents. The peak, {peak / 1e12:,.2f} TFLOP/s, is that of a "
         f"product of two matrices of {sizes.product:,} rows; its share counts real tokens' arithmetic, in training "
-        "that of a forward pass and twice as much backward.",
+        "that of a forward pass and twice as much backward, with distillation of another forward pass.",
         "Host: processor time of embedding with a backbone that does nothing; on a GPU it passes while the device "
-        "works. encode tokenises too, and has the best of three batch sizes. Steps: Adam and dropout included.",
+        "works. Annotating clusters, too, and has its sentences tokenised; encode tokenises. Tokenised beforehand: the "
+        "same model called on batches sorted by length, which are cut by tokens and sent up while it works. The better "
+        "of two runs on each side, after one that isn't counted.",
+        f"Steps: fused AdamW and dropout included, tokenising left out on both sides, padding and sending up on "
+        f"theirs; {COUNTED} of them, after {UNCOUNTED} that aren't counted. sentence-transformers has its losses' "
+        "default directions, half the columns of this library's.",
+        "sentence-transformers is measured in the setting that was fastest in short trials, which standard error has, "
+        f"for {sizes.theirs.limit:.0f} s of each kind; flattened inputs are among them where flash-attention is "
+        "installed. Neither side is compiled.",
         tested,
     )
-
-
-def _told(row: tuple[str, ...]) -> tuple[str, ...]:
-    """A row, told as soon as it is there: whoever has a GPU for minutes may be cut off before the tables are."""
-    print(" | ".join(row), file=sys.stderr, flush=True)
-    return row
-
-
-def _forget() -> None:
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -6,9 +6,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
+import torch
 
-from infocse_ray.benchmarks import made_up
-from infocse_ray.benchmarks.gpu import MODELS, operations
+from infocse_ray.benchmarks import gpu_clock, made_up
+from infocse_ray.benchmarks.gpu import DISTILLATION, MODELS, operations
+from infocse_ray.train.memory import ChunkMemory
+from infocse_ray.train.meters import CudaMeter
 
 _WITHOUT_RAY = """
 import sys
@@ -21,10 +25,40 @@ sys.exit(main(["gpu", "--small"]))
 def test_it_runs_without_ray_and_measures_every_encoder():
     ran = subprocess.run([sys.executable, "-c", _WITHOUT_RAY], capture_output=True, text=True, timeout=500, check=False)
     assert ran.returncode == 0, ran.stderr[-2_000:]
+    assert "left out" not in ran.stderr, "of sentence-transformers' settings"
     for name in MODELS:
-        rows = [line for line in ran.stdout.splitlines() if line.startswith(f"| {name}")]
-        assert len(rows) == 3, "one of annotating, two batches of training"
+        rows = [line.split(" | ") for line in ran.stdout.splitlines() if line.startswith(f"| {name}")]
+        annotated, *trained = rows
+        assert ["batches of" in figure for figure in annotated].count(True) == 2, "encode, and tokenised beforehand"
+        assert len(trained) == 3, "two batches, and one of them with distillation"
+        assert [f"distillation {DISTILLATION}" in row[0] for row in trained] == [False, False, True]
+        assert all("MultipleNegativesRankingLoss" in row[-1] for row in trained[:2])
     assert "tests/gpu: not run" in ran.stdout
+
+
+def test_steps_count_once_memory_is_settled_and_on_batches_that_were_not_seen(monkeypatch: pytest.MonkeyPatch):
+    class Meter:
+        steps, runs_out = CudaMeter.steps, True
+
+        def taken(self) -> int:
+            return 1_000
+
+        def room(self) -> int:
+            return 10**9
+
+    memory = ChunkMemory("auto", torch.device("cpu"), Meter())  # pyright: ignore[reportArgumentType]
+    settled: list[bool] = []
+    clock = [0.0]
+
+    def step(batch: int) -> None:
+        settled.append(not memory.careful)
+        memory.fitted(100)
+        clock[0] += 10.0 if batch < gpu_clock.UNCOUNTED else 0.5
+
+    monkeypatch.setattr(gpu_clock, "now", lambda: clock[0])
+    batches = range(gpu_clock.UNCOUNTED + gpu_clock.COUNTED)
+    assert gpu_clock.pace(step, batches, 8, torch.device("cpu")).rate == 16.0
+    assert settled[gpu_clock.UNCOUNTED - 1 :] == [True] * (1 + gpu_clock.COUNTED), "one that isn't counted keeps more"
 
 
 def test_texts_are_read_as_the_tokens_they_were_made_of(tmp_path):
