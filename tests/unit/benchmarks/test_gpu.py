@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from infocse_ray.benchmarks import gpu_clock, made_up
+from infocse_ray.benchmarks import gpu, gpu_clock, made_up
 from infocse_ray.benchmarks.gpu import DISTILLATION, MODELS, operations
+from infocse_ray.commands.benchmark import main
 from infocse_ray.train.memory import ChunkMemory
 from infocse_ray.train.meters import CudaMeter
 
@@ -18,22 +20,57 @@ _WITHOUT_RAY = """
 import sys
 sys.modules["ray"] = None
 from infocse_ray.commands.benchmark import main
-sys.exit(main(["gpu", "--small"]))
+sys.exit(main(["gpu", "--small", "--models", "bert_base", "modernbert_base"]))
 """
 
 
-def test_it_runs_without_ray_and_measures_every_encoder():
+def test_it_runs_without_ray_and_measures_the_encoders_that_are_named():
     ran = subprocess.run([sys.executable, "-c", _WITHOUT_RAY], capture_output=True, text=True, timeout=500, check=False)
     assert ran.returncode == 0, ran.stderr[-2_000:]
     assert "left out" not in ran.stderr, "of sentence-transformers' settings"
-    for name in MODELS:
+    for name in MODELS.values():
         rows = [line.split(" | ") for line in ran.stdout.splitlines() if line.startswith(f"| {name}")]
+        if name == MODELS["minilm"]:
+            assert not rows
+            continue
         annotated, *trained = rows
         assert ["batches of" in figure for figure in annotated].count(True) == 2, "encode, and tokenised beforehand"
         assert len(trained) == 3, "two batches, and one of them with distillation"
         assert [f"distillation {DISTILLATION}" in row[0] for row in trained] == [False, False, True]
         assert all("MultipleNegativesRankingLoss" in row[-1] for row in trained[:2])
     assert "tests/gpu: not run" in ran.stdout
+
+
+def test_all_encoders_are_measured_where_none_is_named(monkeypatch: pytest.MonkeyPatch):
+    asked: list[argparse.Namespace] = []
+    monkeypatch.setattr(gpu, "run", asked.append)
+    assert main(["gpu"]) == main(["gpu", "--models", *reversed(MODELS)]) == 0
+    assert [list(arguments.models) for arguments in asked] == [[*MODELS], [*reversed(MODELS)]]
+
+
+def test_an_encoder_for_which_no_time_is_left_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    clock, device = [0.0], torch.device("cpu")
+
+    def rows_of(name: str, *_: object) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        clock[0] += 200.0
+        return (name, "1"), [(f"{name}, 8 pairs", "1")]
+
+    for name, stands_for in {"rows_of": rows_of, "gpu_tests": "{:.0f} s for tests".format}.items():
+        monkeypatch.setattr(gpu, name, stands_for)
+    monkeypatch.setattr(gpu.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(gpu, "peak_of", lambda *_: 1.0)
+    monkeypatch.setattr(gpu.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu.torch, "device", lambda *_: device)
+    monkeypatch.setattr(gpu, "inference_dtype", lambda *_: torch.float32)
+    monkeypatch.setattr(gpu, "notes", lambda *said: print(*said, sep="\n"))
+    gpu.run(argparse.Namespace(small=True, models=[*MODELS]))
+    said = capsys.readouterr().out
+    assert said.count("BERT-base | 1") == 1
+    assert "| MiniLM-L6 | 1" in said
+    assert "\nModernBERT-base is left out: there was no time" in said
+    assert said.endswith("140 s for tests\n")
 
 
 def test_steps_count_once_memory_is_settled_and_on_batches_that_were_not_seen(monkeypatch: pytest.MonkeyPatch):
