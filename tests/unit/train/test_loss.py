@@ -210,10 +210,10 @@ def share_of_batch(counts, dtype, block_elements, mistake=None):
     return value.item(), flat_gradient(net)
 
 
-def own_slot_gather(local, ids, counts):
+def own_slot_gather(counts, local, *beside):
     parts = list(collective.gather_rows(local.detach(), counts).split(counts))
     parts[collective.rank()] = local
-    return torch.cat(parts), collective.gather_rows(ids, counts)
+    return torch.cat(parts), *(collective.gather_rows(one, counts) for one in beside)
 
 
 def relative_error(found, expected):
