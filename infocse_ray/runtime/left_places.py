@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 
 import ray
-from ray._private.state import state
-from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # pyright: ignore[reportAttributeAccessIssue]
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 _LOOK_SECONDS = 1.0
@@ -36,8 +34,14 @@ def free_left_places() -> int:
 
 
 def _left() -> set[str]:
-    # Ray's public tables don't say who asked for a group, and whether it lives.
-    table = state._connect_and_get_accessor().get_placement_group_table()
+    # Ray's public tables don't say who asked for a group, and whether it lives. Another Ray may keep it elsewhere.
+    try:
+        from ray._private.state import state
+        from ray.core.generated.gcs_pb2 import PlacementGroupTableData  # pyright: ignore[reportAttributeAccessIssue]
+
+        table = state._connect_and_get_accessor().get_placement_group_table()
+    except (ImportError, AttributeError):
+        return set()
     groups = [PlacementGroupTableData.FromString(raw) for raw in table]
     job, nobody = ray.get_runtime_context().get_job_id(), ray.ActorID.nil().binary()
     return {
