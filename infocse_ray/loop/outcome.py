@@ -15,7 +15,7 @@ from infocse_ray.retrieval.doubts import doubts
 from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.retrieval.verdict import FEWEST, Verdict, difference, told, verdict
+from infocse_ray.retrieval.verdict import FEWEST, Verdict, told, verdict
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric
 from infocse_ray.stages.stage import Stage
@@ -40,9 +40,9 @@ def look_before(run: Run) -> None:
     came, *whitened = stages.values()
     if whitened and _metrics(whitened[0])[metric] < _metrics(came)[metric]:
         lead = compare(whitened[0].folder, came.folder, metric)
-        if verdict(lead, False, metric, 0.0, 0.0).label == "LOSS":
-            less = f"validation {metric} {difference(lead)}"
-            say(f"warning: whitening takes away: {less}; --encoder.whiten off leaves it out")
+        found = verdict(lead, False, metric, _metrics(came)[metric], _metrics(whitened[0])[metric])
+        if found.label == "LOSS":
+            say(f"warning: whitening takes away: validation {found.scores()}; --encoder.whiten off leaves it out")
 
 
 class Outcome(NamedTuple):

@@ -59,8 +59,10 @@ def in_tasks(work: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> I
         if flying and ray.is_initialized():
             for one in flying:
                 ray.cancel(one)
-            # What they write must not meet what the next attempt writes.
-            ray.wait(flying, num_returns=len(flying), timeout=_END_SECONDS, fetch_local=False)
+            # What they write must not meet what the next attempt writes. Where SIGINT is ignored, as behind a shell's
+            # &, none knows that it was asked.
+            for one in ray.wait(flying, num_returns=len(flying), timeout=_END_SECONDS, fetch_local=False)[1]:
+                _end(one)
 
 
 def in_one_task(

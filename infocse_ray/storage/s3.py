@@ -8,7 +8,6 @@ fewer bytes than the error's text has: AWS' library has nowhere to put it and gi
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import time
@@ -45,7 +44,8 @@ class PatientS3FileSystem(pafs.S3FileSystem):
 
     def read_at(self, source: pa.NativeFile, size: int, begin: int) -> bytes:
         """So many bytes of an open file, from `begin` on: fewer where the file ends before."""
-        for attempt in itertools.count():
+        attempt = 0
+        while True:
             try:
                 return source.read_at(size, begin)
             except OSError as error:
@@ -53,7 +53,7 @@ class PatientS3FileSystem(pafs.S3FileSystem):
                     raise
             if attempt:
                 time.sleep(_UNIT_SECONDS * 2**attempt)
-        raise AssertionError("endless")
+            attempt += 1
 
     def read_whole(self, source: pa.NativeFile) -> bytes:
         """All bytes of an open file, of a large one several pieces at once."""

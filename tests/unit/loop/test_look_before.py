@@ -107,8 +107,8 @@ def test_whitening_that_takes_away_is_warned_of_where_it_is_no_luck(said) -> Non
     worse = {"came": (700, 1000), "whitened": (650, 1000)}
     _, [warning] = said(worse, high=-0.01)
     assert warning == (
-        "whitening takes away: validation recall@5 -0.0500 (95 % interval -0.1100 to -0.0100); --encoder.whiten off "
-        "leaves it out"
+        "whitening takes away: validation recall@5 0.7000 to 0.6500, -0.0500 (95 % interval -0.1100 to -0.0100); "
+        "--encoder.whiten off leaves it out"
     )
     assert said(worse, high=0.01)[1] == []
 
