@@ -199,7 +199,7 @@ def whiten_start(
         bar = Bar("whitening", sum(map(len, groups)), "shards")
         begun, tokens, busy = time.monotonic(), 0, 0.0
         pieces, sample = _FitPieces(plan, store, stage.folder), _tokens_of_sample(store, plan, encoder.base_dimension)
-        for row in in_actors(groups, plain, precision, placement, pieces, "whitening", tokens=sample):
+        for row in in_actors(groups, plain, precision, placement, pieces, title="whitening", tokens=sample):
             bar.add(row["shards"])
             tokens, busy = tokens + row["tokens"], busy + row["seconds"]
         bar.close()

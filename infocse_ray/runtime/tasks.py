@@ -86,8 +86,8 @@ def in_one_task(
         Interrupted: a signal came; the task is ended.
     """
     if where is not None:
-        (result,) = [*_of_one(work, arguments, where, title, retries, yields=False)]
-        return result
+        found: list[Any] = [*_of_one(work, arguments, where, title, retries, yields=False)]
+        return found[0]
     task = _task(work).remote(*arguments)
     try:
         return run_interruptible(lambda: ray.get(task))

@@ -190,8 +190,9 @@ class Actors:
         monkeypatch.setattr(documents, "_SENTENCES_TOGETHER", 1)
 
     def _in_actors(
-        self, groups: Any, encoder: Any, precision: Any, where: Placement, work: Any, tokens: float
+        self, groups: Any, encoder: Any, precision: Any, where: Placement, work: Any, title: str, tokens: float
     ) -> Iterator[dict]:
+        assert title == "whitening", "what waits is named by its stage"
         pool = [(Annotator(encoder, precision, CPU), pickle.loads(pickle.dumps(work))) for _ in range(where.workers)]
         for number, group in enumerate(reversed(groups) if where.workers > 1 else groups):
             self.works += 1
