@@ -67,7 +67,7 @@ def run_job(
                 _end_stopped(prog, stopped)
             failure = storage_failure(error)
             if failure is None and process_lost(error):
-                failure = f"{one_line(error)}; what is finished is kept, and the same command goes on"
+                failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and the same command goes on"
             if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
                 raise
             print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)

@@ -86,11 +86,11 @@ def in_one_task(
         Interrupted: a signal came; the task is ended.
     """
     if where is not None:
-        found: list[Any] = [*_of_one(work, arguments, where, title, retries, yields=False)]
-        return found[0]
-    task = _task(work).remote(*arguments)
+        (result,) = _of_one(work, arguments, where, title, retries, yields=False)
+        return result
+    task: Any = _task(work).remote(*arguments)
     try:
-        return run_interruptible(lambda: ray.get(task))
+        return _got(task)
     except BaseException:
         _end(task)
         raise
@@ -141,7 +141,7 @@ def _items(task: Any, one: Placement, where: Placement) -> Iterator[Any]:
     """
     if isinstance(task, ray.ObjectRef):
         _await(task, one, where)
-        yield run_interruptible(lambda: ray.get(task))
+        yield _got(task)
         return
     while True:
         _await(task, one, where)
@@ -156,6 +156,10 @@ def _await(task: Any, one: Placement, where: Placement) -> None:
         lost = lost + 1 if run_interruptible(lambda: has_lost_its_room(one, where)) else 0
         if lost > 1:
             raise _RoomLost
+
+
+def _got(task: Any) -> Any:
+    return run_interruptible(lambda: ray.get(task))
 
 
 def _end(task: Any) -> None:

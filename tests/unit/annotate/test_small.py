@@ -37,7 +37,10 @@ def test_who_asks_for_a_number_of_actors_gets_them(passes: Passes, tmp_path):
     assert passes.tokens == [pytest.approx(part * summary["tokens"]), None, None]
 
 
-@pytest.mark.parametrize("content", [None, {"hidden_size": 8}])
+@pytest.mark.parametrize(
+    "content",
+    [None, {"hidden_size": 8}, {"hidden_size": 8, "num_hidden_layers": 2, "intermediate_size": [16, 32]}],
+)
 def test_of_an_encoder_whose_size_nobody_knows_nothing_is_small(tmp_path, content):
     folder = Storage.open(str(tmp_path))
     if content is not None:

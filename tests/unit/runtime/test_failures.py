@@ -156,5 +156,8 @@ def test_a_job_says_in_one_line_what_a_worker_ran_into(
     assert outcome(full, capsys) == (1, "job.py: error: /a: no space left: 5 bytes to write\n")
     mistake = task_error(ValueError("corpus.source: a: no such file"), TRACEBACK)
     assert outcome(mistake, capsys) == (2, "job.py: error: corpus.source: a: no such file\n")
+    died = RayActorError(error_msg="The actor died.")
+    line = "job.py: error: The actor died; what is finished is kept, and the same command goes on\n"
+    assert outcome(died, capsys) == (1, line)
     with pytest.raises(KeyError, match="a bug"):
         run_job(Nothing, [], "job.py", "", lambda _: {}["a bug"])

@@ -58,20 +58,36 @@ def board(looked: bool = True) -> Any:
     return FakeBoard(looked)
 
 
+class NoSettings(BaseModel):
+    pass
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_job_with_its_status_and_says_how_to_go_on(
     number: int, status: int, capsys: pytest.CaptureFixture[str]
 ):
-    class Nothing(BaseModel):
-        pass
-
     with pytest.raises(SystemExit) as ended:
-        run_job(Nothing, [], "x.py", "", lambda _: send(number))
+        run_job(NoSettings, [], "x.py", "", lambda _: send(number))
     assert ended.value.code == status
     [line] = capsys.readouterr().err.splitlines()
     assert line == (
         f"x.py: stopped by {signal.Signals(number).name}; what is finished is kept; the same command resumes"
     )
+
+
+def test_a_stop_that_a_library_made_another_error_of_is_one(capsys: pytest.CaptureFixture[str]):
+    """As Ray's core does, whose waits let only two kinds out."""
+
+    def waits(_: NoSettings) -> None:
+        try:
+            send(signal.SIGTERM)
+        except Interrupted as stopped:
+            raise SystemError("returned a result with an exception set") from stopped
+
+    with pytest.raises(SystemExit) as ended:
+        run_job(NoSettings, [], "x.py", "", waits)
+    assert ended.value.code == 143
+    assert "x.py: stopped by SIGTERM" in capsys.readouterr().err
 
 
 def test_no_one_who_survives_errors_survives_a_stop():
