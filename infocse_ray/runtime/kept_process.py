@@ -12,6 +12,7 @@ than what it does.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -118,10 +119,26 @@ def _then_idle(work: Callable[..., Iterable[Any]], arguments: tuple[Any, ...]) -
         yield from work(*arguments)
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # they hold what is on the GPU
+        _end_without_gpu(error)
         raise
     finally:
         torch.set_num_threads(threads)
         _give_back_memory()
+
+
+def _end_without_gpu(error: BaseException) -> None:
+    """End this process where its GPU answers no more, as after an error of a kernel: all that came next would fail.
+
+    Ray then says that the process is lost, and the task, if it may be, is begun again in another.
+    """
+    torch = sys.modules["torch"]
+    if torch.cuda.is_initialized():
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            traceback.print_exception(error)
+            sys.stderr.flush()
+            os._exit(1)
 
 
 def _give_back_memory() -> None:

@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.kept_process import await_one, has_lost_its_room, kept_task
 from infocse_ray.runtime.placement import Placement, watched
-from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.progress import Board, say
 
 Result = TypeVar("Result")
 
@@ -71,6 +71,7 @@ def in_one_task(
     where: Placement | None = None,
     title: str = "a task",
     retries: int = _RETRIES,
+    asked: Board | None = None,
 ) -> Result:
     """Do `work` in a task, and wait for it: what it reads and holds is not the driver's.
 
@@ -80,13 +81,14 @@ def in_one_task(
         where: of workers, in place of whom there is one, whose process stays for what one does next; None: one core.
         title: says what waits until there is room for that one.
         retries: how often it is done again.
+        asked: the board where `work` looks whether it is to stop, on a signal; None: it doesn't look.
 
     Raises:
         What `work` raised, wrapped by Ray.
-        Interrupted: a signal came; the task is ended.
+        Interrupted: a signal came; the task has stopped, or is ended.
     """
     if where is not None:
-        (result,) = _of_one(work, arguments, where, title, retries, yields=False)
+        (result,) = _of_one(work, arguments, where, title, retries, yields=False, asked=asked)
         return result
     task: Any = _task(work).remote(*arguments)
     try:
@@ -107,7 +109,13 @@ def items_of_one_task(
 
 
 def _of_one(
-    work: Callable[..., Any], arguments: tuple[Any, ...], where: Placement, title: str, retries: int, yields: bool
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    where: Placement,
+    title: str,
+    retries: int,
+    yields: bool,
+    asked: Board | None = None,
 ) -> Generator[Any]:
     """Each item, or the one result."""
     given = 0
@@ -116,7 +124,7 @@ def _of_one(
         task = kept_task(work, arguments, one, retries, yields)
         try:
             with watched(one, title, 1):
-                for number, item in enumerate(_items(task, one, where)):
+                for number, item in enumerate(_items(task, one, where, asked)):
                     if number >= given:
                         given += 1
                         yield item
@@ -133,29 +141,32 @@ class _RoomLost(Exception):
     """A task waits for a node as large as the one it was on, which is lost, and there are smaller ones."""
 
 
-def _items(task: Any, one: Placement, where: Placement) -> Iterator[Any]:
+def _items(task: Any, one: Placement, where: Placement, asked: Board | None) -> Iterator[Any]:
     """What a task gives, waited for outside Ray's own wait, out of which no signal comes.
 
     Raises:
         _RoomLost: it waits for room that isn't there any more.
     """
     if isinstance(task, ray.ObjectRef):
-        _await(task, one, where)
+        _await(task, one, where, asked)
         yield _got(task)
         return
     while True:
-        _await(task, one, where)
+        _await(task, one, where, asked)
         if not (item := run_interruptible(lambda: [ray.get(ref) for ref in itertools.islice(task, 1)])):
             return
         yield item[0]
 
 
-def _await(task: Any, one: Placement, where: Placement) -> None:
-    lost = 0
-    while not run_interruptible(lambda: ray.wait([task], timeout=_LOOK_SECONDS, fetch_local=False)[0]):
-        lost = lost + 1 if run_interruptible(lambda: has_lost_its_room(one, where)) else 0
-        if lost > 1:
-            raise _RoomLost
+def _await(task: Any, one: Placement, where: Placement, asked: Board | None) -> None:
+    def wait() -> None:
+        lost = 0
+        while not ray.wait([task], timeout=_LOOK_SECONDS, fetch_local=False)[0]:
+            lost = lost + 1 if has_lost_its_room(one, where) else 0
+            if lost > 1:
+                raise _RoomLost
+
+    run_interruptible(wait, asked)
 
 
 def _got(task: Any) -> Any:

@@ -25,6 +25,9 @@ from infocse_ray.train.state import TrainState
 
 _LIST = "files-{:05d}.json"
 
+WHOLE = _LIST.format(0)
+"""What worker 0 writes last; with one worker a checkpoint that has it is whole."""
+
 
 class _Shared(NamedTuple):
     """What all workers have alike, and worker 0 writes."""

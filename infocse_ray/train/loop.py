@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import ray.train
 import torch
 
 from infocse_ray.corpus.store import TokenStore
@@ -36,6 +35,7 @@ from infocse_ray.stages.metrics import TrainingMetrics
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import Snapshot, load_checkpoint
+from infocse_ray.train.checkpoints import Checkpoints, OfOneProcess, OfRayTrain
 from infocse_ray.train.choice import WeightsChoice, between
 from infocse_ray.train.early_stopping import EarlyStopping
 from infocse_ray.train.memory import OutOfMemoryEverywhere
@@ -75,7 +75,7 @@ class Training(NamedTuple):
     seed: int
     """Of the order of the examples, of the head's first weights, and of dropout."""
     folder: Storage
-    """Of the stage: gets Ray Train's `checkpoints`, `models/step-...` and `result.json`."""
+    """Of the stage: gets `checkpoints`, `models/step-...` and `result.json`."""
     validate_on: On
     max_candidates: int | None = None
     """As `questions_for` takes it."""
@@ -121,7 +121,12 @@ class _UnderWay(NamedTuple):
 
 def train_worker(training: Training) -> None:
     """What Ray Train runs on every worker."""
-    TrainingWorker(training).run()
+    TrainingWorker(training, OfRayTrain(training.folder)).run()
+
+
+def train_alone(training: Training) -> None:
+    """The same as one worker, in any process."""
+    TrainingWorker(training, OfOneProcess(training.folder)).run()
 
 
 class TrainingWorker:
@@ -132,10 +137,10 @@ class TrainingWorker:
             `tokens` encoded, the `history` of validations, whether it is `finished`, and more.
     """
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: Training, checkpoints: Checkpoints) -> None:
         """Begin at the first step, or after that of the newest whole checkpoint."""
         settings, budget = training.settings, training.budget
-        self._training, self._settings = training, settings
+        self._training, self._settings, self._checkpoints = training, settings, checkpoints
         self._device = worker_device()
         torch.set_num_threads(assigned_cores())
         self._encoder = training.encoder.load().to(self._device)
@@ -173,13 +178,13 @@ class TrainingWorker:
         plan = training.whitening
         self._refit = None if plan is None else Refit.of(plan, training.store, self._encoder, self._device)
         self._begun = time.monotonic() - self.progress["seconds"]
-        self._batches = Prefetcher(self._stream, self._state.prepare, lambda: self._state.memory.tokens)
         self._under_way: _UnderWay | None = None
-        self._saver = CheckpointSaver(training.folder)
+        self._saver = CheckpointSaver(checkpoints)
+        self._batches = Prefetcher(self._stream, self._state.prepare, lambda: self._state.memory.tokens)
 
     def _resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        offered = ray.train.get_checkpoint()
+        offered = self._checkpoints.last()
         if not offered or not (checkpoint := newest_whole(offered, self._reporter.tell)):
             self._begin_anew()
             return
@@ -205,7 +210,10 @@ class TrainingWorker:
             NoSpace, StorageUnavailable: something couldn't be saved, a checkpoint too.
         """
         with self._saver:  # whatever happens, a checkpoint under way is saved before this ends
-            self._train()
+            try:
+                self._train()
+            finally:
+                self._batches.close()  # its thread would outlive the training where the process does
 
     def _train(self) -> None:
         if not self.progress["history"]:

@@ -1,6 +1,6 @@
 """Where training goes on: from the newest checkpoint that is whole, on every worker the same one.
 
-1. Ray Train offers the last checkpoint that it recorded; it keeps the one before, too.
+1. The last checkpoint that is known of is offered (`train/checkpoints.py`); the one before is kept, too.
 2. Every worker looks at each file as it will read it. If any finds damage, all go on to the one before.
 3. If none is whole, training begins at its first step.
 """
@@ -18,11 +18,12 @@ from infocse_ray.distributed.collectives import all_gather_list, rank
 from infocse_ray.runtime.progress import say
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import damage
+from infocse_ray.train.checkpoints import RAYS_RECORD
 
 
 def drop_unreadable(checkpoints: Storage) -> None:
     """Delete Ray Train's folder where its record of checkpoints can't be read: Ray would fail on it for ever."""
-    record = checkpoints / "checkpoint_manager_snapshot.json"
+    record = checkpoints / RAYS_RECORD
     with contextlib.suppress(FileNotFoundError):
         try:
             record.read_json()
@@ -32,7 +33,7 @@ def drop_unreadable(checkpoints: Storage) -> None:
 
 
 def kept(offered: Checkpoint) -> list[Checkpoint]:
-    """A checkpoint of Ray Train, then those before it that are kept; their names have the time."""
+    """A checkpoint, then those before it that are kept, as their names have it."""
     folder, _, name = offered.path.rstrip("/").rpartition("/")
     filesystem = offered.filesystem or pafs.LocalFileSystem()
     earlier: list[str] = []
@@ -47,7 +48,7 @@ def newest_whole(offered: Checkpoint, tell: Callable[[str], None]) -> Checkpoint
     """The newest checkpoint that every worker finds whole; called by all of them.
 
     Args:
-        offered: what Ray Train offers.
+        offered: the last one.
         tell: is given a line for each that is damaged.
 
     Returns:

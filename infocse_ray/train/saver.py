@@ -1,4 +1,4 @@
-"""Save checkpoints beside training: the step that is due leaves a snapshot, a thread writes and uploads it.
+"""Save checkpoints beside training: the step that is due leaves a snapshot, a thread writes it and hands it on.
 
 Every worker has one snapshot under way at most, and takes them after the same steps: so all report equally often and in
 one order, and Ray counts a checkpoint once every worker has reported its part. Until then the one before is the newest.
@@ -11,19 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-import ray.train
-
 from infocse_ray.storage.errors import explained
-from infocse_ray.storage.folder import Storage
 from infocse_ray.train.checkpoint import Snapshot
+from infocse_ray.train.checkpoints import Checkpoints
 
 
 class CheckpointSaver:
-    """Hands Ray Train a worker's checkpoints, in a thread; as a context manager it ends once the last is saved."""
+    """Saves a worker's checkpoints in a thread; as a context manager it ends once the last is saved."""
 
-    def __init__(self, stage: Storage) -> None:
-        """Save for the train stage in this folder, which errors name."""
-        self._stage = stage
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        """Save where these are."""
+        self._checkpoints = checkpoints
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._under_way: Future[None] | None = None
 
@@ -64,6 +62,4 @@ class CheckpointSaver:
         with tempfile.TemporaryDirectory() as folder:
             with explained(folder, snapshot.nbytes):
                 snapshot.write(Path(folder))
-            checkpoint = ray.train.Checkpoint.from_directory(folder)
-            with explained(self._stage, sum(file.stat().st_size for file in Path(folder).iterdir())):
-                ray.train.report({"step": step}, checkpoint=checkpoint)
+            self._checkpoints.add(Path(folder), step)

@@ -1,4 +1,4 @@
-"""Run a function on a group of Ray Train workers, and the train stage made of it."""
+"""Run a function on a group of Ray Train workers, or where one of them would be, and the train stage made of it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from infocse_ray.runtime.progress import Board, say
 from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
-from infocse_ray.train.loop import BEGUN, Training, train_worker
+from infocse_ray.train.checkpoints import CHECKPOINTS, RAYS_RECORD
+from infocse_ray.train.loop import BEGUN, Training, train_alone, train_worker
 from infocse_ray.train.restore import drop_unreadable
-
-_CHECKPOINTS = "checkpoints"
-"""Ray Train's folder in a train stage."""
 
 
 def run_workers(
@@ -145,26 +143,17 @@ def train(
     """
     result = training.folder / "result.json"
     if not result.exists():
-        drop_unreadable(training.folder / _CHECKPOINTS)
+        drop_unreadable(training.folder / CHECKPOINTS)
         steps, tokens, _ = training.budget
         unit, total = ("steps", steps) if tokens is None else ("tokens", tokens)
         with Board(title, unit, total, points) as board:
-            run_workers(
-                train_worker,
-                training._replace(board=board.handle),
-                placement,
-                training.folder,
-                _CHECKPOINTS,
-                training.settings.train.max_failures,
-                title,
-                board,
-            )
+            _run(training._replace(board=board.handle), placement, title, board)
     outcome = read_checked(result)
     if "error" in outcome:
         result.delete()
         raise (NonFinite if outcome.get("non_finite") else TrainingStopped)(outcome["error"])
     # Of no use once the result is there; two, each with Adam's moments, are six times an encoder's size.
-    (training.folder / _CHECKPOINTS).delete()
+    (training.folder / CHECKPOINTS).delete()
     (training.folder / BEGUN).delete()
     return {
         "steps": outcome["step"],
@@ -177,3 +166,22 @@ def train(
         "workers": placement.workers,
         "resumed_at": outcome["resumed_at"],
     }
+
+
+def _run(training: Training, placement: Placement, title: str, board: Board) -> None:
+    """Train: where there is one worker in a process that may be there already, else, or should that fail, in a group.
+
+    A group of one takes a quarter of a minute to start, controller, worker and imports one after the other; what it is
+    for is that it begins again, from the last checkpoint, in new processes.
+    """
+    left = training.settings.train.max_failures
+    if placement.workers == 1 and not (training.folder / CHECKPOINTS / RAYS_RECORD).exists():
+        try:
+            in_one_task(train_alone, training, where=placement, title=title, retries=0, asked=board)
+            return
+        except RayError as error:
+            if not left:
+                raise _why(error, training.folder, title) from error
+            say(f"{title}: {one_line(error)}; beginning again from the last checkpoint")
+            left -= 1
+    run_workers(train_worker, training, placement, training.folder, CHECKPOINTS, left, title, board)

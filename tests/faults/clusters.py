@@ -12,8 +12,9 @@ import psutil
 from ray.cluster_utils import Cluster
 
 ACTOR, TRAINER, CONTROLLER = "ray::MapWorker", "ray::RayTrainWorker", "ray::TrainController"
-TASK = "ray::items_then_idle"
-"""How Ray titles the processes of Ray Data's actors and of Ray Train's workers and what controls these."""
+TASK, ALONE = "ray::items_then_idle", "ray::then_idle"
+"""How Ray titles the processes of Ray Data's actors, of Ray Train's workers and what controls these, and those that do
+what one worker does: embed, or train."""
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from infocse_ray.train.checkpoint import WHOLE
+from infocse_ray.train.checkpoints import RAYS_RECORD
 from tests.job_options import options_for
 
 ROOT = Path(__file__).parents[2]
@@ -68,11 +70,14 @@ def kill_when(driver: subprocess.Popen[bytes], reached: Callable[[], bool]) -> N
 
 
 def checkpoints(training: Path) -> dict[int, Path]:
-    """The checkpoints that Ray has recorded, by step; a restart takes the last."""
+    """The checkpoints that one process has written, or else Ray has recorded, by step; a restart takes the last."""
     folder = training / "checkpoints"
     try:
-        snapshot = json.loads((folder / "checkpoint_manager_snapshot.json").read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        snapshot = json.loads((folder / RAYS_RECORD).read_text())
+    except FileNotFoundError:
+        written = sorted(file.parent for file in folder.glob(f"checkpoint_0*/{WHOLE}"))  # not those of Ray, by date
+        return {int(one.name.removeprefix("checkpoint_")): one for one in written}
+    except json.JSONDecodeError:
         return {}
     return {one["metrics"]["step"]: folder / one["checkpoint_dir_name"] for one in snapshot["checkpoint_results"]}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.clusters import ACTOR, TASK, TRAINER, frozen, processes
+from tests.faults.clusters import ACTOR, ALONE, TASK, frozen, processes
 from tests.faults.drivers import checkpoints, finish, metrics_of, said, start, wait_until, weights_of
 
 
@@ -22,7 +22,8 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
     # Checkpoints so far apart that only being stopped makes one.
     driver = start(corpus, name, tiny_encoder, train__checkpoint_every="100000")
     said(driver, "step 0: validation")
-    workers = processes(TRAINER, driver.pid)
+    workers = processes(ALONE, driver.pid)
+    assert len(workers) == 1
     said(driver, "step 30: validation")
     with frozen(workers):
         # A terminal sends its Ctrl-C to all processes that the job has started, too.

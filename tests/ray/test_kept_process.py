@@ -17,9 +17,10 @@ from ray.exceptions import RayError
 
 from infocse_ray.errors import Interrupted
 from infocse_ray.runtime.cluster import assigned_cores
-from infocse_ray.runtime.interrupts import listening
+from infocse_ray.runtime.interrupts import Request, listening
 from infocse_ray.runtime.kept_process import alone, of_one
 from infocse_ray.runtime.placement import Placement
+from infocse_ray.runtime.progress import Board
 from infocse_ray.runtime.tasks import in_one_task, in_tasks, items_of_one_task
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.trainer import run_one_worker
@@ -128,3 +129,25 @@ def test_a_signal_ends_the_wait_and_the_task(wait: Callable[[Path], Any], tmp_pa
             wait(tmp_path)
     # The task is over, whether its process is, too, or stays for another.
     ray.get(ray.remote(num_cpus=int(ray.cluster_resources()["CPU"]))(lambda: None).remote(), timeout=60)
+
+
+def _looks(folder: Path, board: Any) -> None:
+    request = Request(board)
+    (folder / "process").touch()
+    while not request.made():
+        time.sleep(0.1)
+    (folder / "stopped").touch()
+
+
+def test_work_that_looks_whether_it_is_to_stop_comes_to_its_end(tmp_path: Path) -> None:
+    def signalled() -> None:
+        while not (tmp_path / "process").exists():
+            time.sleep(0.05)
+        time.sleep(1)  # it has looked once
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with listening(), Board("testing", "step") as board:
+        threading.Thread(target=signalled).start()
+        with pytest.raises(Interrupted):
+            in_one_task(_looks, tmp_path, board.handle, where=WHERE, asked=board)
+    assert (tmp_path / "stopped").exists()

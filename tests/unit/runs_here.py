@@ -51,13 +51,11 @@ def settings_here(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.Monkey
     for room, handle in ((trainer, None), (evaluate, says_nothing)):
         board = contextlib.nullcontext(SimpleNamespace(handle=handle))
         monkeypatch.setattr(room, "Board", lambda *_, shown=board, **__: shown)
-        monkeypatch.setattr(room, "run_workers", lambda work, argument, *_, **__: work(argument))
+    monkeypatch.setattr(trainer, "in_one_task", lambda work, argument, **_: work(argument))
     monkeypatch.setattr(evaluate, "run_one_worker", lambda work, argument, *_, **__: work(argument))
     for room in (loop, evaluate):
         monkeypatch.setattr(room, "worker_device", lambda: torch.device("cpu"))
         monkeypatch.setattr(room, "assigned_cores", lambda: 1)
-    monkeypatch.setattr(loop.ray.train, "get_checkpoint", lambda: None)
-    monkeypatch.setattr(loop.ray.train, "report", lambda *_, **__: None)
     corpus = write_jsonl(tmp_path / "corpus.jsonl", make_documents(20))
     return Settings.model_validate(
         {

@@ -17,7 +17,7 @@ from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
-from infocse_ray.train.loop import Training, train_worker
+from infocse_ray.train.loop import Training, train_alone
 from infocse_ray.train.schedule import Budget
 from tests.unit.stores import counted
 from tests.unit.trainees import LABELLED, EncoderSpec, annotated, load_encoder, method_for, settings_for
@@ -54,11 +54,9 @@ def train_on_script(
     monkeypatch.setattr(loop, "questions_for", lambda *a: None)
     monkeypatch.setattr(loop, "worker_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(loop, "assigned_cores", lambda: 1)
-    monkeypatch.setattr(loop.ray.train, "get_checkpoint", lambda: None)
-    monkeypatch.setattr(loop.ray.train, "report", lambda *a, **k: None)
     stage = Storage.open(str(folder / "stage"))
     store: Any = None
-    train_worker(Training(settings, store, counted(source, method), method, budget, where, 5, stage, "counterpart"))
+    train_alone(Training(settings, store, counted(source, method), method, budget, where, 5, stage, "counterpart"))
     return (stage / "result.json").read_json(), seen
 
 

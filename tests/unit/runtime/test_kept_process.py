@@ -107,3 +107,28 @@ def test_what_failed_holds_no_memory_and_its_process_has_its_threads_again(monke
         kept_process.then_idle(fails)
     assert seen == [3, True]
     assert torch.get_num_threads() == threads
+
+
+class Ended(BaseException):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_process_whose_gpu_answers_no_more_ends(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    def synchronize() -> None:
+        if not answers:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    def fails() -> None:
+        raise ValueError("no good")
+
+    monkeypatch.setattr(kept_process, "assigned_cores", lambda: 1)
+    monkeypatch.setattr(kept_process.os, "_exit", end)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    with pytest.raises(ValueError if answers else Ended):
+        kept_process.then_idle(fails)

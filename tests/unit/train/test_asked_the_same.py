@@ -26,7 +26,6 @@ def test_the_runs_seed_draws_the_questions_of_all_stages(tmp_path: Path, monkeyp
         monkeypatch.setattr(loop, name, lambda *_, **__: SimpleNamespace())
     monkeypatch.setattr(loop, "worker_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(loop, "assigned_cores", torch.get_num_threads)
-    monkeypatch.setattr(loop.ray.train, "get_checkpoint", lambda: None)
     monkeypatch.setattr(loop, "questions_for", questions_for)
     settings = Settings.model_validate(
         {"name": "r", "seed": 7, "corpus": {"source": "a"}, "encoder": {"model": "m"}, "validate": {"reading": "both"}}
@@ -39,5 +38,5 @@ def test_the_runs_seed_draws_the_questions_of_all_stages(tmp_path: Path, monkeyp
             settings, nothing, examples, nothing, loop.Budget(1, None, 1), encoder, stage_seed, stage, "sentence"
         )
         with pytest.raises(Asked) as asked:
-            loop.train_worker(training)
+            loop.train_alone(training)
         assert asked.value.args[0][1:] == ("valid", "sentence", 10_000, torch.device("cpu"), 7, None, "both")

@@ -15,11 +15,13 @@ from infocse_ray.retrieval.refit import Refit, WhiteningPlan
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
+from infocse_ray.train.checkpoints import OfOneProcess
 from infocse_ray.train.loop import Training, TrainingWorker
 from infocse_ray.train.schedule import Budget
 from tests.unit.passes import SPLITS, pieces, small_store
 from tests.unit.stores import counted
-from tests.unit.train.test_training_worker import FakeBoard, FakeRayTrain, asked_at
+from tests.unit.train.test_checkpoints import steps
+from tests.unit.train.test_training_worker import FakeBoard, asked_at
 from tests.unit.trainees import annotated, load_encoder, method_for, settings_for
 
 CPU = torch.device("cpu")
@@ -64,7 +66,8 @@ def training(
 
 def begun(training: Training, folder: Path) -> TrainingWorker:
     """A worker in a stage's folder."""
-    return TrainingWorker(training._replace(folder=Storage.open(str(folder)), board=FakeBoard()))
+    stage = Storage.open(str(folder))
+    return TrainingWorker(training._replace(folder=stage, board=FakeBoard()), OfOneProcess(stage))
 
 
 def restored(worker: TrainingWorker) -> dict[str, Any]:
@@ -87,7 +90,6 @@ def test_a_whitened_training_that_was_stopped_goes_on_as_if_it_had_not_been(
     training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_at(None, monkeypatch)
-    FakeRayTrain(tmp_path / "whole", monkeypatch)
     uninterrupted = begun(training, tmp_path / "stage")
     uninterrupted.validate()
     start = restored(uninterrupted)
@@ -97,10 +99,9 @@ def test_a_whitened_training_that_was_stopped_goes_on_as_if_it_had_not_been(
     assert not torch.equal(at_four["whitening.matrix"], start["whitening.matrix"]), "the map is of the third step"
     uninterrupted.run()
 
-    cut = FakeRayTrain(tmp_path / "cut", monkeypatch)
     asked_at(4, monkeypatch)
     begun(training, tmp_path / "again").run()
-    assert cut.steps == [3, 4]
+    assert steps(tmp_path / "again") == [3, 4]
     asked_at(None, monkeypatch)
     resumed = begun(training, tmp_path / "again")
     assert resumed.progress["step"] == 4

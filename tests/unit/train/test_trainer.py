@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from ray.exceptions import OutOfMemoryError, RayActorError
@@ -91,12 +91,61 @@ def test_a_loss_that_is_not_finite_is_told_apart_from_memory_that_ran_out(
 ) -> None:
     folder = Storage.open(str(tmp_path))
     error = {"error": "step 3: why", "non_finite": non_finite}
-    monkeypatch.setattr(module, "run_workers", lambda *_: (folder / "result.json").write_json(checked(error)))
+    monkeypatch.setattr(module, "in_one_task", lambda *_, **__: (folder / "result.json").write_json(checked(error)))
     monkeypatch.setattr(module, "Board", lambda *_: contextlib.nullcontext(SimpleNamespace(handle=None)))
     settings = SimpleNamespace(train=SimpleNamespace(max_failures=0))
-    training: Any = SimpleNamespace(folder=folder, budget=(9, None, 9), settings=settings, _replace=lambda **_: None)
+    training: Any = SimpleNamespace(
+        folder=folder, budget=(9, None, 9), settings=settings, _replace=lambda **_: training
+    )
     place = Placement(workers=1, cores=1, use_gpu=False)
     with pytest.raises(TrainingStopped, match=r"^step 3: why$") as raised:
         module.train(training, place, "training")
     assert raised.type is kind
     assert not (folder / "result.json").exists(), "the same command trains again"
+
+
+class Began(NamedTuple):
+    """A training that `_run` began: alone or in a group, and how often the latter may fail."""
+
+    how: str
+    failures: int
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[Began]]:
+    """Begin a training with so many workers; what was begun."""
+
+    def run(workers: int, error: Exception | None = None, max_failures: int = 2) -> list[Began]:
+        seen: list[Began] = []
+
+        def alone(*_: Any, retries: int, **__: Any) -> None:
+            seen.append(Began("alone", retries))
+            if error is not None:
+                raise error
+
+        monkeypatch.setattr(module, "in_one_task", alone)
+        monkeypatch.setattr(module, "run_workers", lambda *given: seen.append(Began("group", given[5])))
+        settings = SimpleNamespace(train=SimpleNamespace(max_failures=max_failures))
+        training: Any = SimpleNamespace(folder=Storage.open(str(tmp_path)), settings=settings)
+        nobody: Any = None
+        module._run(training, Placement(workers, False, 1), "training", nobody)
+        return seen
+
+    return run
+
+
+def test_one_worker_is_alone_until_that_fails_which_counts(
+    begun: Callable[..., list[Began]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert begun(1) == [Began("alone", 0)]
+    assert begun(2) == [Began("group", 2)]
+    assert begun(1, DIED) == [Began("alone", 0), Began("group", 1)]
+    assert "training: The actor died.; beginning again from the last checkpoint" in capsys.readouterr().out
+    with pytest.raises(TrainingStopped, match=r"training: the workers failed: The actor died"):
+        begun(1, DIED, max_failures=0)
+
+
+def test_a_group_that_began_a_training_goes_on_with_it(begun: Callable[..., list[Began]], tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "checkpoint_manager_snapshot.json").write_text("{}")
+    assert begun(1) == [Began("group", 2)]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray.train
 import torch
 from ray.train import Checkpoint
 
@@ -25,6 +26,7 @@ from infocse_ray.storage.checksums import MARK
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 from infocse_ray.train.checkpoint import Snapshot
+from infocse_ray.train.checkpoints import OfRayTrain
 from infocse_ray.train.loop import Training, TrainingWorker
 from infocse_ray.train.memory import ChunkMemory, OutOfMemoryEverywhere
 from infocse_ray.train.models import SavedModels
@@ -44,8 +46,8 @@ class FakeRayTrain:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
         self.steps: list[int] = []
-        monkeypatch.setattr(loop.ray.train, "report", self._report)
-        monkeypatch.setattr(loop.ray.train, "get_checkpoint", self._offer)
+        monkeypatch.setattr(ray.train, "report", self._report)
+        monkeypatch.setattr(ray.train, "get_checkpoint", self._offer)
 
     def _place(self, step: int) -> Path:
         return self._folder / f"checkpoint_{step:04d}"
@@ -96,6 +98,11 @@ class FakeBoard:
         self.points = SimpleNamespace(remote=self.curves.extend)
 
 
+def worker_of(training: Training) -> TrainingWorker:
+    """As a worker of Ray Train."""
+    return TrainingWorker(training, OfRayTrain(training.folder))
+
+
 @pytest.fixture
 def training(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
     """Nine steps, with a validation, whose score grows with the first weight, after every three."""
@@ -139,7 +146,7 @@ def test_a_start_whose_scores_are_known_is_not_validated_again(
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "known", monkeypatch)
     known = dict.fromkeys(METRICS, 0.25) | {"queries": 7}
-    TrainingWorker(training._replace(scored=known)).run()
+    worker_of(training._replace(scored=known)).run()
     first, *others = (training.folder / "result.json").read_json()["history"]
     assert first == known | {"step": 0, "tokens_done": 0}
     assert [entry["queries"] for entry in others] == [100, 100, 100]
@@ -161,11 +168,11 @@ def test_a_worker_that_begins_anew_after_the_choice_leaves_it(
     monkeypatch.setattr(
         loop, "score", lambda *_: SimpleNamespace(metrics=dict.fromkeys(METRICS, next(scores)) | {"queries": 100})
     )
-    TrainingWorker(training).run()
+    worker_of(training).run()
     result = (training.folder / "result.json").read_bytes()
     assert train.steps[-1] == 9
     assert not [name for name in training.folder.files() if name.startswith("models/")]
-    TrainingWorker(training).run()
+    worker_of(training).run()
     assert (training.folder / "result.json").read_bytes() == result
 
 
@@ -185,9 +192,9 @@ def test_a_training_that_begins_anew_without_a_checkpoint_is_careful_for_good(
     FakeRayTrain(tmp_path / "checkpoints", monkeypatch)
     resumed = list[tuple[int, ...]]()
     monkeypatch.setattr(ChunkMemory, "resume", lambda _, *tokens: resumed.append(tokens))
-    first = TrainingWorker(training)
+    first = worker_of(training)
     assert resumed == []
-    TrainingWorker(training)
+    worker_of(training)
     assert resumed == [(first._state.memory.tokens,)], "as after a checkpoint"
 
 
@@ -211,7 +218,7 @@ def choice_of_two_workers(folder: Path, encoder: Path) -> list[str]:
         monkeypatch.setattr(
             loop, "score", lambda *_: SimpleNamespace(metrics=dict.fromkeys(METRICS, next(scores)) | {"queries": 100})
         )
-        TrainingWorker(training).run()
+        worker_of(training).run()
         return sorted(training.folder.files())
 
 
@@ -240,7 +247,7 @@ def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
 ) -> None:
     asked_at(None, monkeypatch)
     whole = FakeRayTrain(tmp_path / "whole", monkeypatch)
-    uninterrupted = TrainingWorker(training)
+    uninterrupted = worker_of(training)
     uninterrupted.run()
     expected = training.folder / "result.json"
     assert whole.steps == [3, 6, 9]
@@ -259,7 +266,7 @@ def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
     cut = FakeRayTrain(tmp_path / "cut", monkeypatch)
     training = training._replace(folder=Storage.open(str(tmp_path / "again")), board=FakeBoard())
     asked_at(5, monkeypatch)
-    TrainingWorker(training).run()
+    worker_of(training).run()
     assert cut.steps == [3, 5]
     assert not (training.folder / "result.json").exists()
     assert training.board.lines[-2:] == [
@@ -269,7 +276,7 @@ def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
 
     asked_at(None, monkeypatch)
     training = training._replace(board=FakeBoard())
-    resumed = TrainingWorker(training)
+    resumed = worker_of(training)
     assert resumed.progress["step"] == 5
     resumed.run()
     assert training.board.lines[0] == "    step 5: training goes on from its checkpoint"
@@ -288,7 +295,7 @@ def test_models_that_no_checkpoint_names_are_dropped(
 ) -> None:
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "ray", monkeypatch)
-    worker = TrainingWorker(training)
+    worker = worker_of(training)
     scores = iter([0.5, 0.1, 0.2, 0.15])
     monkeypatch.setattr(
         loop, "score", lambda *_: SimpleNamespace(metrics=dict.fromkeys(METRICS, next(scores)) | {"queries": 100})
@@ -319,19 +326,19 @@ def test_a_loss_that_is_not_finite_is_told_of_its_own_step_and_changes_nothing(
 ) -> None:
     """Found a step late, or at once before a validation (after step 3): no weight has changed, nothing is kept."""
     asked_at(None, monkeypatch)
-    ray = FakeRayTrain(tmp_path / "ray", monkeypatch)
-    before = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "other")), board=FakeBoard()))
+    rays = FakeRayTrain(tmp_path / "ray", monkeypatch)
+    before = worker_of(training._replace(folder=Storage.open(str(tmp_path / "other")), board=FakeBoard()))
     for _ in range(step - 1):
         before.step()
     if before._under_way is not None:
         before._record(before._under_way)
-    worker = TrainingWorker(training)
+    worker = worker_of(training)
     poison(worker, step)
     worker.run()
     result = (training.folder / "result.json").read_json()
     assert result["error"].startswith(f"step {step}: the loss is not")
     assert result["non_finite"]
-    assert ray.steps == []
+    assert rays.steps == []
     assert not list((tmp_path / "stage").glob("models/*"))
     for name, tensor in worker._encoder.state_dict().items():
         assert torch.equal(tensor, before._encoder.state_dict()[name]), name
@@ -348,7 +355,7 @@ def test_memory_that_ran_out_is_no_loss_that_is_not_finite(
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "ray", monkeypatch)
     monkeypatch.setattr(loop, "begin_step", runs_out)
-    TrainingWorker(training).run()
+    worker_of(training).run()
     result = (training.folder / "result.json").read_json()
     assert (result["error"], result["non_finite"]) == ("step 1: out of GPU memory", False)
 
@@ -356,10 +363,10 @@ def test_memory_that_ran_out_is_no_loss_that_is_not_finite(
 def test_figures_belong_to_their_steps(training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "ray", monkeypatch)
-    TrainingWorker(training).run()
+    worker_of(training).run()
     shown = {point.step: point.values["loss"] for point in training.board.curves[1:] if point.group == "train"}
     FakeRayTrain(tmp_path / "none", monkeypatch)
-    alone = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "other")), board=FakeBoard()))
+    alone = worker_of(training._replace(folder=Storage.open(str(tmp_path / "other")), board=FakeBoard()))
     stream = ExampleStream(training.examples, training.method, training.settings.train.batch_size, training.seed)
     losses = {step: train_step(alone._state, stream.next_batch(), training.seed, step).loss for step in range(1, 10)}
     assert shown == losses
@@ -370,25 +377,25 @@ def test_training_goes_on_while_a_checkpoint_is_saved_as_it_was_and_the_next_wai
 ) -> None:
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "at_once", monkeypatch)
-    TrainingWorker(training).run()
-    ray = SlowRayTrain(tmp_path / "late", monkeypatch, set())
+    worker_of(training).run()
+    rays = SlowRayTrain(tmp_path / "late", monkeypatch, set())
     write = Snapshot.write
 
     def write_late(snapshot: Snapshot, folder: Path) -> None:
-        ray.released.wait(30)
+        rays.released.wait(30)
         write(snapshot, folder)
 
     monkeypatch.setattr(Snapshot, "write", write_late)
-    worker = TrainingWorker(training._replace(folder=Storage.open(str(tmp_path / "again"))))
+    worker = worker_of(training._replace(folder=Storage.open(str(tmp_path / "again"))))
     worker.validate()
     for _ in range(5):
         worker.step()
     assert worker.progress["step"] == 5
-    assert (ray.steps, ray.released.is_set()) == ([], False)
+    assert (rays.steps, rays.released.is_set()) == ([], False)
     worker.step()
-    assert ray.events[:3] == ["waits", "begins 3", "saved 3"]
+    assert rays.events[:3] == ["waits", "begins 3", "saved 3"]
     worker._saver.wait()
-    assert ray.steps == [3, 6]
+    assert rays.steps == [3, 6]
     for step in ("0003", "0006"):
         late, at_once = (tmp_path / name / f"checkpoint_{step}" for name in ("late", "at_once"))
         # Weights, moments, positions: those of the step, whatever training did until they were written.
@@ -401,11 +408,11 @@ def test_a_crash_in_an_upload_leaves_the_checkpoint_before(
 ) -> None:
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "whole", monkeypatch)
-    TrainingWorker(training).run()
+    worker_of(training).run()
     right = (training.folder / "result.json").read_json()
 
-    ray = FakeRayTrain(tmp_path / "cut", monkeypatch)
-    report = ray._report
+    rays = FakeRayTrain(tmp_path / "cut", monkeypatch)
+    report = rays._report
 
     def cut_off(metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
         if metrics["step"] == 6:
@@ -414,15 +421,15 @@ def test_a_crash_in_an_upload_leaves_the_checkpoint_before(
             raise SystemExit
         report(metrics, checkpoint)
 
-    monkeypatch.setattr(loop.ray.train, "report", cut_off)
+    monkeypatch.setattr(ray.train, "report", cut_off)
     training = training._replace(folder=Storage.open(str(tmp_path / "again")))
-    killed = TrainingWorker(training)
+    killed = worker_of(training)
     killed.validate()
     for _ in range(6):
         killed.step()
     wait([killed._saver._under_way])  # pyright: ignore[reportArgumentType]
-    monkeypatch.setattr(loop.ray.train, "report", report)
-    resumed = TrainingWorker(training)
+    monkeypatch.setattr(ray.train, "report", report)
+    resumed = worker_of(training)
     assert resumed.progress["step"] == 3
     resumed.run()
     result = (training.folder / "result.json").read_json()
@@ -440,8 +447,8 @@ def test_a_checkpoint_that_cannot_be_saved_is_told_of_by_the_next_step(
 ) -> None:
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "ray", monkeypatch)
-    monkeypatch.setattr(loop.ray.train, "report", full)
-    worker = TrainingWorker(training)
+    monkeypatch.setattr(ray.train, "report", full)
+    worker = worker_of(training)
     for _ in range(3):
         worker.step()
     wait([worker._saver._under_way])  # pyright: ignore[reportArgumentType]
@@ -456,9 +463,9 @@ def test_no_result_is_written_without_the_checkpoint(
 ) -> None:
     asked_at(None, monkeypatch)
     FakeRayTrain(tmp_path / "ray", monkeypatch)
-    monkeypatch.setattr(loop.ray.train, "report", full)
+    monkeypatch.setattr(ray.train, "report", full)
     with pytest.raises(NoSpace, match=f"^{training.folder}: no space left"):
-        TrainingWorker(training._replace(budget=Budget(steps, None, 99))).run()
+        worker_of(training._replace(budget=Budget(steps, None, 99))).run()
     assert not (training.folder / "result.json").exists()
 
 
@@ -468,20 +475,20 @@ def test_the_end_waits_for_the_last_checkpoint(
 ) -> None:
     asked_at(5 if end == "stopped" else None, monkeypatch)
     last = {"finished": 9, "stopped": 5, "not finite": 3}[end]
-    ray = SlowRayTrain(tmp_path / "ray", monkeypatch, {last})
+    rays = SlowRayTrain(tmp_path / "ray", monkeypatch, {last})
     result, ended = training.folder / "result.json", list[bool]()
-    report = ray._report
+    report = rays._report
 
     def look(metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
         report(metrics, checkpoint)
         ended.append(result.exists() or "stopped, at" in training.board.lines[-1])
 
-    monkeypatch.setattr(loop.ray.train, "report", look)
-    worker = TrainingWorker(training)
+    monkeypatch.setattr(ray.train, "report", look)
+    worker = worker_of(training)
     if end == "not finite":
         poison(worker, 5)
     worker.run()
-    assert ray.steps[-1] == last
+    assert rays.steps[-1] == last
     assert not any(ended)
     assert result.exists() == (end != "stopped")
 
@@ -490,17 +497,17 @@ def test_an_error_waits_for_the_checkpoint_and_stays_what_it_is(
     training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_at(None, monkeypatch)
-    ray = SlowRayTrain(tmp_path / "ray", monkeypatch, {3})
-    worker = TrainingWorker(training)
+    rays = SlowRayTrain(tmp_path / "ray", monkeypatch, {3})
+    worker = worker_of(training)
     begin = loop.begin_step
 
     def fails(*arguments: Any) -> Any:
         if worker.progress["step"] == 4:
-            ray.released.set()
+            rays.released.set()
             raise RuntimeError("of the fifth step")
         return begin(*arguments)
 
     monkeypatch.setattr(loop, "begin_step", fails)
     with pytest.raises(RuntimeError, match="of the fifth step"):
         worker.run()
-    assert ray.steps == [3]
+    assert rays.steps == [3]
