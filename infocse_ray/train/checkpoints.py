@@ -5,6 +5,7 @@ Both are in the stage's folder `checkpoints`, in one form, so that Ray Train's w
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Protocol
 
@@ -64,7 +65,7 @@ class OfOneProcess:
 
     def __init__(self, stage: Storage) -> None:
         """Those of the train stage in this folder."""
-        self._folder = stage / CHECKPOINTS
+        self._stage, self._folder = stage, stage / CHECKPOINTS
 
     def last(self) -> ray.train.Checkpoint | None:
         """The last whose list of files is there, which is written last; worker 0 looks for all."""
@@ -77,13 +78,18 @@ class OfOneProcess:
         """See `Checkpoints`."""
         # By the step, so that their order is no clock's; Ray Train's names have a date, and come after all of these.
         place = self._folder / f"checkpoint_{step:012d}"
-        with explained(self._folder, _size(folder)):
+        with explained(self._stage, _size(folder)):
             place.delete()  # of before a damaged one was passed over
             place.filesystem.create_dir(place.path, recursive=True)
-            for file in sorted(folder.iterdir(), key=lambda file: file.name == WHOLE):
-                pafs.copy_files(
-                    str(file), (place / file.name).path, pafs.LocalFileSystem(), place.filesystem, use_threads=False
-                )
+            try:
+                for file in sorted(folder.iterdir(), key=lambda file: file.name == WHOLE):
+                    pafs.copy_files(
+                        str(file), (place / file.name).path, pafs.LocalFileSystem(), place.filesystem, use_threads=False
+                    )
+            except OSError:
+                with contextlib.suppress(OSError):  # room for what is to be said of it
+                    place.delete()
+                raise
         kept = self._names()[-_KEPT:]
         for name in {file.split("/")[0] for file in self._folder.files()} - set(kept):
             (self._folder / name).delete()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -51,13 +52,14 @@ def test_one_that_is_cut_off_is_not_offered_and_makes_room_for_the_next(
     def copy_some(source: str, *more: object, **named: object) -> None:
         copied.append(Path(source).name)
         if len(copied) == len(list(part.iterdir())):
-            raise OSError("the process ends here")
+            raise SystemExit("the process ends here")
         copy(source, *more, **named)
 
     monkeypatch.setattr(module.pafs, "copy_files", copy_some)
-    with pytest.raises(OSError, match="ends here"):
+    with pytest.raises(SystemExit, match="ends here"):
         kept.add(part, 6)
     assert copied[-1] == "files-00000.json", "what says that it is whole comes last"
+    assert steps(tmp_path / "stage") == [3, 6]
     found = kept.last()
     assert found is not None
     assert found.path.endswith("_000000000003")
@@ -96,10 +98,17 @@ def test_ray_trains_workers_go_on_from_it_until_ray_has_one(
     assert whole.path == found.path
 
 
-def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
+def test_a_full_disk_is_told_and_not_filled_with_a_part(
+    tmp_path: Path, part: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = OfOneProcess(Storage.open(str(tmp_path / "stage")))
+    kept.add(part, 3)
+
+    def full(source: str, target: str, *_: object, **__: object) -> None:
+        Path(target).write_bytes(b"what still had room")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module.pafs, "copy_files", full)
-    with pytest.raises(NoSpace, match=r"stage/checkpoints: no space left"):
-        OfOneProcess(Storage.open(str(tmp_path / "stage"))).add(part, 3)
+    with pytest.raises(NoSpace, match=r"/stage: no space left"):
+        kept.add(part, 6)
+    assert steps(tmp_path / "stage") == [3]
