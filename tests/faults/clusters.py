@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import psutil
 from ray.cluster_utils import Cluster
 
-ACTOR, TRAINER, CONTROLLER = "ray::MapWorker", "ray::RayTrainWorker", "ray::TrainController"
+ACTOR, TRAINER = "ray::MapWorker", "ray::RayTrainWorker"
 TASK, ALONE = "ray::items_then_idle", "ray::then_idle"
-"""How Ray titles the processes of Ray Data's actors, of Ray Train's workers and what controls these, and those that do
-what one worker does: embed, or train."""
+"""How Ray titles the processes of Ray Data's actors, of Ray Train's workers, and those that do what one worker does:
+embed, item by item, or train."""
 
 
 @contextlib.contextmanager
