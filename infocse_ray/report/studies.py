@@ -16,6 +16,9 @@ ITERATIONS_STUDIED = 3
 
 _SURE_PAIRS = {"annotate.min_edge_quantile": 0.75, "train.positive": "self_and_partner"}
 
+_DEFAULT = "infocse_distillation_none"
+"""The loss that `infocse pretrain` has where nothing else is said, from the encoder as it is."""
+
 
 class TableMethod(NamedTuple):
     """One way to train: settings on top of those that all cells share."""
@@ -79,6 +82,12 @@ def _infocse(suffix: str, label: str, settings: Mapping[str, Any] | None = None,
     )
 
 
+def _varied(suffix: str, label: str, settings: Mapping[str, Any]) -> TableMethod:
+    """The default but for some settings."""
+    settings = {"train.distillation": 0.5, **settings}
+    return _infocse(f"default_{suffix}", label, settings, initialization="none", rate_of="infocse_none")
+
+
 METHODS: dict[str, TableMethod] = {
     method.key: method
     for method in (
@@ -114,6 +123,10 @@ METHODS: dict[str, TableMethod] = {
             initialization="none",
             rate_of="infocse_none",
         ),
+        _varied("cluster", "The default, positive = cluster", {"train.positive": "cluster"}),
+        _varied("partner", "The default, positive = self_and_partner", {"train.positive": "self_and_partner"}),
+        _varied("mutual", "The default, mutual edges", {"annotate.mutual": True}),
+        _varied("quantile", "The default, edges above quantile 0.75", {"annotate.min_edge_quantile": 0.75}),
         TableMethod(
             "ict_sentences",
             "ICT, block = sentences",
@@ -123,9 +136,6 @@ METHODS: dict[str, TableMethod] = {
         ),
     )
 }
-
-_DEFAULT = "infocse_distillation_none"
-"""The loss that `infocse pretrain` has where nothing else is said, from the encoder as it is."""
 
 FIRST_ENCODER = "infocse_first_encoder"
 """The method that needs an encoder of the user's."""
@@ -141,6 +151,7 @@ def _rows(*keys: str, **labels: str) -> tuple[TableRow, ...]:
 
 
 _BASELINES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
+_VARIED = tuple(f"infocse_default_{suffix}" for suffix in ("cluster", "partner", "mutual", "quantile"))
 _COMPARED = (*_BASELINES, "infocse")
 """What the paper compares, without the encoder as it is."""
 
@@ -193,6 +204,12 @@ STUDIES: dict[str, Study] = {
             + _rows("infocse_cluster", "infocse_mutual", "infocse_quantile", "infocse_quantile_partner")
             + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse")
             + _rows("infocse_distillation_none"),
+        ),
+        _study(
+            "pairs",
+            "Which pairs",
+            _rows(_DEFAULT, *_VARIED),
+            versus=tuple((key, _DEFAULT) for key in _VARIED),
         ),
         _study(
             "cost",

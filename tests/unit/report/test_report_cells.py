@@ -41,7 +41,7 @@ def test_every_row_trains_on_the_budget(tmp_path: Path):
         if infocse:
             iterations = 3 if method == "infocse_3_iterations" else 2
             assert (run.loop.max_iterations, run.loop.early_stop) == (iterations, False)
-            initialised = not method.endswith("_none") and method != "adapt"
+            initialised = not (method.endswith("_none") or method.startswith("infocse_default") or method == "adapt")
             assert (run.loop.initialization != "none") == initialised
             stages, each = iterations + initialised, 200 if initialised else 300
         assert run.train.max_tokens == each
@@ -276,6 +276,24 @@ def test_few_shot_cells_are_those_without_labels_and_labels(tmp_path: Path):
     assert {cell.labelled for name, cell in cells.items() if name in METHODS} == {False}
     assert {cell.labelled for name, cell in cells.items() if name not in METHODS} == {True}
     assert [study.name for study in found.studies][-4:] == ["few_shot_3", "few_shot_4", "plusplus", "label_share"]
+
+
+def test_the_default_is_varied_in_one_setting_at_a_time(tmp_path: Path):
+    found = plan(tmp_path, tables=["pairs"])
+    default = settings(found, "infocse_distillation_none")
+    varied = {
+        "cluster": ("train", "positive", "cluster"),
+        "partner": ("train", "positive", "self_and_partner"),
+        "mutual": ("annotate", "mutual", True),
+        "quantile": ("annotate", "min_edge_quantile", 0.75),
+    }
+    for suffix, (section, name, value) in varied.items():
+        one = settings(found, f"infocse_default_{suffix}")
+        assert getattr(getattr(default, section), name) != value
+        changed = getattr(default, section).model_copy(update={name: value})
+        assert one.model_copy(update={"name": default.name}) == default.model_copy(update={section: changed})
+    [study] = found.studies
+    assert study.versus == tuple((f"infocse_default_{suffix}", "infocse_distillation_none") for suffix in varied)
 
 
 def test_labels_among_pairs_are_held_against_turns_from_the_same_start(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from infocse_ray.report.markdown import escape
 from infocse_ray.report.outcome import chosen_iteration
 from infocse_ray.report.paper import COLUMNS, paper_recalls
 from infocse_ray.report.runner import reproduce
-from infocse_ray.report.studies import START, STUDIES, Study, TableRow
+from infocse_ray.report.studies import START, STUDIES, STUDY_NAMES, Study, TableRow
 from tests.unit.table_runs import Ranks, Runs, tables
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -322,6 +323,12 @@ def test_what_an_iteration_costs(tmp_path: Path):
     assert first["difference"] == 0.0 < second["difference"]
     assert "encoded 600 tokens in training, InfoCSE 300 in each iteration" in text
     assert "arXiv" not in text  # the paper has no such table
+
+
+@pytest.mark.parametrize("name", STUDY_NAMES)
+def test_every_table_says_what_was_trained(tmp_path: Path, name: str):
+    _, text = made(tmp_path, Runs(lambda *_: [1, 30]), tables=[name], label_sizes=[3], rounds=1, only_rows=["start"])
+    assert re.search(r"[\d,]+ tokens in", text)
 
 
 def test_iterations_are_shown_by_number(tmp_path: Path):
