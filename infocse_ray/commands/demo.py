@@ -60,7 +60,8 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
         given += ["--encoder.model", str(bundled_encoder())]
     except ValueError as error:
         parser.error(str(error))
-    run_job(Settings, given, prog, __doc__ or "", demo)
+    again = "the same command" + ("" if options.storage else f" with --storage {folder}")
+    run_job(Settings, given, prog, __doc__ or "", demo, again=again)
     return 0
 
 

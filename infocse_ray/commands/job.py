@@ -27,6 +27,7 @@ def run_job(
     work: Callable[[Model], Result],
     essentials: Sequence[str] = (),
     unnamed: str | None = None,
+    again: str = "the same command",
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
@@ -41,6 +42,7 @@ def run_job(
         work: gets the settings. What it had finished stays finished whatever it raises.
         essentials: the settings that the short help has.
         unnamed: the setting that an argument without a name is.
+        again: what goes on from there after it was stopped.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     redact_tracebacks()
@@ -61,23 +63,23 @@ def run_job(
             print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
             raise SystemExit(2) from None
         except Interrupted as stopped:
-            _end_stopped(prog, stopped)
+            _end_stopped(prog, stopped, again)
         except Exception as error:
             if (stopped := lost_in(error)) is not None:
-                _end_stopped(prog, stopped)
+                _end_stopped(prog, stopped, again)
             failure = storage_failure(error)
             if failure is None and process_lost(error):
-                failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and the same command goes on"
+                failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and {again} goes on"
             if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
                 raise
             print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
             raise SystemExit(1) from None
 
 
-def _end_stopped(prog: str, stopped: Interrupted) -> NoReturn:
+def _end_stopped(prog: str, stopped: Interrupted, again: str) -> NoReturn:
     from infocse_ray.runtime.interrupts import end
 
-    print(f"{prog}: {stopped}; what is finished is kept; the same command resumes", file=sys.stderr)
+    print(f"{prog}: {stopped}; what is finished is kept; {again} resumes", file=sys.stderr)
     end(stopped)
 
 

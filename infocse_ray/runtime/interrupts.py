@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import ray
+from ray._private import services
 from ray.exceptions import RayError
 
 from infocse_ray.errors import Interrupted
@@ -97,9 +99,14 @@ def listen_again() -> None:
 
 @contextlib.contextmanager
 def ray_starting() -> Iterator[None]:
-    """Around `ray.init`, which takes SIGTERM to end the process by its number, and keeps it."""
+    """Around `ray.init`, which takes SIGTERM to end the process by its number, and keeps it.
+
+    Where it starts a local Ray, what this consists of is kept out of the driver's process group: `timeout` and others
+    send their signals to a whole group, and training needs Ray until it is at a checkpoint.
+    """
     try:
-        yield
+        with _in_groups_of_their_own():
+            yield
     except SystemExit as error:
         if not _requests.listening or error.code != signal.SIGTERM:
             raise
@@ -107,6 +114,20 @@ def ray_starting() -> Iterator[None]:
         _requests.leave()
     finally:
         listen_again()
+
+
+@contextlib.contextmanager
+def _in_groups_of_their_own() -> Iterator[None]:
+    """Each process that Ray starts leads a process group, as under Windows; by default they are in its parent's."""
+    started_by = getattr(services, "ConsolePopen", None)
+    if sys.platform != "linux" or started_by is None:  # elsewhere what ends them after the driver's death is the group
+        yield
+        return
+    services.ConsolePopen = functools.partial(started_by, process_group=0)
+    try:
+        yield
+    finally:
+        services.ConsolePopen = started_by
 
 
 def check() -> None:

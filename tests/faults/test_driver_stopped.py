@@ -26,8 +26,8 @@ def test_a_stopped_run_goes_on_from_the_step_it_stopped_at(
     assert len(workers) == 1
     said(driver, "step 30: validation")
     with frozen(workers):
-        # A terminal sends its Ctrl-C to all processes that the job has started, too.
-        (os.killpg if number == signal.SIGINT else os.kill)(driver.pid, number)
+        # To all processes of its group, as a terminal sends Ctrl-C, and `timeout` its signal.
+        os.killpg(driver.pid, number)
         said(driver, "asked to stop: training ends at a checkpoint once its workers know")
     output = finish(driver, status)
     [step] = checkpoints(run / "iteration_1" / "train")

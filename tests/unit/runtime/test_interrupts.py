@@ -73,6 +73,9 @@ def test_a_signal_ends_a_job_with_its_status_and_says_how_to_go_on(
     assert line == (
         f"x.py: stopped by {signal.Signals(number).name}; what is finished is kept; the same command resumes"
     )
+    with pytest.raises(SystemExit):
+        run_job(NoSettings, [], "x.py", "", lambda _: send(number), again="the same command with --storage there")
+    assert "; the same command with --storage there resumes" in capsys.readouterr().err
 
 
 def test_a_stop_that_a_library_made_another_error_of_is_one(capsys: pytest.CaptureFixture[str]):
