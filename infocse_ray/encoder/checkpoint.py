@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,10 +113,32 @@ class EncoderFolder(NamedTuple):
         Raises:
             NoSpace: there, or on this machine's temporary folder, where it is written first, there is no room.
         """
-        weights = sum(weight.numel() * weight.element_size() for weight in encoder.state_dict().values())
-        with tempfile.TemporaryDirectory() as temporary:
-            with explained(temporary, weights):
-                encoder.save(Path(temporary))
-                sign_folder(Path(temporary))
-            folder.upload(temporary, like)
+        bring_to_storage(encoder, folder, like)()
         return cls(folder, encoder.fingerprint(), encoder.max_length)
+
+
+def bring_to_storage(encoder: SentenceEncoder, folder: Storage, like: Storage | None = None) -> Callable[[], None]:
+    """Write the encoder into a temporary folder of this machine.
+
+    Args:
+        encoder: as it is now.
+        folder: where it is to come to.
+        like: see `EncoderFolder.save`.
+
+    Returns:
+        What brings it to storage, once, in any thread; it may raise what `EncoderFolder.save` does.
+
+    Raises:
+        NoSpace: there is no room on this machine.
+    """
+    weights = sum(weight.numel() * weight.element_size() for weight in encoder.state_dict().values())
+    temporary = tempfile.TemporaryDirectory()
+    with explained(temporary.name, weights):
+        encoder.save(Path(temporary.name))
+        sign_folder(Path(temporary.name))
+
+    def bring() -> None:
+        with temporary as written:
+            folder.upload(written, like)
+
+    return bring

@@ -42,7 +42,7 @@ from infocse_ray.train.memory import OutOfMemoryEverywhere
 from infocse_ray.train.models import INTERPOLATED, SavedModels, model_name
 from infocse_ray.train.reporter import Reporter
 from infocse_ray.train.restore import newest_whole
-from infocse_ray.train.saver import CheckpointSaver
+from infocse_ray.train.saver import Saver
 from infocse_ray.train.schedule import Budget, Schedule
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import StepReport, StepUnderWay, begin_step
@@ -179,7 +179,7 @@ class TrainingWorker:
         self._refit = None if plan is None else Refit.of(plan, training.store, self._encoder, self._device)
         self._begun = time.monotonic() - self.progress["seconds"]
         self._under_way: _UnderWay | None = None
-        self._saver = CheckpointSaver(checkpoints)
+        self._saver = Saver(checkpoints)
         self._batches = Prefetcher(self._stream, self._state.prepare, lambda: self._state.memory.tokens)
 
     def _resume(self) -> None:
@@ -229,7 +229,8 @@ class TrainingWorker:
         self._batches.close()
         self._close_metrics()
         if self.progress["finished"]:
-            # All wait for worker 0, which may still be writing the best step's model. And where a worker died after the
+            self._saver.wait_for_model()
+            # All wait for worker 0, which may still be saving the best step's model. And where a worker died after the
             # choice, all begin anew: what was chosen from is gone by then.
             if not any_worker(rank() == 0 and self._result.exists()):
                 self._choose()
@@ -291,11 +292,11 @@ class TrainingWorker:
         if self._metrics is not None:
             self._metrics.validation(step, entry)
         if step > 0 and self._early_stopping.improved(step, entry[self._settings.validate.metric]):
-            self._models.save(self._encoder, model_name(step))
+            self._saver.bring(self._models.begin(self._encoder, model_name(step)))
 
     def checkpoint(self) -> None:
         """Begin to save what `_resume` needs, once the checkpoint before is saved; drop models that none names."""
-        self._saver.wait()
+        self._saver.wait_for_checkpoint()
         best_steps = [*self.progress["best_steps"], self._early_stopping.best_step][-_CHECKPOINTS_BEHIND:]
         self.progress.update(
             stopping=self._early_stopping.state(), seconds=time.monotonic() - self._begun, best_steps=best_steps
@@ -361,13 +362,13 @@ class TrainingWorker:
             for share in train.interpolation:
                 between(self._encoder, start, best, share)
                 if choice.offer(self._scores(f"{share:g} of the way to step {best_step}", {"share": share})):
-                    self._models.save(self._encoder, INTERPOLATED)
+                    self._saver.bring(self._models.begin(self._encoder, INTERPOLATED))
         self._write_result(stopping=self._early_stopping.state(), chosen=choice.chosen, between=choice.between)
         self._models.drop_all_but(
             {"trained": [model_name(best_step)], "interpolated": [INTERPOLATED]}.get(choice.kind, [])
         )
 
     def _write_result(self, **more: Any) -> None:
-        self._saver.wait()  # with a result the driver deletes all checkpoints
+        self._saver.wait()  # with a result the driver deletes all checkpoints, and reads the chosen model
         if rank() == 0:
             self._result.write_json(checked(self.progress | more))

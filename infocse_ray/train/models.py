@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from infocse_ray.distributed.collectives import rank
-from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.checkpoint import EncoderFolder, bring_to_storage
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.storage.checksums import FOLDER, digest
 from infocse_ray.storage.folder import Storage
@@ -26,11 +26,23 @@ class SavedModels:
         """Those of the stage in this folder."""
         self._folder = stage / "models"
 
-    def save(self, encoder: SentenceEncoder, name: str) -> None:
-        """Write an encoder; nothing is left there of one that was damaged."""
-        if rank() == 0:
-            (self._folder / name).delete()
-            EncoderFolder.save(encoder, self._folder / name)
+    def begin(self, encoder: SentenceEncoder, name: str) -> Callable[[], None] | None:
+        """Write an encoder, as it is now, on this machine.
+
+        Returns:
+            What brings it here, in any thread; nothing is left here then of one that was damaged. None: another
+            worker's does.
+        """
+        if rank() != 0:
+            return None
+        place = self._folder / name
+        bring = bring_to_storage(encoder, place)
+
+        def replace() -> None:
+            place.delete()
+            bring()
+
+        return replace
 
     def load(self, name: str, max_length: int) -> SentenceEncoder:
         """Read one, on any worker."""

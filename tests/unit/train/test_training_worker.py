@@ -30,7 +30,7 @@ from infocse_ray.train.checkpoints import OfRayTrain
 from infocse_ray.train.loop import Training, TrainingWorker
 from infocse_ray.train.memory import ChunkMemory, OutOfMemoryEverywhere
 from infocse_ray.train.models import SavedModels
-from infocse_ray.train.saver import CheckpointSaver
+from infocse_ray.train.saver import Saver
 from infocse_ray.train.schedule import Budget
 from infocse_ray.train.step import train_step
 from tests.unit.group import on_workers
@@ -66,15 +66,15 @@ class SlowRayTrain(FakeRayTrain):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, held: set[int]) -> None:
         super().__init__(folder, monkeypatch)
         self.held, self.released, self.events = held, threading.Event(), list[str]()
-        inner = CheckpointSaver.wait
+        inner = Saver.wait_for_checkpoint
 
-        def waits(saver: CheckpointSaver) -> None:
+        def waits(saver: Saver) -> None:
             if saver._under_way is not None and not saver._under_way.done():
                 self.events.append("waits")
                 self.released.set()
             inner(saver)
 
-        monkeypatch.setattr(CheckpointSaver, "wait", waits)
+        monkeypatch.setattr(Saver, "wait_for_checkpoint", waits)
 
     def _report(self, metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
         self.events.append(f"begins {metrics['step']}")
@@ -181,7 +181,11 @@ def test_a_model_that_was_damaged_leaves_nothing_where_it_is_written_again(tmp_p
     mark = stage / "models" / "step-00000003" / f"model.safetensors{MARK}"
     mark.write_bytes(b"")
     models = SavedModels(stage)
-    models.save(load_encoder(tiny_encoder, settings_for("simcse", tiny_encoder).encoder, True), "step-00000003")
+    bring = models.begin(
+        load_encoder(tiny_encoder, settings_for("simcse", tiny_encoder).encoder, True), "step-00000003"
+    )
+    assert bring is not None
+    bring()
     assert not mark.exists()
     models.load("step-00000003", 16)
 
