@@ -70,8 +70,7 @@ def _check_test(store: TokenStore) -> None:
 
 
 def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool) -> dict[str, Any]:
-    if run.trains:
-        look_before(run)
+    run = look_before(run, also_plain)
     run, recipe = choose(run)
     settings = run.settings
     encoders, iterations, best = iterate(run, run.start, after_iteration=after_iteration)

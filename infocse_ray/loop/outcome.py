@@ -17,7 +17,7 @@ from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.retrieval.verdict import FEWEST, Verdict, told, verdict
 from infocse_ray.runtime.progress import say
-from infocse_ray.settings import Metric
+from infocse_ray.settings import Metric, Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 
@@ -28,21 +28,45 @@ _START, _WHITENED, _RESULT = "start", "whitened", "result"
 _NAMES = {_START: "the encoder as it came", _WHITENED: "the encoder as it came, whitened"}
 
 
-def look_before(run: Run) -> None:
-    """Score what training starts from, and say what is doubtful about being judged so, or about whitening."""
+def look_before(run: Run, compares: bool = False) -> Run:
+    """Score what the run starts from, and say what is doubtful about being judged so, or about whitening.
+
+    Args:
+        run: before anything is trained.
+        compares: whether every encoder is tested with and without whitening; then it isn't left out.
+
+    Returns:
+        The run; without whitening, where that takes away beyond luck and the settings leave it to the run: its start,
+        too, is never worse than the encoder as it came.
+    """
     looks = _looks(run, _began(run), "valid")
     metric = run.settings.validate.metric
     stages = run.evaluate(looks)
     for name, stage in stages.items():
         say(f"{_NAMES[name.split('/')[0]]}: validation {metric} {shown(_metrics(stage), metric)}")
-    for line in doubts(_metrics(list(stages.values())[-1]), metric, run.judged_on):
-        say(f"warning: {line}")
     came, *whitened = stages.values()
     if whitened and _metrics(whitened[0])[metric] < _metrics(came)[metric]:
         lead = compare(whitened[0].folder, came.folder, metric)
         found = verdict(lead, False, metric, _metrics(came)[metric], _metrics(whitened[0])[metric])
         if found.label == "LOSS":
-            say(f"warning: whitening takes away: validation {found.scores()}; --encoder.whiten off leaves it out")
+            leaves = not compares and _may_leave_out(run.settings)
+            then = (
+                "it is left out; a number as encoder.whiten keeps it"
+                if leaves
+                else "--encoder.whiten off leaves it out"
+            )
+            say(f"warning: whitening takes away: validation {found.scores()}; {then}")
+            run = run.without_whitening() if leaves else run
+    if run.trains:
+        for line in doubts(_metrics(came if run.start == run.came else whitened[0]), metric, run.judged_on):
+            say(f"warning: {line}")
+    return run
+
+
+def _may_leave_out(settings: Settings) -> bool:
+    """Whether the settings leave it to the run how, and whether, its encoders are whitened."""
+    encoder, train = settings.encoder, settings.train
+    return encoder.whiten == "auto" and encoder.dimensions is None and train.never_worse and not train.whitened
 
 
 class Outcome(NamedTuple):
@@ -81,7 +105,7 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
     for name in encoders:
         scored = {"validation": "valid", "test": "test"}
         results[name] = {key: _metrics(stages[f"{name}/{s}"]) for key, s in scored.items() if f"{name}/{s}" in stages}
-    over = _WHITENED if run.trains and _WHITENED in encoders else _START
+    over = _WHITENED if run.trains and run.start != run.came else _START
     returned = run.trains and result.fingerprint == run.start.fingerprint
     results["verdict"] = _judged(stages, over, returned, run.settings.validate.metric)
     say(f"verdict: {results['verdict']['line']}")
@@ -114,9 +138,9 @@ def _show_moves(run: Run, before: Storage, after: Storage, texts: Texts) -> None
 
 
 def _began(run: Run) -> dict[str, EncoderFolder]:
-    """Encoders that a run starts from, by name; training must beat the last."""
-    whitened = {_WHITENED: run.start} if run.start != run.came else {}
-    return {_START: run.came, **whitened}
+    """The encoder as it came, and whitened where it was: by what the run has begun with, or left out."""
+    whitened = run.left_out or run.start
+    return {_START: run.came, **({_WHITENED: whitened} if whitened != run.came else {})}
 
 
 def _looks(run: Run, encoders: dict[str, EncoderFolder], split: str) -> dict[str, Look]:

@@ -92,8 +92,8 @@ def few_shot(
 
 
 def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[str, Any]:
+    run = look_before(run, also_plain)
     settings = run.settings
-    look_before(run)
     labels = draw_labels(run)
     sample = drawn(settings, labels)
     examples = drawn_examples(run, sample)

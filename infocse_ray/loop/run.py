@@ -68,6 +68,9 @@ class Run(NamedTuple):
     """What was warned of so far."""
     piloted: bool = False
     """Whether short trainings chose how it is trained, or that it isn't."""
+    left_out: EncoderFolder | None = None
+    """The start whitened, where validation found that worse than the encoder as it came: the run is as with
+    `encoder.whiten: off` then."""
 
     @property
     def trains(self) -> bool:
@@ -80,6 +83,15 @@ class Run(NamedTuple):
     def judged_on(self) -> On:
         """What validation documents must find where encoders are held against each other."""
         return "counterpart" if self.fine_tunes else self.iteration_stages.on
+
+    def without_whitening(self) -> Run:
+        """The same run as with `encoder.whiten: off`, from the encoder as it came."""
+        encoder = self.settings.encoder.model_copy(update={"whiten": "off"})
+        settings = self.settings.model_copy(update={"encoder": encoder})
+        stages = self.iteration_stages._replace(settings=settings, whitening=None)
+        return self._replace(
+            settings=settings, iteration_stages=stages, start=self.came, whitening=None, left_out=self.start
+        )
 
     @property
     def folder(self) -> Storage:

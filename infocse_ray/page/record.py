@@ -55,6 +55,13 @@ class Record(NamedTuple):
         """What encoders are held against each other by, such as `recall@5`."""
         return self.settings.get("validate", {}).get("metric", "recall@5")
 
+    @property
+    def whitening_left_out(self) -> bool:
+        """Whether the run whitened its start and, as validation found that worse, went on without."""
+        if self.metrics is None or "whitened" not in self.metrics:
+            return False
+        return self.metrics.get("settings", {}).get("encoder", {}).get("whiten") == "off"  # as settled
+
     @classmethod
     def read(cls, root: Storage, name: str) -> Record:
         """Read a run's files; those that are missing or damaged are left out.

@@ -88,7 +88,8 @@ def scored(record: Record) -> list[Scored]:
             made.append(_entry(f"round {one['round']}, {said}", one[name], best))
     initialised = record.settings.get("loop", {}).get("initialization", "none") != "none"
     if made and not initialised and metrics.get("best_iteration") == 0:  # the start itself, which stands here already
-        made[-1] = made[-1]._replace(returned=True)
+        start = 0 if record.whitening_left_out else -1
+        made[start] = made[start]._replace(returned=True)
     for one in metrics.get("iterations", ()):
         if one["iteration"] or initialised or "start" not in metrics:
             name = f"iteration {one['iteration']}" if one["iteration"] else "initialised"

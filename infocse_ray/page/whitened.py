@@ -31,6 +31,8 @@ def whitening_section(record: Record) -> Section:
         texts = f" and {whole:,} whole documents" if (whole := summary.get("whole")) else ""
         said = f"Power {power:g}, fitted on {sentences:,} sentences{texts}; "
         blocks.append(Note(f"{said}vectors have {summary['dimension']:,} dimensions."))
+    if record.whitening_left_out:
+        blocks.append(Note("Left out: by validation the encoder as it came was better than whitened."))
     curves = kept.get("curves")
     if curves is None:
         blocks.append(Note("No spectrum and no curves: an earlier version made this whitening and kept none."))

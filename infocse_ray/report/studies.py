@@ -208,7 +208,7 @@ STUDIES: dict[str, Study] = {
         _study(
             "pairs",
             "Which pairs",
-            _rows(_DEFAULT, *_VARIED),
+            _rows(**{_DEFAULT: "The default"}) + _rows(*_VARIED),
             versus=tuple((key, _DEFAULT) for key in _VARIED),
         ),
         _study(

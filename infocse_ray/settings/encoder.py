@@ -46,8 +46,9 @@ class Encoder(Section):
         "and exported with the encoder. A number from 0 (centring only) to 2 is its power; 1 is BERT-whitening. "
         "`auto` tries the powers 0, 0.25, ... 1.25 and takes the one with which validation documents best find a "
         "sentence taken out of them; if vectors are compared by inner product, as in the paper, it fits none "
-        "(whitened vectors are compared by cosine). `off` fits none, and one that the encoder came with stays as it "
-        "is.",
+        "(whitened vectors are compared by cosine), and where validation finds the encoder worse with it beyond luck, "
+        "it is left out (not with train.never_worse = false, train.whitened or encoder.dimensions). `off` fits none, "
+        "and one that the encoder came with stays as it is.",
     )
     dimensions: int | None = Field(
         default=None,

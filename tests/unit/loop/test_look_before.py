@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,13 +15,27 @@ from infocse_ray.loop import run as run_module
 from infocse_ray.loop.run import Run
 from infocse_ray.retrieval.bootstrap import Lead
 from infocse_ray.retrieval.ranks import metrics_of
+from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.runtime.progress import warnings_kept
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 
 HERE = Storage("here")
+PLAN = WhiteningPlan(None, None, ["train"], 1)
 CAME, WHITENED = (EncoderFolder(HERE, name, 16) for name in ("came", "whitened"))
+
+
+class Stages(NamedTuple):
+    """As of iterations."""
+
+    root: Storage
+    run: Storage
+    store: Any
+    on: str
+    where: dict[str, Any]
+    settings: Settings
+    whitening: WhiteningPlan | None
 
 
 class Trains(Exception):
@@ -36,9 +50,14 @@ def without_labels(run: Run) -> None:
     infocse._pretrain(run, None, also_plain=False)
 
 
+def compared(run: Run) -> None:
+    infocse._pretrain(run, None, also_plain=True)
+
+
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, list[str]]]:
     """What a run says before it trains, and its warnings; each encoder finds so many of so many at the second place."""
+    begun = list[Run]()
 
     def begin(
         found: dict[str, tuple[int, int]],
@@ -47,6 +66,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         method: Any = "a method",
         on: str = "counterpart",
         high: float = 0.01,
+        **sections: Any,
     ) -> tuple[str, list[str]]:
         def evaluate(root: Any, folder: Any, store: Any, asked: list[Any], *_: Any) -> list[Stage]:
             stages = []
@@ -56,23 +76,25 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
                 stages.append(Stage("evaluate", "e", HERE, {"metrics": metrics}))
             return stages
 
-        def begins(*_: Any) -> None:
+        def begins(run: Run, *_: Any) -> None:
+            begun.append(run)
             raise Trains
 
         monkeypatch.setattr(run_module, "evaluate", evaluate)
         monkeypatch.setattr(outcome, "compare", lambda *_: Lead(-0.05, high - 0.1, high, 1.0, 1000, 1000, 1000))
         monkeypatch.setattr(infocse, "choose", begins)
         monkeypatch.setattr(plusplus, "draw_labels", begins)
-        settings = Settings.model_validate(
-            {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "validate": {"metric": "recall@5"}}
-        )
+        encoder = {"model": "m", **sections.pop("encoder", {})}
+        given = {"name": "r", "corpus": {"source": "a"}, "encoder": encoder, "validate": {"metric": "recall@5"}}
+        settings = Settings.model_validate(given | sections)
         store = SimpleNamespace(summary={"labelled": {"valid": 9}})
-        stages: Any = SimpleNamespace(root=HERE, run=HERE, store=store, on=on, where={"train": None})
+        stages: Any = Stages(HERE, HERE, store, on, {"train": None}, settings, PLAN if start == WHITENED else None)
         inputs: Any = SimpleNamespace(method=method, initialization=None)
         manifest: Any = SimpleNamespace(add=lambda *_: None)
         run = Run(settings, inputs, manifest, stages, CAME, start, None, work is few_shot, "i")
         with warnings_kept() as warnings, pytest.raises(Trains):
             work(run)
+        begin.run = begun[-1]
         return capsys.readouterr().out, list(warnings)
 
     return begin
@@ -103,15 +125,44 @@ def test_what_is_doubted_is_the_score_that_training_begins_with(said) -> None:
     assert "validate.on" not in ceiling
 
 
-def test_whitening_that_takes_away_is_warned_of_where_it_is_no_luck(said) -> None:
+TAKES_AWAY = "whitening takes away: validation recall@5 0.7000 to 0.6500, -0.0500 (95 % interval -0.1100 to -0.0100); "
+
+
+@pytest.mark.parametrize(("work", "method"), [(without_labels, "a method"), (without_labels, None), (few_shot, None)])
+def test_whitening_that_takes_away_is_left_out_where_it_is_no_luck(said, work, method) -> None:
     worse = {"came": (700, 1000), "whitened": (650, 1000)}
-    _, [warning] = said(worse, high=-0.01)
-    assert warning == (
-        "whitening takes away: validation recall@5 0.7000 to 0.6500, -0.0500 (95 % interval -0.1100 to -0.0100); "
-        "--encoder.whiten off leaves it out"
-    )
-    assert said(worse, high=0.01)[1] == []
+    _, [warning] = said(worse, work=work, method=method, high=-0.01)
+    assert warning == TAKES_AWAY + "it is left out; a number as encoder.whiten keeps it"
+    run = said.run
+    assert (run.start, run.left_out, run.whitening) == (CAME, WHITENED, None)
+    assert run.settings.encoder.whiten == run.iteration_stages.settings.encoder.whiten == "off"
+    assert run.iteration_stages.whitening is None
+    assert outcome._began(run) == {"start": CAME, "whitened": WHITENED}, "both are shown"
+    assert said(worse, work=work, method=method, high=0.01)[1] == []
+    assert (said.run.start, said.run.left_out) == (WHITENED, None)
+    assert said.run.iteration_stages.whitening == PLAN
 
 
-def test_what_trains_nothing_looks_at_nothing_before(said) -> None:
-    assert said({}, method=None) == ("", [])
+@pytest.mark.parametrize(
+    ("work", "sections"),
+    [
+        (compared, {}),
+        (without_labels, {"encoder": {"whiten": 0.5}}),
+        (without_labels, {"encoder": {"dimensions": 8}}),
+        (without_labels, {"train": {"never_worse": False}}),
+        (without_labels, {"train": {"whitened": True}}),
+    ],
+)
+def test_whitening_that_was_asked_for_is_warned_of(said, work, sections) -> None:
+    _, [warning] = said({"came": (700, 1000), "whitened": (650, 1000)}, work=work, high=-0.01, **sections)
+    assert warning == TAKES_AWAY + "--encoder.whiten off leaves it out"
+    assert (said.run.start, said.run.left_out) == (WHITENED, None)
+
+
+def test_what_is_doubted_is_what_is_left(said) -> None:
+    _, [_, ceiling] = said({"came": (990, 1000), "whitened": (700, 1000)}, high=-0.01)
+    assert "at its ceiling" in ceiling
+
+
+def test_what_trains_nothing_is_not_doubted(said) -> None:
+    assert said({"came": (60, 100), "whitened": (70, 100)}, method=None)[1] == []

@@ -56,7 +56,7 @@ class Script:
         monkeypatch.setattr(plusplus, "draw_labels", lambda _: labels)
         monkeypatch.setattr(plusplus, "drawn_examples", lambda _, sample: SimpleNamespace(source=sample))
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
-        monkeypatch.setattr(plusplus, "look_before", lambda _: None)
+        monkeypatch.setattr(plusplus, "look_before", lambda run, _: run)
         monkeypatch.setattr(plusplus, "outcome", self.outcome)
         monkeypatch.setattr(iterate, "train_iteration", self.train_iteration)
 

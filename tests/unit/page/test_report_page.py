@@ -287,6 +287,18 @@ def test_a_run_that_returned_its_start_says_so(root):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_run_that_left_whitening_out_says_so(root):
+    folder = write_run(root)
+    assert "Left out" not in page(root).sections["whitening"]
+    metrics = (folder / "metrics.json").read_json()
+    metrics["settings"]["encoder"]["whiten"] = "off"  # as settled
+    (folder / "metrics.json").write_json(metrics | {"best_iteration": 0})
+    text = page(root).sections
+    assert "Left out: by validation the encoder as it came was better than whitened." in text["whitening"]
+    assert "The run returns the encoder “as it came”" in text["scores"]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_runs_side_by_side(root):
     write_run(root, "news")
     write_run(root, "small", train={"batch_size": 7})

@@ -41,7 +41,7 @@ def test_a_command_ends_with_the_path(command: Any, settings: Settings, capsys: 
 def test_the_demo_ends_with_the_path(settings, monkeypatch, capsys):
     monkeypatch.setattr(demo, "write_docstrings", lambda *_, **__: None)
     monkeypatch.setattr(demo, "bundled_encoder", lambda: "m")
-    monkeypatch.setattr(demo, "run_job", lambda model, given, prog, description, work: work(settings))
+    monkeypatch.setattr(demo, "run_job", lambda model, given, prog, description, work, again: work(settings))
     assert demo.main(["--storage", settings.storage]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"report: {settings.storage}/news/report.html"
 
