@@ -4,20 +4,22 @@
    One that the encoder or the corpus doesn't allow is left out, such as pairs where no document has any, and so is one
    whose loss becomes non-finite. What isn't of a recipe's making ends the run: memory or storage that runs out, workers
    that are lost.
-2. The one with the best validation score trains the run, from the start again. If none beats the start, the run trains
-   nothing and returns its start.
+2. The one with the best validation score trains the run, from the start again; the default training, where that isn't
+   worse beyond luck. If none beats the start, the run trains nothing and returns its start.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.errors import NoExamples, NonFinite
 from infocse_ray.loop.inputs import spec_of
 from infocse_ray.loop.iterate import train_iteration
-from infocse_ray.loop.run import Run
-from infocse_ray.methods.recipes import NOTHING, RECIPES, Recipe
+from infocse_ray.loop.run import Look, Run
+from infocse_ray.methods.recipes import DEFAULT, NOTHING, RECIPES, Recipe
 from infocse_ray.methods.registry import method_of
+from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.train.schedule import Budget
@@ -44,10 +46,11 @@ def choose(run: Run) -> tuple[Run, dict[str, Any]]:
     metric = run.settings.validate.metric
     start: dict[str, Any] = {}
     pilots: dict[str, dict[str, Any]] = {}
+    encoders: dict[str, EncoderFolder] = {}
     for name, recipe in RECIPES.items():
         say(f"pilot: {name} (train.method {recipe.method}, train.distillation {recipe.distillation:g})")
         try:
-            history, pilots[name] = _pilot(run, name, recipe)
+            history, pilots[name], encoders[name] = _pilot(run, name, recipe)
         except _LeftOut as error:
             pilots[name] = {"left_out": str(error)}
             say(f"  left out: {error}")
@@ -57,6 +60,10 @@ def choose(run: Run) -> tuple[Run, dict[str, Any]]:
     if not scored:
         raise ValueError(f"recipe = auto: nothing can be trained: {next(iter(pilots.values()))['left_out']}")
     best = max(scored, key=lambda name: scored[name][metric])
+    default = scored.get(DEFAULT, start)[metric]
+    if scored[best][metric] > default > start[metric] and _level_with_default(run, best, encoders):
+        say(f"  {best} isn't better than {DEFAULT} beyond luck, which is the default")
+        best = DEFAULT
     chosen = best if scored[best][metric] > start[metric] else None
     each = ", ".join(f"{name} {shown(one, metric)}" for name, one in scored.items())
     say(f"recipe: {chosen or 'no training'}, for validation {metric}: start {shown(start, metric)}, {each}")
@@ -64,6 +71,13 @@ def choose(run: Run) -> tuple[Run, dict[str, Any]]:
         say("  no pilot beats the start, which is the result; to train all the same, leave recipe out")
     recipe = NOTHING if chosen is None else RECIPES[chosen]
     return _with(run, recipe), {"chosen": chosen, "start": start, "pilots": pilots}
+
+
+def _level_with_default(run: Run, best: str, encoders: dict[str, EncoderFolder]) -> bool:
+    """Whether another pilot is the best by no more than the luck of the validation documents, by a paired bootstrap."""
+    looks = {f"pilot_{name}/valid": Look(encoders[name], "valid") for name in (best, DEFAULT)}
+    ours, default = (stage.folder for stage in run.evaluate(looks).values())
+    return compare(ours, default, run.settings.validate.metric).low <= 0.0
 
 
 class _LeftOut(Exception):
@@ -79,8 +93,8 @@ def _with(run: Run, recipe: Recipe) -> Run:
     return run._replace(settings=settings, inputs=inputs, iteration_stages=stages, piloted=True)
 
 
-def _pilot(run: Run, name: str, recipe: Recipe) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Every validation of a pilot, the start's first, and what `metrics.json` says of it."""
+def _pilot(run: Run, name: str, recipe: Recipe) -> tuple[list[dict[str, Any]], dict[str, Any], EncoderFolder]:
+    """Every validation of a pilot, the start's first, what `metrics.json` says of it, and its best encoder."""
     try:
         piloted = _with(run, recipe)
     except ValueError as error:  # the encoder has not what the method asks for
@@ -92,11 +106,11 @@ def _pilot(run: Run, name: str, recipe: Recipe) -> tuple[list[dict[str, Any]], d
     budget = Budget(steps, settings.train.max_tokens, steps)
     assert piloted.inputs.method is not None
     try:
-        done, _ = train_iteration(piloted, stages, piloted.inputs.method, run.start, budget, 1)
+        done, encoder = train_iteration(piloted, stages, piloted.inputs.method, run.start, budget, 1)
     except (NoExamples, NonFinite) as error:
         raise _LeftOut(str(error)) from error
     summary = done["train"].summary or {}
     history = summary["history"]
     best = max(history[1:], key=lambda entry: entry[settings.validate.metric])
     seconds = {kind: stage.seconds for kind, stage in done.items()}
-    return history, {"validation": best, "steps": summary["steps"], "seconds": seconds}
+    return history, {"validation": best, "steps": summary["steps"], "seconds": seconds}, encoder

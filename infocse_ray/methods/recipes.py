@@ -26,6 +26,9 @@ RECIPES: dict[str, Recipe] = {
 }
 """By name; of those that validate alike, an earlier one is chosen."""
 
+DEFAULT = "infocse_distillation"
+"""That of runs that choose nothing; another must be better beyond luck."""
+
 NOTHING = Recipe("none", 0.0)
 """What is trained where none of them beats the start."""
 
@@ -37,5 +40,6 @@ def how_chosen(recipe: dict[str, Any]) -> str:
         recipe: as `metrics.json` has it.
     """
     tried = ", ".join(name for name, pilot in recipe["pilots"].items() if "validation" in pilot)
-    came = f"{recipe['chosen']} validated best" if recipe["chosen"] else "none validated better than the start"
+    best = "validated best, or no worse than the best beyond luck" if recipe["chosen"] == DEFAULT else "validated best"
+    came = f"{recipe['chosen']} {best}" if recipe["chosen"] else "none validated better than the start"
     return f"Short trainings chose how it is trained ({tried}): {came}."

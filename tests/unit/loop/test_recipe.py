@@ -25,18 +25,35 @@ def scored(mrr: float) -> dict[str, Any]:
     return {"mrr": mrr, "mrr_low": mrr, "mrr_high": mrr, "recall@5": 1 - mrr}
 
 
-def chosen_among(monkeypatch: pytest.MonkeyPatch, *scores: float | None, start: float = 0.5) -> tuple[Any, Any]:
-    """What is chosen where the pilots came to these scores; None: that recipe doesn't suit the corpus."""
+class Looking(SimpleNamespace):
+    """A run whose evaluations are in folders by the encoders' names."""
 
-    def pilot(run: Any, name: str, _: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def evaluate(self, looks: dict[str, Any]) -> dict[str, Any]:
+        assert {look.split for look in looks.values()} == {"valid"}
+        return {name: SimpleNamespace(folder=look.encoder) for name, look in looks.items()}
+
+
+def chosen_among(
+    monkeypatch: pytest.MonkeyPatch, *scores: float | None, start: float = 0.5, luck: float = 0.0
+) -> tuple[Any, Any]:
+    """What is chosen where the pilots came to these scores; None: that recipe doesn't suit the corpus.
+
+    Differences up to `luck` are within their interval.
+    """
+    lead = lambda ours, theirs, metric: SimpleNamespace(  # noqa: E731
+        low=scores[NAMES.index(ours)] - scores[NAMES.index(theirs)] - luck
+    )
+    monkeypatch.setattr(recipe, "compare", lead)
+
+    def pilot(run: Any, name: str, _: Any) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
         score = scores[NAMES.index(name)]
         if score is None:
             raise recipe._LeftOut("all have one sentence")
-        return [scored(start), scored(score)], {"validation": scored(score)}
+        return [scored(start), scored(score)], {"validation": scored(score)}, name
 
     monkeypatch.setattr(recipe, "_pilot", pilot)
     monkeypatch.setattr(recipe, "_with", lambda run, one: one)
-    run: Any = SimpleNamespace(settings=SETTINGS)
+    run: Any = Looking(settings=SETTINGS)
     return recipe.choose(run)
 
 
@@ -60,6 +77,22 @@ def test_the_best_by_the_runs_metric_is_chosen(monkeypatch, capsys, scores, best
     }
     out = capsys.readouterr().out
     assert f"recipe: {NAMES[best]}, for validation mrr: start 0.5000" in out
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ((0.7, 0.65, 0.6), 1),  # the default is no worse, beyond luck
+        ((0.7, 0.55, 0.6), 0),
+        ((0.51, 0.5, 0.5), 0),  # the default is no better than the start
+        ((0.55, 0.52, 0.59), 1),
+        ((None, None, 0.6), 2),
+    ],
+)
+def test_what_is_level_with_the_default_gives_way_to_it(monkeypatch, capsys, scores, best):
+    trained, said = chosen_among(monkeypatch, *scores, luck=0.1)
+    assert (trained, said["chosen"]) == (RECIPES[NAMES[best]], NAMES[best])
+    assert ("isn't better than infocse_distillation beyond luck" in capsys.readouterr().out) == (best == 1)
 
 
 @pytest.mark.parametrize("scores", [(0.5, 0.5, 0.5), (0.4, 0.49, None)])
@@ -104,7 +137,7 @@ def pilots(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any, lis
 
         monkeypatch.setattr(recipe, "train_iteration", train_iteration)
         monkeypatch.setattr(recipe, "_with", trains)
-        run: Any = SimpleNamespace(settings=SETTINGS, start="start")
+        run: Any = Looking(settings=SETTINGS, start="start")
         chosen, said = recipe.choose(run)
         return chosen.recipe, said, trained  # pyright: ignore[reportAttributeAccessIssue]
 
