@@ -40,9 +40,11 @@ def chosen_among(
 
     Differences up to `luck` are within their interval.
     """
-    lead = lambda ours, theirs, metric: SimpleNamespace(  # noqa: E731
-        low=scores[NAMES.index(ours)] - scores[NAMES.index(theirs)] - luck
-    )
+
+    def lead(ours: str, theirs: str, metric: str) -> Any:
+        ahead = (scores[NAMES.index(name)] or 0.0 for name in (ours, theirs))
+        return SimpleNamespace(low=next(ahead) - next(ahead) - luck)
+
     monkeypatch.setattr(recipe, "compare", lead)
 
     def pilot(run: Any, name: str, _: Any) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
