@@ -57,7 +57,7 @@ def in_tasks(work: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> I
                 yield ray.get(one)
     finally:
         if flying and ray.is_initialized():
-            for one in flying:
+            for one in ray.wait(flying, num_returns=len(flying), timeout=0, fetch_local=False)[1]:
                 ray.cancel(one)
             # What they write must not meet what the next attempt writes. Where SIGINT is ignored, as behind a shell's
             # &, none knows that it was asked.
@@ -174,8 +174,12 @@ def _got(task: Any) -> Any:
 
 
 def _end(task: Any) -> None:
-    if ray.is_initialized():
-        with contextlib.suppress(RayError):
+    """End a task, unless it has: Ray aborts this process where one is cancelled while it takes in that it is done."""
+    if not ray.is_initialized():
+        return
+    with contextlib.suppress(RayError):
+        done = task if isinstance(task, ray.ObjectRef) else task.completed()
+        if not ray.wait([done], timeout=0, fetch_local=False)[0]:
             ray.cancel(task, force=True)
 
 

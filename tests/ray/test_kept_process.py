@@ -18,10 +18,10 @@ from ray.exceptions import RayError
 from infocse_ray.errors import Interrupted
 from infocse_ray.runtime.cluster import assigned_cores
 from infocse_ray.runtime.interrupts import Request, listening
-from infocse_ray.runtime.kept_process import alone, of_one
+from infocse_ray.runtime.kept_process import alone, kept_task, of_one
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import Board
-from infocse_ray.runtime.tasks import in_one_task, in_tasks, items_of_one_task
+from infocse_ray.runtime.tasks import _end, in_one_task, in_tasks, items_of_one_task
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.trainer import run_one_worker
 
@@ -155,3 +155,31 @@ def test_work_that_looks_whether_it_is_to_stop_comes_to_its_end(tmp_path: Path) 
         with pytest.raises(Interrupted):
             in_one_task(_looks, tmp_path, board.handle, where=WHERE, asked=board)
     assert (tmp_path / "stopped").exists()
+
+
+@pytest.mark.parametrize("yields", [False, True], ids=["one result", "items"])
+def test_what_has_come_to_its_end_is_not_cancelled(yields: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray may abort the driver then."""
+    cancelled = list[Any]()
+    monkeypatch.setattr(ray, "cancel", lambda task, **_: cancelled.append(task))
+    task = kept_task(_one_item if yields else os.getpid, (), WHERE._replace(workers=1), 0, yields)
+    ray.wait([task.completed() if yields else task], timeout=60)
+    _end(task)
+    assert not cancelled
+    task = kept_task(
+        _endless_items if yields else time.sleep, () if yields else (3,), WHERE._replace(workers=1), 0, yields
+    )
+    _end(task)
+    assert cancelled == [task]
+    monkeypatch.undo()
+    _end(task)
+
+
+def _one_item() -> Iterator[int]:
+    yield 1
+
+
+def _endless_items() -> Iterator[int]:
+    while True:
+        yield 1
+        time.sleep(0.1)
