@@ -307,6 +307,7 @@ def test_models_that_no_checkpoint_names_are_dropped(
     worker.validate()
     for _ in range(6):
         worker.step()
+    worker._saver.wait()
     # Ray may not have recorded the second checkpoint yet: the first one's best model stays.
     assert sorted(p.name for p in (tmp_path / "stage" / "models").iterdir()) == ["step-00000003", "step-00000006"]
     worker.progress["best_steps"] = [6, 6, 6, 6]
