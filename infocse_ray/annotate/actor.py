@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -116,15 +116,6 @@ def _in_this_process(
     for group in groups:
         counts = through_phases(work, annotator, group) if isinstance(work, Phased) else work(annotator, group)
         yield from json.loads(json.dumps(counts))
-
-
-def in_tasks(groups: list[list[int]], work: Callable[[list[int]], list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """What `work` returns for every group of shards, in any order, from tasks of one core without an encoder."""
-
-    def do(batch: dict[str, np.ndarray]) -> dict[str, list[str]]:
-        return {"counts": [row for group in batch["item"] for row in _rows(work(_shards(group)))]}
-
-    return _counts(_dealt(groups).map_batches(do, batch_size=1))  # pyright: ignore[reportArgumentType]
 
 
 def _dealt(groups: list[list[int]]) -> ray.data.Dataset:

@@ -69,10 +69,13 @@ def all_clustered(parts: list[Documents], written: Storage) -> list[Documents]:
     return [clustered(documents, table, written) for documents, table in zip(parts, tables, strict=True)]
 
 
-def write_whole(target: Storage, schema: pa.Schema, tables: list[pa.Table], counts: dict[str, Any]) -> None:
-    """Write a shard, a row group each table, unless it is there; `read_whole` gives back `counts`, as JSON has them."""
+def write_whole(target: Storage, tables: list[pa.Table], counts: dict[str, Any]) -> None:
+    """Write a shard, rows of `SCHEMA`, a row group each table, unless it is there.
+
+    `read_whole` gives back `counts`, as JSON has them.
+    """
     if not target.exists():
-        whole = pa.concat_tables([schema.empty_table(), *[table.cast(schema) for table in tables]])
+        whole = pa.concat_tables([SCHEMA.empty_table(), *[table.cast(SCHEMA) for table in tables]])
         whole = whole.replace_schema_metadata({_COUNTS: json.dumps(counts)})
         write_parquet(target, whole, [len(table) for table in tables])
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from infocse_ray.annotate.clusters import count_pairs
-from infocse_ray.annotate.idc import Edges, connected_clusters, graph_edges
+from infocse_ray.annotate.idc import connected_clusters, graph_edges
 
 KINDS = ("edges", "chained", "rest of the document", "other documents")
 QUANTILES = (0.25, 0.5, 0.75)
@@ -47,9 +47,7 @@ class Pairs(NamedTuple):
     """float64 [m], of those."""
 
 
-def look_at_pairs(
-    vectors: torch.Tensor, offsets: np.ndarray, k: int, mutual: bool, min_edge_quantile: float, seed: int
-) -> Pairs:
+def look_at_pairs(vectors: torch.Tensor, offsets: np.ndarray, k: int, mutual: bool, seed: int) -> Pairs:
     """Cluster documents and compare their pairs.
 
     Args:
@@ -57,16 +55,12 @@ def look_at_pairs(
         offsets: int64 [documents + 1]; document i owns the rows offsets[i]:offsets[i + 1].
         k: the K of Eq. 3.
         mutual: keep an edge if it is among the top-K of both its ends.
-        min_edge_quantile: share of the edges to drop, the least similar of these documents.
         seed: of the pairs drawn where a kind has more than 200,000, or a document more than 300 sentences.
 
     Returns:
         Counts are exact; cosines are of pairs drawn.
     """
     edges = graph_edges(vectors, offsets, k, mutual)
-    if min_edge_quantile and len(edges.weight):
-        kept = edges.weight >= np.quantile(edges.weight, min_edge_quantile)
-        edges = Edges(*(column[kept] for column in edges))
     clusters = connected_clusters(edges.source, edges.target, offsets)
 
     n, sizes, random = len(vectors), np.diff(offsets), np.random.default_rng(seed)

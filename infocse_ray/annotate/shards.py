@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infocse_ray.annotate.annotations import SCHEMA, cluster_table, counts_of, read_counts, write_whole
+from infocse_ray.annotate.annotations import cluster_table, counts_of, read_counts, write_whole
 from infocse_ray.annotate.annotator import Annotator, Clustering
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.pipeline import Written, through_phases
@@ -79,6 +79,6 @@ class AnnotateShards(NamedTuple):
                 firsts.append(first)
                 begin = end
             counts = counts_of(shard, clustered, firsts, group.longest, {} if rows else group.work)
-            write_whole(target, SCHEMA, [cluster_table(documents) for documents in clustered], counts)
+            write_whole(target, [cluster_table(documents) for documents in clustered], counts)
             rows.append(counts)
         return rows

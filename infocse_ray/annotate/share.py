@@ -99,9 +99,8 @@ def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:
 
     A sentence's edge to its nearest joins it to another, so that clusters have two sentences at least, half a pair
     each, and rarely so few: one pair a sentence, unless documents have but two, is counted, where 2.5 were measured.
-    Where edges are dropped, or must be mutual, only what is certain is: half an edge a sentence is left a part of, and
-    one of each document is mutual. K-means is taken to spread a document's sentences over all centroids, which they
-    never do less.
+    Where edges must be mutual, only what is certain is: one of each document. K-means is taken to spread a document's
+    sentences over all centroids, which they never do less.
 
     Args:
         annotate: how sentences are clustered.
@@ -111,10 +110,7 @@ def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:
     mean = sentences / max(documents, 1.0)
     if annotate.clustering == "kmeans":
         return sentences * min((mean - 1) / (2 * annotate.kmeans_clusters), 0.5)
-    kept = 1.0 - annotate.min_edge_quantile
-    if annotate.mutual:
-        return documents * kept
-    return sentences * (kept / 2 if annotate.min_edge_quantile else min((mean - 1) / 2, 1.0))
+    return documents if annotate.mutual else sentences * min((mean - 1) / 2, 1.0)
 
 
 def in_all(draws: Iterable[Sequence[int] | None]) -> list[int] | None:

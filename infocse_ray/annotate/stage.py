@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from infocse_ray.annotate.actor import in_actors, in_tasks
+from infocse_ray.annotate.actor import in_actors
 from infocse_ray.annotate.annotations import Summary
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import TORCH, Engine
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sample, share_of
 from infocse_ray.annotate.pipeline import Work
-from infocse_ray.annotate.quantile import DropEdges, FindEdges, weight_quantile
 from infocse_ray.annotate.shards import AnnotateShards
 from infocse_ray.annotate.share import Share
-from infocse_ray.corpus.store import TokenStore, shard_name
+from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.runtime.cluster import Placement, quiet_data
@@ -26,7 +24,6 @@ from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Annotate
 from infocse_ray.stages.metrics import count_annotated
 from infocse_ray.stages.stage import Stage
-from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 
 Embedding = Callable[[Work], Iterable[dict[str, Any]]]
@@ -66,8 +63,7 @@ def annotate(
     Returns:
         The stage's summary: documents, sentences, `copies` (sentences with the text, as the encoder reads it, of an
         earlier one of their document), clusters, pairs of different texts, the histogram `cluster_sizes` (upper bound
-        of each power-of-two bin of different texts -> clusters), tokens and padding; with a `min_edge_quantile` also
-        `edge_threshold`, `edges_kept` and `edges_dropped`; with a share `shards_a_lane`.
+        of each power-of-two bin of different texts -> clusters), tokens and padding; with a share `shards_a_lane`.
 
     Raises:
         ValueError: `encoder_store` is of another corpus, or k-means' sample is empty.
@@ -82,8 +78,6 @@ def annotate(
     embedding = functools.partial(
         in_actors, documents.groups(), encoder, precision, placement, engine=engine, tokens=few
     )
-    if settings.min_edge_quantile:
-        return _by_quantile(stage, documents, embedding, settings, title) | said
     if settings.clustering == "kmeans":
         clustering = GlobalClusters(_centroids(stage, documents, embedding, settings, seed, title))
     else:
@@ -105,29 +99,6 @@ def _added(
     bar.close()
     summary.write_examples(folder)
     return summary.content()
-
-
-def _by_quantile(
-    stage: Stage, documents: TrainingDocuments, embedding: Embedding, settings: Annotate, title: str
-) -> dict[str, Any]:
-    """Two passes: edges with the encoder, then what is left of them without it."""
-    edges, threshold_file = stage.folder / "edges", stage.folder / "threshold.json"
-    there = stage.folder.files()
-    names = [shard_name(shard) for shard in documents.shards]
-    # A finished stage keeps no edges: one of whose shards was damaged needs those of that shard's documents again.
-    if "threshold.json" not in there or any(n not in there and f"edges/{n}" not in there for n in names):
-        weights: Counter[int] = Counter()
-        bar = Bar(f"{title}: edges", documents.count, "documents")
-        for row in embedding(FindEdges(documents, edges, settings.k, settings.mutual)):
-            weights.update({int(bin): edges for bin, edges in row["weights"].items()})
-            bar.add(row["documents"])
-        bar.close()
-        threshold_file.write_json(checked({"threshold": weight_quantile(weights, settings.min_edge_quantile)}))
-    threshold = read_checked(threshold_file)["threshold"]
-    counts = in_tasks(documents.groups(), DropEdges(documents, edges, stage.folder, threshold))
-    summary = _added(counts, documents, stage.folder, f"{title}: clusters")
-    edges.delete()  # all shards are there: whoever resumes from here reads those
-    return summary | {"edge_threshold": threshold}
 
 
 def _centroids(

@@ -38,8 +38,6 @@ class EncoderSpec(NamedTuple):
     """Whether tokens' positions can be given."""
     can_drop: bool
     """Whether it has dropout layers."""
-    drops: bool
-    """Whether its configuration has dropout on."""
     can_decode: bool
     """Whether there is a decoder of its kind, which writes a text from a vector."""
     around: tuple[int, int]
@@ -59,7 +57,6 @@ class EncoderSpec(NamedTuple):
         tokenizer = encoder.tokenizer
         embeddings = encoder.backbone.get_input_embeddings().weight
         before, after = map(len, encoder.around())
-        layers = [module for module in encoder.modules() if isinstance(module, torch.nn.Dropout)]
         return cls(
             sentence_tokens=encoder.room("document"),
             query_tokens=encoder.room("query"),
@@ -71,8 +68,7 @@ class EncoderSpec(NamedTuple):
             kind=encoder.backbone.config.model_type,
             can_cut=hasattr(encoder.backbone, "embeddings"),
             can_shuffle=_takes_positions(encoder),
-            can_drop=bool(layers),
-            drops=any(layer.p > 0 for layer in layers),
+            can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
             can_decode=can_decode(encoder.backbone.config),
             around=(before, after),
             vocabulary=min(len(tokenizer), len(embeddings)),

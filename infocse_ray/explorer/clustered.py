@@ -82,11 +82,8 @@ class ClusterAgain(NamedTuple):
             clusters = GlobalClusters(self.annotated.folder / "centroids.npy")(vectors, offsets)
             return Graph(offsets, vectors, np.empty((0, 2), np.int64), np.empty(0, np.float32), clusters)
         edges = graph_edges(vectors, offsets, self.settings.k, self.settings.mutual)
-        ends, weights = np.stack([edges.source, edges.target], axis=1), edges.weight
-        if self.settings.min_edge_quantile:
-            kept = weights >= np.float32((self.annotated.summary or {})["edge_threshold"])
-            ends, weights = ends[kept], weights[kept]
-        return Graph(offsets, vectors, ends, weights, connected_clusters(ends[:, 0], ends[:, 1], offsets))
+        ends = np.stack([edges.source, edges.target], axis=1)
+        return Graph(offsets, vectors, ends, edges.weight, connected_clusters(edges.source, edges.target, offsets))
 
 
 def _seen(graph: Graph, text: np.ndarray, written: np.ndarray) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _GRAPH_FORMAT = 1
 _WHITENING_FORMAT = 1
 """As these, of the start's whitening, which not every run has."""
 
-OF_CLUSTERING = {"partition": ("k", "mutual", "min_edge_quantile"), "kmeans": ("kmeans_clusters", "kmeans_sample")}
+OF_CLUSTERING = {"partition": ("k", "mutual"), "kmeans": ("kmeans_clusters", "kmeans_sample")}
 """Settings of annotating that one way of clustering alone reads."""
 
 FEW_SHOT = ("labels", "finetune", "plusplus")
@@ -211,9 +211,9 @@ def whitening_identity(store: str, encoder: str, plan: WhiteningPlan, precision:
 def _annotation(settings: Settings) -> dict[str, Any]:
     """What can change clusters, by any encoder: a method's own settings, and the seed where something is drawn."""
     section = settings.annotate
-    kmeans = section.clustering == "kmeans"
-    names = OF_CLUSTERING[section.clustering]
-    return section.model_dump(mode="json", include={"clustering", *names}) | ({"seed": settings.seed} if kmeans else {})
+    asked = section.model_dump(mode="json", include={"clustering", *OF_CLUSTERING[section.clustering]})
+    # Of partition as it is called since edges could be left out by their weight, which they can't be any more.
+    return asked | ({"seed": settings.seed} if section.clustering == "kmeans" else {"min_edge_quantile": 0.0})
 
 
 def _training(settings: Settings, without: set[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import subsets, uniforms
-from infocse_ray.methods.contrast import Contrast, Encoded, Side, own
+from infocse_ray.methods.contrast import Contrast, Encoded, own
 from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.opened import Opened, Views
 from infocse_ray.settings import Train
@@ -34,25 +34,14 @@ class Idc(Plain):
     """InfoCSE. Views are cut to `encoder.max_length`, there is no head, similarity is the run's.
 
     Past the paper: with `positive = cluster` an example is a sentence and the mean of the vectors of the rest of its
-    cluster; with `self_and_partner`, a pair whose positive is the mean of the partner's vector and the anchor's own
-    under other dropout. Where similarity is the cosine, these means are scaled to length 1. With any of them,
-    `distillation` is the share of a second loss; see `train.loss`.
+    cluster, scaled to length 1 where similarity is the cosine. `distillation` is the share of a second loss; see
+    `train.loss`.
     """
 
     annotated = True
     none = "no two different sentences in one cluster"
 
     def __init__(self, train: Train, spec: EncoderSpec) -> None:
-        """Check that an anchor has another view where it is to have one.
-
-        Raises:
-            ValueError: the encoder has no dropout.
-        """
-        if train.positive == "self_and_partner" and not spec.drops:
-            raise ValueError(
-                f"train.positive = self_and_partner: this {spec.kind} encoder has no dropout, so that an anchor's "
-                "second view is the anchor; use sentence or cluster"
-            )
         self.positive, self.temperature = train.positive, train.temperature
         self.cosine, self.distillation = train.similarity == "cosine", train.distillation
         self.longest = spec.sentence_tokens
@@ -107,9 +96,7 @@ class Idc(Plain):
         return Opened(texts, offsets, np.diff(before[offsets]), np.stack([own_before, place], axis=1))
 
     def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
-        """Anchor and partner, and with `self_and_partner` the anchor again.
-
-        Which of the two sentences is the anchor is chance.
+        """Anchor and partner: which of the two sentences is the anchor is chance.
 
         With `positive = cluster`: a text, then the rest of its cluster, or, where that is large, a part of it.
         """
@@ -118,9 +105,7 @@ class Idc(Plain):
         first, second = pairs(opened, documents, numbers)
         turned = uniforms(seeds, 1)[:, 0] < 0.5
         anchors, partners = np.where(turned, second, first), np.where(turned, first, second)
-        again = int(self.positive == "self_and_partner")
-        texts = np.stack([anchors, partners, *[anchors] * again], 1).ravel()
-        return Views.alike(list(range(2 + again)), opened.texts.take(texts))
+        return Views.alike([0, 1], opened.texts.take(np.stack([anchors, partners], 1).ravel()))
 
     def _with_their_clusters(self, opened: Opened, anchors: np.ndarray, seeds: np.ndarray) -> Views:
         place, others = opened.notes[anchors, 0], opened.notes[anchors, 1] - 1
@@ -137,19 +122,12 @@ class Idc(Plain):
         """Eq. 1: rows are the anchors, columns the positives and the anchors."""
         rows = encoded.where(0)
         anchors = encoded.side(rows)
-        columns = self._positives(encoded, len(rows)).and_(anchors)
-        return Contrast(anchors, columns, own(len(rows), rows.device), self.temperature)
-
-    def _positives(self, encoded: Encoded, count: int) -> Side:
-        partners = encoded.where(1)
-        if self.positive == "sentence":
-            return encoded.side(partners)
+        others = encoded.where(1)
         if self.positive == "cluster":
-            return encoded.means(partners, encoded.owner[partners], count, self.cosine)
-        both = encoded.where(1, 2)
-        means = encoded.means(both, encoded.owner[both], count, self.cosine)
-        # It is the partner's text that must not be a negative, and is the positive's in the paper.
-        return means._replace(texts=encoded.texts[partners])
+            positives = encoded.means(others, encoded.owner[others], len(rows), self.cosine)
+        else:
+            positives = encoded.side(others)
+        return Contrast(anchors, positives.and_(anchors), own(len(rows), rows.device), self.temperature)
 
 
 def pairs(opened: Opened, documents: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

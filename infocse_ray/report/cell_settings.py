@@ -47,7 +47,6 @@ _OF_THE_TABLES = {
     "train.interpolation": "tables",
     "annotate.clustering": "tables",
     "annotate.mutual": "tables",
-    "annotate.min_edge_quantile": "tables",
     "ict.block": "tables",
     "labels.train_size": "label_sizes",
     "plusplus.max_rounds": "rounds",

@@ -14,8 +14,6 @@ LabelSize = int | Literal["all"]
 
 ITERATIONS_STUDIED = 3
 
-_SURE_PAIRS = {"annotate.min_edge_quantile": 0.75, "train.positive": "self_and_partner"}
-
 _DEFAULT = "infocse_distillation_none"
 """The loss that `infocse pretrain` has where nothing else is said, from the encoder as it is."""
 
@@ -110,12 +108,6 @@ METHODS: dict[str, TableMethod] = {
         _infocse("first_encoder", "InfoCSE, first annotated by another encoder"),
         _infocse("cluster", "InfoCSE, positive = cluster", {"train.positive": "cluster"}),
         _infocse("mutual", "InfoCSE, mutual edges", {"annotate.mutual": True}),
-        _infocse("quantile", "InfoCSE, edges above quantile 0.75", {"annotate.min_edge_quantile": 0.75}),
-        _infocse("quantile_partner", "InfoCSE, both 0.75 and self_and_partner", _SURE_PAIRS),
-        _infocse(
-            "quantile_partner_none", "InfoCSE, both, from the encoder as it is", _SURE_PAIRS, initialization="none"
-        ),
-        _infocse("quantile_partner_simcse", "InfoCSE, both, from SimCSE", _SURE_PAIRS, initialization="simcse"),
         _infocse(
             "distillation_none",
             "InfoCSE, distillation = 0.5, from the encoder as it is",
@@ -124,9 +116,7 @@ METHODS: dict[str, TableMethod] = {
             rate_of="infocse_none",
         ),
         _varied("cluster", "The default, positive = cluster", {"train.positive": "cluster"}),
-        _varied("partner", "The default, positive = self_and_partner", {"train.positive": "self_and_partner"}),
         _varied("mutual", "The default, mutual edges", {"annotate.mutual": True}),
-        _varied("quantile", "The default, edges above quantile 0.75", {"annotate.min_edge_quantile": 0.75}),
         TableMethod(
             "ict_sentences",
             "ICT, block = sentences",
@@ -151,7 +141,7 @@ def _rows(*keys: str, **labels: str) -> tuple[TableRow, ...]:
 
 
 _BASELINES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
-_VARIED = tuple(f"infocse_default_{suffix}" for suffix in ("cluster", "partner", "mutual", "quantile"))
+_VARIED = tuple(f"infocse_default_{suffix}" for suffix in ("cluster", "mutual"))
 _COMPARED = (*_BASELINES, "infocse")
 """What the paper compares, without the encoder as it is."""
 
@@ -201,9 +191,7 @@ STUDIES: dict[str, Study] = {
             "Options",
             _rows("ict", "ict_sentences")
             + _rows(infocse="InfoCSE (as in the paper)")
-            + _rows("infocse_cluster", "infocse_mutual", "infocse_quantile", "infocse_quantile_partner")
-            + _rows("infocse_quantile_partner_none", "infocse_quantile_partner_simcse")
-            + _rows("infocse_distillation_none"),
+            + _rows("infocse_cluster", "infocse_mutual", "infocse_distillation_none"),
         ),
         _study(
             "pairs",

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import Fraction, Section, parts
+from infocse_ray.settings.section import Section, parts
 
 
 class Prepare(Section):
@@ -51,10 +51,6 @@ class LookAtPairs(Section):
         "sentence is linked.",
     )
     mutual: bool = Field(default=False, description="Same as annotate.mutual of `infocse pretrain`.")
-    min_edge_quantile: Fraction = Field(
-        default=0.0,
-        description="Same as annotate.min_edge_quantile of `infocse pretrain`, but over these documents only.",
-    )
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
     corpus: Corpus
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from infocse_ray.settings.section import EngineName, Fraction, OnGpu, Section, Workers
+from infocse_ray.settings.section import EngineName, OnGpu, Section, Workers
 
 
 class Encoder(Section):
@@ -77,6 +77,7 @@ class Annotate(Section):
     """annotate: embedding the corpus and clustering inside each document (IDC)."""
 
     renamed = {"method": "clustering"}  # noqa: RUF012
+    removed = {"min_edge_quantile": 0.0}  # noqa: RUF012
 
     clustering: Literal["partition", "kmeans"] = Field(
         default="partition",
@@ -93,12 +94,6 @@ class Annotate(Section):
     mutual: bool = Field(
         default=False,
         description="Keep an edge only if it is among the top-K of both its ends. false: of either end (Eq. 3).",
-    )
-    min_edge_quantile: Fraction = Field(
-        default=0.0,
-        description="Share of the edges to drop, the least similar of the whole corpus, so that a document whose "
-        "sentences don't belong together gives no pairs. 0.75 keeps the most similar quarter; edge weights are "
-        "resolved to 1/2,048. 0: drop none, as in the paper.",
     )
     kmeans_clusters: int = Field(default=10, ge=1, description="Number of centroids of `kmeans`.")
     kmeans_sample: int = Field(
@@ -132,12 +127,11 @@ class Annotate(Section):
     @model_validator(mode="after")
     def _of_one_method(self) -> Annotate:
         if self.clustering == "kmeans":
-            for name in ("mutual", "min_edge_quantile"):
-                if value := getattr(self, name):
-                    raise ValueError(
-                        f"annotate.{name} = {str(value).lower()}: annotate.clustering = kmeans has no edges; leave "
-                        "it out or set annotate.clustering to partition"
-                    )
+            if self.mutual:
+                raise ValueError(
+                    "annotate.mutual = true: annotate.clustering = kmeans has no edges; leave it out or set "
+                    "annotate.clustering to partition"
+                )
             if self.kmeans_sample < self.kmeans_clusters:
                 raise ValueError(
                     f"annotate.kmeans_sample = {self.kmeans_sample}: fewer sentences than annotate.kmeans_clusters = "

@@ -74,6 +74,9 @@ class Section(BaseModel):
     renamed: ClassVar[Mapping[str, str]] = {}
     """What settings were called in earlier versions, which is still taken, and what they are called now."""
 
+    removed: ClassVar[Mapping[str, object]] = {}
+    """Settings of earlier versions that are gone, each with the value that changed nothing, which is still taken."""
+
     trees: ClassVar[Mapping[str, type[BaseModel]]] = {}
     """Mappings that are settings of other models, checked later; on the command line text of theirs is text."""
 
@@ -83,7 +86,10 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _names_of_now(cls, values: Any) -> Any:
-        return names_of_now(values, cls.renamed) if isinstance(values, dict) else values
+        if not isinstance(values, dict):
+            return values
+        there = {name: value for name, value in values.items() if (name, value) not in cls.removed.items()}
+        return names_of_now(there, cls.renamed)
 
     @field_validator("num_workers", check_fields=False)
     @classmethod

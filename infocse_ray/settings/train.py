@@ -21,12 +21,11 @@ class Train(Section):
         "the methods that the paper compares it with; each has a section of settings and trains once, without "
         "annotation. `none`: no training, the encoder as it is.",
     )
-    positive: Literal["sentence", "cluster", "self_and_partner"] = Field(
+    positive: Literal["sentence", "cluster"] = Field(
         default="sentence",
         description="What an anchor is pulled towards, for method idc. `sentence`: the other sentence of the pair, "
         "as in the paper. `cluster`: the mean of the vectors of the rest of its cluster (of 16 of them, drawn anew "
-        "each time, if there are more). `self_and_partner`: the mean of the other sentence's vector and of the "
-        "anchor's own vector under other dropout.",
+        "each time, if there are more).",
     )
     distillation: float = Field(
         default=0.5,

@@ -136,10 +136,10 @@ def store(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, ray_clus
 @pytest.mark.parametrize(
     ("section", "left"),
     [
-        ({"k": 2, "mutual": True, "min_edge_quantile": 0.75}, {"threshold.json"}),
+        ({"k": 2, "mutual": True}, set()),
         ({"clustering": "kmeans", "kmeans_sample": 500}, {"centroids.npy"}),
     ],
-    ids=["quantile", "kmeans"],
+    ids=["partition", "kmeans"],
 )
 def test_passes_on_ray_give_what_they_give_in_this_process(
     store: TokenStore,
@@ -155,13 +155,9 @@ def test_passes_on_ray_give_what_they_give_in_this_process(
     summary = annotate(stage, store, SPLITS, encoder, kind, 7, "fp32", there, "annotating")
     assert summary["documents"] == store.documents(SPLITS)
     here = Passes(monkeypatch, encoder).annotate(store, tmp_path / "here", kind)
-    assert summary == here | ({"edge_threshold": pytest.approx(here["edge_threshold"])} if "edges_kept" in here else {})
+    assert summary == here
     shards = {f"shard-{i:06d}.parquet" for i in range(store.shards)}
     ours, theirs = pieces(tmp_path / "ray"), pieces(tmp_path / "here")
     assert theirs.keys() == shards | left | {"examples.json"}
     assert ours.keys() == theirs.keys() | {"examples.json"}, "counted where shards are added up"
     assert all(ours[name] == theirs[name] for name in shards)
-    if "edges_kept" in summary:
-        assert summary["edges_kept"] == pytest.approx(
-            0.25 * (summary["edges_kept"] + summary["edges_dropped"]), rel=0.02
-        )  # a bin wide

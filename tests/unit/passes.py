@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,6 @@ class Passes:
         """The passes done so far, by name."""
         self.crash_before = ""
         monkeypatch.setattr(stage, "in_actors", self._in_actors)
-        monkeypatch.setattr(stage, "in_tasks", self._in_tasks)
         monkeypatch.setattr(stage, "in_one_task", lambda work, *arguments: work(*arguments))
         monkeypatch.setattr(stage, "quiet_data", lambda: None)
         # As few together as can be, so that there are groups to deal.
@@ -106,11 +105,6 @@ class Passes:
                 lambda dealt: pool[dealt[0] % where.workers](dealt[1]), order[::-1] if where.workers > 1 else order
             ):
                 yield from json.loads(json.dumps(counts))
-
-    def _in_tasks(self, groups: list[list[int]], work: Callable[[list[int]], Any]) -> Iterator[dict[str, Any]]:
-        self._begin(work)
-        for group in reversed(groups):
-            yield from json.loads(json.dumps(work(group)))
 
     def annotate(
         self,

@@ -33,7 +33,6 @@ SPEC = EncoderSpec(
     can_cut=True,
     can_shuffle=True,
     can_drop=True,
-    drops=True,
     can_decode=True,
     around=(1, 1),
     vocabulary=200,

@@ -41,7 +41,6 @@ LANES = SHARDS = 4
 CASES: dict[str, dict[str, Any]] = {
     "idc": {"train": {"method": "idc"}},
     "idc cluster": {"train": {"method": "idc", "positive": "cluster"}},
-    "idc self and partner": {"train": {"method": "idc", "positive": "self_and_partner"}},
     "simcse": {"train": {"method": "simcse"}},
     "consert": {"train": {"method": "consert"}},
     "consert others": {

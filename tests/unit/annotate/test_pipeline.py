@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.annotate import annotator, documents, kmeans
 from infocse_ray.annotate.pipeline import GROUPS_AT_ONCE, Pipeline, Written, through_phases
 from infocse_ray.settings import Annotate
-from tests.unit.passes import pieces, small_store
+from tests.unit.passes import pieces, small_store, written_clusters
 
 _SECONDS = 30
 
@@ -125,7 +126,32 @@ def test_a_work_without_phases_has_the_device_alone():
     assert len(set(threads)) == 1
 
 
-@pytest.mark.parametrize("section", [{"k": 2}, {"k": 2, "min_edge_quantile": 0.5}, {"clustering": "kmeans"}], ids=str)
+SECTIONS = [{"k": 2}, {"k": 2, "mutual": True}, {"clustering": "kmeans"}]
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=str)
+def test_what_is_embedded_at_once_and_together_changes_no_cluster(passes, tmp_path, monkeypatch, section):
+    store = small_store(tmp_path / "store")
+    kind = Annotate.model_validate(section)
+    one = passes.annotate(store, tmp_path / "one", kind)
+    monkeypatch.setattr(documents, "_SENTENCES_TOGETHER", 10_000)
+    monkeypatch.setattr(annotator, "SENTENCES_AT_ONCE", 20)
+    monkeypatch.setattr(kmeans, "SENTENCES_AT_ONCE", 20)
+    two = passes.annotate(store, tmp_path / "two", kind)
+    assert written_clusters(store, tmp_path / "two") == written_clusters(store, tmp_path / "one")
+    assert two["padded_tokens"] != one["padded_tokens"], "nothing was dealt otherwise"
+    assert two["pairs"] == one["pairs"]
+
+
+def test_actors_and_seeds_change_nothing(passes, tmp_path):
+    store = small_store(tmp_path / "store")
+    one = passes.annotate(store, tmp_path / "one", Annotate(k=2))
+    for workers in (2, 3):
+        assert passes.annotate(store, tmp_path / str(workers), Annotate(k=2), workers=workers, seed=workers) == one
+        assert pieces(tmp_path / str(workers)) == pieces(tmp_path / "one")
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=str)
 def test_pieces_are_those_of_groups_done_one_by_one(passes, tmp_path, section):
     store = small_store(tmp_path / "store")
     kind = Annotate.model_validate(section)

@@ -20,7 +20,7 @@ from tests.unit.passes import SPLITS, Crash, Passes, pieces, small_store
 from tests.unit.stores import counted, idc
 
 LANES = 3
-SECTIONS = [{"k": 1}, {"k": 2, "min_edge_quantile": 0.5}, {"clustering": "kmeans", "kmeans_clusters": 3}]
+SECTIONS = [{"k": 1}, {"k": 2, "mutual": True}, {"clustering": "kmeans", "kmeans_clusters": 3}]
 
 
 def store_of(a_lane: int, lanes: int = LANES, documents: int = 100_000) -> TokenStore:
@@ -124,8 +124,6 @@ def test_by_itself_it_covers_what_training_reads(train: dict[str, int], read: in
         {},
         {"k": 2},
         {"mutual": True},
-        {"min_edge_quantile": 0.5},
-        {"min_edge_quantile": 0.5, "mutual": True},
         {"clustering": "kmeans", "kmeans_clusters": 3},
         {"clustering": "kmeans", "kmeans_clusters": 50},
     ],
@@ -177,8 +175,7 @@ def test_annotating_a_share_goes_on_where_it_was(passes, tmp_path, store, sectio
     settings, share = Annotate.model_validate(section), Share(4, 7, 1)
     expected = passes.annotate(store, tmp_path / "one", settings, share=share)
     files = pieces(tmp_path / "one")
-    last = "DropEdges" if "min_edge_quantile" in section else "AnnotateShards"
-    passes.crash_before = last
+    passes.crash_before = last = "AnnotateShards"
     with pytest.raises(Crash):
         passes.annotate(store, tmp_path / "two", settings, share=share)
     passes.crash_before, passes.works = "", []

@@ -27,7 +27,6 @@ from tests.unit.stores import Written, write_store
 SECTIONS = [
     {},
     {"k": 2, "mutual": True},
-    {"k": 2, "min_edge_quantile": 0.5},
     {"clustering": "kmeans", "kmeans_clusters": 3},
 ]
 

@@ -77,7 +77,6 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.clustering": ("kmeans", "run annotate"),
     "annotate.k": (2, "run annotate"),
     "annotate.mutual": (True, "run annotate"),
-    "annotate.min_edge_quantile": (0.5, "run annotate"),
     "annotate.kmeans_clusters": (5, NONE),
     "annotate.kmeans_sample": (999, NONE),
     "annotate.first_encoder": ("n", NONE),
@@ -233,13 +232,16 @@ def test_a_setting_names_another_result_if_it_can_change_it(name: str):
         ({"clustering": "kmeans"}, "annotate.kmeans_sample", 999, "run annotate"),
         ({"clustering": "kmeans"}, "annotate.k", 2, NONE),
         ({"clustering": "kmeans"}, "seed", 1, ALL),
-        ({"min_edge_quantile": 0.5}, "annotate.min_edge_quantile", 0.6, "run annotate"),
-        ({"min_edge_quantile": 0.5}, "seed", 1, TRAIN),
         ({"mutual": True}, "seed", 1, TRAIN),
     ],
 )
 def test_a_method_of_annotating_has_its_own_settings(annotate: dict[str, Any], name: str, value: Any, expected: str):
     assert changed(BASE | {"annotate": annotate}, name, value) == set(expected.split())
+
+
+def test_clusterings_are_named_as_before_edges_could_no_longer_be_left_out():
+    named = {"clustering": "partition", "k": 1, "mutual": False, "min_edge_quantile": 0.0}
+    assert identity._annotation(Settings.model_validate(BASE)) == named
 
 
 def test_distillation_names_no_run_that_doesnt_read_it():

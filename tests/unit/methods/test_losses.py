@@ -104,12 +104,6 @@ def idc_cluster(examples, head):
     return softmax(anchors, [mean_of(labelled(e, 1)) for e in examples] + anchors, range(len(anchors)), 1.0)
 
 
-def idc_self_and_partner(examples, head):
-    anchors = [example[0] for example in examples]
-    means = [e[1]._replace(vector=(e[1].vector + e[2].vector) / 2) for e in examples]
-    return softmax(anchors, means + anchors, range(len(anchors)), 1.0)
-
-
 def simcse(examples, head):
     def project(text):
         vector = torch.tanh(head[0].weight @ text.vector + head[0].bias)
@@ -216,7 +210,6 @@ REFERENCES = {
     MIXED: mixed,
     "idc": idc,
     "idc cluster": idc_cluster,
-    "idc self and partner": idc_self_and_partner,
     "simcse": simcse,
     "consert": consert,
     "consert others": consert,

@@ -68,13 +68,6 @@ def test_methods_are_what_they_say(tmp_path: Path):
     assert settings(found, "infocse").annotate.first_encoder is None
     assert settings(found, "infocse_cluster").train.positive == "cluster"
     assert settings(found, "infocse_mutual").annotate.mutual is True
-    both = settings(found, "infocse_quantile_partner")
-    assert (both.annotate.min_edge_quantile, both.train.positive) == (0.75, "self_and_partner")
-    for start in ("none", "simcse"):
-        also = settings(found, f"infocse_quantile_partner_{start}")
-        assert (also.annotate, also.train.positive) == (both.annotate, both.train.positive)
-        assert also.loop.initialization == start
-    assert settings(found, "infocse_quantile").train.positive == "sentence"
     assert settings(found, "ict_sentences").ict.block == "sentences"
     assert settings(found, "ict").ict.block == "text"
 
@@ -111,8 +104,8 @@ def test_the_nearest_override_wins(tmp_path: Path):
 
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
-    # 11 + K-means + 8 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
-    assert len(every.cells) == 20
+    # 11 + K-means + 4 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
+    assert len(every.cells) == 16
     three = plan(tmp_path, iterations=3, tables=["zero_shot", "iterations"])
     assert len(three.cells) == 11
     assert three.at["a", "infocse", 1] is three.at["a", "infocse_3_iterations", 1]
@@ -201,7 +194,7 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ({"settings": {"ict": {"block": "text"}}}, "settings: ict.block follows from `tables`"),
         ({"methods": {"infocse": {"train.positive": "cluster"}}}, "methods: infocse: train.positive follows from"),
         ({"methods": {"infocse_mutual": {"annotate": {"mutual": False}}}}, "methods: infocse_mutual: annotate.mutual"),
-        ({"settings": {"annotate.min_edge_quantile": 0.5}}, "settings: annotate.min_edge_quantile follows from"),
+        ({"settings": {"annotate.mutual": True}}, "settings: annotate.mutual follows from"),
         ({"settings": {"annotate.clustering": "kmeans"}}, "settings: annotate.clustering follows from `tables`"),
         ({"encoder": None}, "corpus a, row The encoder as it is: encoder.model is required"),
         ({"tokens": 2}, "tokens = 2: InfoCSE has 3 stages"),
@@ -283,9 +276,7 @@ def test_the_default_is_varied_in_one_setting_at_a_time(tmp_path: Path):
     default = settings(found, "infocse_distillation_none")
     varied = {
         "cluster": ("train", "positive", "cluster"),
-        "partner": ("train", "positive", "self_and_partner"),
         "mutual": ("annotate", "mutual", True),
-        "quantile": ("annotate", "min_edge_quantile", 0.75),
     }
     for suffix, (section, name, value) in varied.items():
         one = settings(found, f"infocse_default_{suffix}")

@@ -65,6 +65,14 @@ def test_names_of_earlier_versions_still_work(config):
     assert "strategy" not in run.model_dump()["train"]
 
 
+def test_a_setting_that_is_gone_is_taken_where_it_changed_nothing(config, capsys):
+    run = settings(config("annotate: {k: 2, min_edge_quantile: 0.0}\n"))
+    assert run.annotate == settings("--annotate.k=2").annotate
+    assert Settings.model_validate(run.model_dump() | {"annotate": {"min_edge_quantile": 0}}).annotate.k == 1
+    message = refusal(capsys, config("annotate: {min_edge_quantile: 0.75}\n"))
+    assert message.startswith("annotate.min_edge_quantile is not a setting")
+
+
 def test_what_comes_later_wins(config):
     file = config("name: from-file\ntrain:\n  batch_size: 64\n  learning_rate: 1e-3\ncorpus:\n  source: [a, b]\n")
     run = parse(Settings, [file, "--encoder.model=m", "--train.batch_size=128"], "job", "")
@@ -119,7 +127,6 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--encoder.precision=fp16", "'auto', 'fp32' or 'bf16'"),
         ("--annotate.k=0", "greater than or equal to 1"),
         ("--annotate.clustering=ward", "'partition' or 'kmeans'"),
-        ("--annotate.min_edge_quantile=1", "less than 1"),
         ("--annotate.kmeans_clusters=0", "greater than or equal to 1"),
         ("--annotate.kmeans_sample=0", "greater than or equal to 1"),
         ("--annotate.num_workers=0", "whole number from 1, or auto"),
@@ -175,7 +182,6 @@ def test_fractions_that_add_up_to_more_than_one_are_refused(capsys):
     ("argument", "said"),
     [
         ("mutual=true", "annotate.mutual = true: annotate.clustering = kmeans has no edges; leave it out"),
-        ("min_edge_quantile=0.5", "annotate.min_edge_quantile = 0.5: annotate.clustering = kmeans has no edges; leave"),
         ("kmeans_sample=9", "annotate.kmeans_sample = 9: fewer sentences than annotate.kmeans_clusters = 10; raise"),
     ],
 )
