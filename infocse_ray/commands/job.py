@@ -18,6 +18,9 @@ from infocse_ray.storage.redact import redact_tracebacks, redacted
 
 Result = TypeVar("Result")
 
+_AGAIN = "the same command"
+"""What errors call what goes on from there."""
+
 
 def run_job(
     model: type[Model],
@@ -27,7 +30,7 @@ def run_job(
     work: Callable[[Model], Result],
     essentials: Sequence[str] = (),
     unnamed: str | None = None,
-    again: str = "the same command",
+    again: str = _AGAIN,
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
@@ -42,7 +45,7 @@ def run_job(
         work: gets the settings. What it had finished stays finished whatever it raises.
         essentials: the settings that the short help has.
         unnamed: the setting that an argument without a name is.
-        again: what goes on from there after it was stopped.
+        again: what goes on from there after it was stopped, or failed.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     redact_tracebacks()
@@ -69,10 +72,10 @@ def run_job(
                 _end_stopped(prog, stopped, again)
             failure = storage_failure(error)
             if failure is None and process_lost(error):
-                failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and {again} goes on"
+                failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and {_AGAIN} goes on"
             if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
                 raise
-            print(f"{prog}: error: {redacted(str(failure))}", file=sys.stderr)
+            print(f"{prog}: error: {redacted(str(failure)).replace(_AGAIN, again)}", file=sys.stderr)
             raise SystemExit(1) from None
 
 

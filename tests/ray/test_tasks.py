@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray
 from ray.exceptions import RayError
 
 from infocse_ray.runtime import tasks as tasks_module
@@ -63,3 +64,26 @@ def test_a_failure_is_raised_and_ends_the_others(tmp_path: Path) -> None:
     done = len(list(tmp_path.iterdir()))
     time.sleep(1)
     assert len(list(tmp_path.iterdir())) == done < 59
+
+
+def _waits(folder: Path, number: int) -> None:
+    while number and not (folder / str(number)).exists():
+        time.sleep(0.05)
+
+
+def test_what_has_ended_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled, cancel = list[ray.ObjectRef](), ray.cancel
+
+    def remember(task: ray.ObjectRef, **how: bool) -> None:
+        cancelled.append(task)
+        cancel(task, **how)
+
+    monkeypatch.setattr(tasks_module.ray, "cancel", remember)
+    results = in_tasks(_waits, ((tmp_path, number) for number in range(3)))
+    next(results)
+    flying = list(results.gi_frame.f_locals["flying"])  # pyright: ignore[reportAttributeAccessIssue]
+    (tmp_path / "1").touch()
+    [ended], waiting = ray.wait(flying, timeout=60)
+    results.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert ended not in cancelled
+    assert set(cancelled) == set(waiting)

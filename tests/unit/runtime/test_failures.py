@@ -139,12 +139,12 @@ class Nothing(Section):
     pass
 
 
-def outcome(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
+def outcome(error: Exception, capsys: pytest.CaptureFixture[str], **how: str) -> tuple[object, str]:
     def work(_: Nothing) -> None:
         raise error
 
     with pytest.raises(SystemExit) as ended:
-        run_job(Nothing, [], "job.py", "", work)
+        run_job(Nothing, [], "job.py", "", work, **how)  # pyright: ignore[reportArgumentType]
     return ended.value.code, capsys.readouterr().err
 
 
@@ -159,5 +159,12 @@ def test_a_job_says_in_one_line_what_a_worker_ran_into(
     died = RayActorError(error_msg="The actor died.")
     line = "job.py: error: The actor died; what is finished is kept, and the same command goes on\n"
     assert outcome(died, capsys) == (1, line)
+    again = "the same command with --storage /a"
+    assert outcome(died, capsys, again=again) == (1, line.replace("the same command", again))
+    full = NoSpace("/a: no space left; make room, then the same command goes on")
+    assert outcome(full, capsys, again=again) == (
+        1,
+        f"job.py: error: /a: no space left; make room, then {again} goes on\n",
+    )
     with pytest.raises(KeyError, match="a bug"):
         run_job(Nothing, [], "job.py", "", lambda _: {}["a bug"])
