@@ -99,7 +99,7 @@ def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:
 
     A sentence's edge to its nearest joins it to another, so that clusters have two sentences at least, half a pair
     each, and rarely so few: one pair a sentence, unless documents have but two, is counted, where 2.5 were measured.
-    Where edges must be mutual, only what is certain is: one of each document. K-means is taken to spread a document's
+    Where edges must be mutual, one of each document is all that is certain. K-means is taken to spread a document's
     sentences over all centroids, which they never do less.
 
     Args:
