@@ -6,7 +6,7 @@ import difflib
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from infocse_ray.settings.fields import dotted_names, is_section, renamed_settings, settings_of
+from infocse_ray.settings.fields import dotted_names, is_section, removed_settings, renamed_settings, settings_of
 from infocse_ray.settings.help import full_help, short_help
 from infocse_ray.settings.nested import merged, nested, without
 from infocse_ray.settings.section import names_of_now, parts
@@ -123,7 +123,7 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
 def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = None) -> dict[Any, Any]:
     """What files and options say, as one tree that isn't checked yet; an option wins wherever it stands."""
     kinds = {name: field.annotation for name, field in settings_of(model)}
-    renamed = dict(renamed_settings(model))
+    renamed, removed = dict(renamed_settings(model)), set(removed_settings(model))
     # Of mappings that are settings of another model, those that take text alone; numbers are numbers in YAML, too.
     trees = {
         f"{mapping}.{name}": field.annotation
@@ -155,12 +155,12 @@ def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = No
             from_files = merged(from_files, read_config(text, model))
             continue
         mapping = next((m for m, kind in kinds.items() if get_origin(kind) is dict and name.startswith(f"{m}.")), None)
-        if name not in kinds and mapping is None:
+        if name not in kinds and mapping is None and name not in removed:
             raise ValueError(not_a("setting", name, kinds))
         if name == unnamed:  # as it is taken without its name
             values = merged(values, {name: text})
             continue
-        kind = kinds[name] if mapping is None else trees.get(name)
+        kind = kinds.get(name) if mapping is None else trees.get(name)
         if mapping in getattr(model, "whole", ()):
             replaced.append(name)
             values = without(values, name)
@@ -231,10 +231,10 @@ def _meant(values: dict[Any, Any], model: type[BaseModel]) -> dict[str, Any]:
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """A refusal of values for `model` in one line: each mistake as `setting = value: what to do`."""
-    names = list(dotted_names(model))
+    names, removed = list(dotted_names(model)), set(removed_settings(model))
     reasons: dict[str, list[str]] = {}
     for one in error.errors():
-        setting, reason = _explain(one, names)
+        setting, reason = _explain(one, names, removed)
         if reason not in reasons.setdefault(setting, []):
             reasons[setting].append(reason)
     missing = [setting for setting, texts in reasons.items() if texts == [_REQUIRED]]
@@ -251,10 +251,12 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 _REQUIRED = "is required"
 
 
-def _explain(error: Any, names: list[str]) -> tuple[str, str]:
+def _explain(error: Any, names: list[str], removed: Collection[str]) -> tuple[str, str]:
     """A mistake's setting with its value, and what is wrong with it."""
     place = [str(part) for part in error["loc"]]
     name = ".".join(place)
+    if error["type"] == "extra_forbidden" and name in removed:
+        return f"{name} = {error['input']!r}", "is no setting any more; leave it out"
     if error["type"] == "extra_forbidden":
         if isinstance(error["input"], dict) and error["input"]:  # a section: what is in it says more of what was meant
             name = f"{name}.{next(iter(error['input']))}"

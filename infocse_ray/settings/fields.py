@@ -25,13 +25,24 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str,
             yield prefix + name, field
 
 
-def renamed_settings(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+def renamed_settings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
     """What settings were called in earlier versions and are called now, by their names on the command line."""
-    for old, new in getattr(model, "renamed", {}).items():
-        yield prefix + old, prefix + new
+    for prefix, section in _sections(model):
+        for old, new in getattr(section, "renamed", {}).items():
+            yield prefix + old, prefix + new
+
+
+def removed_settings(model: type[BaseModel]) -> Iterator[str]:
+    """Settings of earlier versions that are gone, by their names on the command line."""
+    return (prefix + name for prefix, section in _sections(model) for name in getattr(section, "removed", {}))
+
+
+def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """The model and its sections, each with what its settings' names begin with."""
+    yield prefix, model
     for name, field in model.model_fields.items():
         if is_section(field.annotation):
-            yield from renamed_settings(field.annotation, f"{prefix}{name}.")
+            yield from _sections(field.annotation, f"{prefix}{name}.")
 
 
 def is_section(kind: Any) -> TypeGuard[type[BaseModel]]:

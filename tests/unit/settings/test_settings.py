@@ -67,10 +67,11 @@ def test_names_of_earlier_versions_still_work(config):
 
 def test_a_setting_that_is_gone_is_taken_where_it_changed_nothing(config, capsys):
     run = settings(config("annotate: {k: 2, min_edge_quantile: 0.0}\n"))
-    assert run.annotate == settings("--annotate.k=2").annotate
+    assert run.annotate == settings("--annotate.k=2", "--annotate.min_edge_quantile=0").annotate
     assert Settings.model_validate(run.model_dump() | {"annotate": {"min_edge_quantile": 0}}).annotate.k == 1
-    message = refusal(capsys, config("annotate: {min_edge_quantile: 0.75}\n"))
-    assert message.startswith("annotate.min_edge_quantile is not a setting")
+    for given in (config("annotate: {min_edge_quantile: 0.75}\n"), "--annotate.min_edge_quantile=0.75"):
+        said = "annotate.min_edge_quantile = 0.75: is no setting any more; leave it out"
+        assert refusal(capsys, given) == said
 
 
 def test_what_comes_later_wins(config):
