@@ -85,13 +85,6 @@ def _edge_table(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_el
     return edges
 
 
-def mutual_edges(edges: Edges) -> Edges:
-    """The edges whose opposite is there too: each end has the other among its top-K."""
-    n = int(max(edges.source.max(initial=0), edges.target.max(initial=0))) + 1
-    there = np.isin(edges.source * n + edges.target, edges.target * n + edges.source)
-    return Edges(*(column[there] for column in edges))
-
-
 def undirected_edges(edges: Edges) -> Edges:
     """Every edge once, from its lower row to its higher, in the order of the two.
 
@@ -103,10 +96,9 @@ def undirected_edges(edges: Edges) -> Edges:
     return Edges(low[first], high[first], edges.weight[first])
 
 
-def graph_edges(vectors: torch.Tensor, offsets: np.ndarray, k: int, mutual: bool) -> Edges:
+def graph_edges(vectors: torch.Tensor, offsets: np.ndarray, k: int) -> Edges:
     """The edges of IDC's graph, each once (see `undirected_edges`); arguments and errors are those of `cluster`."""
-    edges = top_k_edges(vectors, offsets, k)
-    return undirected_edges(mutual_edges(edges) if mutual else edges)
+    return undirected_edges(top_k_edges(vectors, offsets, k))
 
 
 def connected_clusters(source: np.ndarray, target: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -130,9 +122,7 @@ def connected_clusters(source: np.ndarray, target: np.ndarray, offsets: np.ndarr
     return number_clusters(connected_components(graph.tocsr(), directed=False)[1], offsets)
 
 
-def cluster(
-    vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_elements: int = 2**24, mutual: bool = False
-) -> np.ndarray:
+def cluster(vectors: torch.Tensor, offsets: np.ndarray, k: int, max_block_elements: int = 2**24) -> np.ndarray:
     """Intra-Document Clustering of a batch of documents (Alg. 2): `top_k_edges`, then `connected_clusters`.
 
     Args:
@@ -140,16 +130,15 @@ def cluster(
         offsets: likewise.
         k: likewise.
         max_block_elements: likewise.
-        mutual: keep an edge only if it is among the top-K of both its ends, rather than of either (Eq. 3).
 
     Returns:
         int32 [n], cluster ids from 0 in every document, in order of first appearance. Errors are those of
         `top_k_edges`.
     """
     table = _edge_table(vectors, offsets, k, max_block_elements)
-    if vectors.device.type == "cuda" and not mutual:
+    if vectors.device.type == "cuda":
         return clusters_by_component(*table.ends(), checked_offsets(offsets))
-    edges = mutual_edges(table.edges()) if mutual else table.edges()
+    edges = table.edges()
     return connected_clusters(edges.source, edges.target, offsets)
 
 

@@ -42,7 +42,6 @@ def cluster_sentences(
     encoder: str | SentenceEncoder,
     documents: Sequence[str | Sequence[str]],
     k: int = 1,
-    mutual: bool = False,
     max_length: int = 32,
     language: str = "en",
 ) -> list[ClusteredDocument]:
@@ -52,7 +51,6 @@ def cluster_sentences(
         encoder: a folder, a URI, a hub name, or an encoder that is loaded.
         documents: texts, which are split into sentences, or lists of sentences.
         k: edges a sentence keeps, to its most similar ones (Eq. 3).
-        mutual: keep an edge only if it is among the top-K of both its ends.
         max_length: tokens a sentence is cut to, special tokens included; of an encoder that is loaded, its own.
         language: ISO 639-1, of the sentence splitter's rules.
 
@@ -70,7 +68,7 @@ def cluster_sentences(
     offsets = offsets_of(np.asarray([len(sentences) for sentences in texts], dtype=np.int64))
     unique = distinct(tokens, offsets, encoder.room())
     vectors = embed(encoder, tokens.take(unique.rows)).vectors
-    labels = cluster(vectors, unique.offsets, k, mutual=mutual)[unique.node].tolist()
+    labels = cluster(vectors, unique.offsets, k)[unique.node].tolist()
     return [
         ClusteredDocument(sentences, labels[start:end])
         for sentences, start, end in zip(texts, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)

@@ -47,20 +47,19 @@ class Pairs(NamedTuple):
     """float64 [m], of those."""
 
 
-def look_at_pairs(vectors: torch.Tensor, offsets: np.ndarray, k: int, mutual: bool, seed: int) -> Pairs:
+def look_at_pairs(vectors: torch.Tensor, offsets: np.ndarray, k: int, seed: int) -> Pairs:
     """Cluster documents and compare their pairs.
 
     Args:
         vectors: float32 [n, d], the sentences of all documents, as the encoder gives them.
         offsets: int64 [documents + 1]; document i owns the rows offsets[i]:offsets[i + 1].
         k: the K of Eq. 3.
-        mutual: keep an edge if it is among the top-K of both its ends.
         seed: of the pairs drawn where a kind has more than 200,000, or a document more than 300 sentences.
 
     Returns:
         Counts are exact; cosines are of pairs drawn.
     """
-    edges = graph_edges(vectors, offsets, k, mutual)
+    edges = graph_edges(vectors, offsets, k)
     clusters = connected_clusters(edges.source, edges.target, offsets)
 
     n, sizes, random = len(vectors), np.diff(offsets), np.random.default_rng(seed)

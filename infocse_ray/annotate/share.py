@@ -99,8 +99,7 @@ def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:
 
     A sentence's edge to its nearest joins it to another, so that clusters have two sentences at least, half a pair
     each, and rarely so few: one pair a sentence, unless documents have but two, is counted, where 2.5 were measured.
-    Where edges must be mutual, one of each document is all that is certain. K-means is taken to spread a document's
-    sentences over all centroids, which they never do less.
+    K-means is taken to spread a document's sentences over all centroids, which they never do less.
 
     Args:
         annotate: how sentences are clustered.
@@ -110,7 +109,7 @@ def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:
     mean = sentences / max(documents, 1.0)
     if annotate.clustering == "kmeans":
         return sentences * min((mean - 1) / (2 * annotate.kmeans_clusters), 0.5)
-    return documents if annotate.mutual else sentences * min((mean - 1) / 2, 1.0)
+    return sentences * min((mean - 1) / 2, 1.0)
 
 
 def in_all(draws: Iterable[Sequence[int] | None]) -> list[int] | None:

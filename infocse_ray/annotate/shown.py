@@ -36,7 +36,7 @@ def show_pairs(settings: LookAtPairs) -> None:
     documents, distinct = without_copies(documents, encoder.room())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     vectors = embed(for_inference(encoder, settings.precision, device), documents.sentences).vectors
-    pairs = look_at_pairs(vectors, documents.offsets, settings.k, settings.mutual, settings.seed)
+    pairs = look_at_pairs(vectors, documents.offsets, settings.k, settings.seed)
     copies = len(distinct.node) - len(distinct.rows)
     say(
         f"{len(documents.keys):,} documents, {len(distinct.node):,} sentences, {copies:,} of them copies of another of "

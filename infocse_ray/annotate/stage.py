@@ -81,7 +81,7 @@ def annotate(
     if settings.clustering == "kmeans":
         clustering = GlobalClusters(_centroids(stage, documents, embedding, settings, seed, title))
     else:
-        clustering = functools.partial(cluster, k=settings.k, mutual=settings.mutual)
+        clustering = functools.partial(cluster, k=settings.k)
     counts = embedding(AnnotateShards(documents, stage.folder, clustering))
     return _added(counts, documents, stage.folder, title) | said
 

@@ -4,7 +4,7 @@ Takes some documents of the corpus, clusters the sentences of each (intra-docume
 of pairs. InfoCSE trains on two: `edges`, and `chained` pairs, which are in one cluster but linked only through other
 sentences. `unrelated` is the share of pairs that are less similar than 1 in 20 pairs from different documents: such
 positives can hardly be told from negatives. Then it prints some of the trained pairs, from the least to the most
-similar. Try other values of --k and --mutual before a long run.
+similar. Try other values of --k before a long run.
 
 Example:
   infocse pairs --model path/to/encoder --corpus.source news.parquet --corpus.text body --k 2

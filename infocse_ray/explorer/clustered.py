@@ -81,7 +81,7 @@ class ClusterAgain(NamedTuple):
         if self.settings.clustering == "kmeans":
             clusters = GlobalClusters(self.annotated.folder / "centroids.npy")(vectors, offsets)
             return Graph(offsets, vectors, np.empty((0, 2), np.int64), np.empty(0, np.float32), clusters)
-        edges = graph_edges(vectors, offsets, self.settings.k, self.settings.mutual)
+        edges = graph_edges(vectors, offsets, self.settings.k)
         ends = np.stack([edges.source, edges.target], axis=1)
         return Graph(offsets, vectors, ends, edges.weight, connected_clusters(edges.source, edges.target, offsets))
 

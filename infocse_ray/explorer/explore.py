@@ -222,8 +222,7 @@ def _rule(settings: Annotate) -> str:
             "cluster (k-means); there are no edges."
         )
     nearest = "the sentence most similar to it" if settings.k == 1 else f"the {settings.k} sentences most similar to it"
-    both = ", if each is among the other’s" if settings.mutual else ""
     return (
-        f"An edge joins a sentence and {nearest} in its document{both}. The number is their similarity. "
+        f"An edge joins a sentence and {nearest} in its document. The number is their similarity. "
         "What edges connect is a cluster. A dashed edge is new in this iteration."
     )

@@ -32,7 +32,7 @@ _GRAPH_FORMAT = 1
 _WHITENING_FORMAT = 1
 """As these, of the start's whitening, which not every run has."""
 
-OF_CLUSTERING = {"partition": ("k", "mutual"), "kmeans": ("kmeans_clusters", "kmeans_sample")}
+OF_CLUSTERING = {"partition": ("k",), "kmeans": ("kmeans_clusters", "kmeans_sample")}
 """Settings of annotating that one way of clustering alone reads."""
 
 FEW_SHOT = ("labels", "finetune", "plusplus")
@@ -212,8 +212,9 @@ def _annotation(settings: Settings) -> dict[str, Any]:
     """What can change clusters, by any encoder: a method's own settings, and the seed where something is drawn."""
     section = settings.annotate
     asked = section.model_dump(mode="json", include={"clustering", *OF_CLUSTERING[section.clustering]})
-    # Of partition as it is called since edges could be left out by their weight, which they can't be any more.
-    return asked | ({"seed": settings.seed} if section.clustering == "kmeans" else {"min_edge_quantile": 0.0})
+    if section.clustering == "kmeans":
+        return asked | {"seed": settings.seed}
+    return asked | {"mutual": False, "min_edge_quantile": 0.0}  # as it was called when edges could be left out
 
 
 def _training(settings: Settings, without: set[str]) -> dict[str, Any]:

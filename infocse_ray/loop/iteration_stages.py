@@ -205,7 +205,6 @@ class IterationStages(NamedTuple):
                 f"  warning: {'finetune' if tuning else 'train'}.batch_size = {size} is more than the "
                 f"{counts['documents']:,} documents that give examples: a batch has several of one document, which are "
                 "no negatives of each other; lower it"
-                + (", or leave out annotate.mutual" if self.settings.annotate.mutual and not tuning else "")
             )
         return stage, Examples.of(stage, source)
 

@@ -46,7 +46,6 @@ _OF_THE_TABLES = {
     "train.never_worse": "tables",
     "train.interpolation": "tables",
     "annotate.clustering": "tables",
-    "annotate.mutual": "tables",
     "ict.block": "tables",
     "labels.train_size": "label_sizes",
     "plusplus.max_rounds": "rounds",

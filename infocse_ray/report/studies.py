@@ -107,7 +107,6 @@ METHODS: dict[str, TableMethod] = {
         TableMethod("adapt", "InfoCSE, as adapt.yaml has it", "infocse", initialization="none"),
         _infocse("first_encoder", "InfoCSE, first annotated by another encoder"),
         _infocse("cluster", "InfoCSE, positive = cluster", {"train.positive": "cluster"}),
-        _infocse("mutual", "InfoCSE, mutual edges", {"annotate.mutual": True}),
         _infocse(
             "distillation_none",
             "InfoCSE, distillation = 0.5, from the encoder as it is",
@@ -116,7 +115,6 @@ METHODS: dict[str, TableMethod] = {
             rate_of="infocse_none",
         ),
         _varied("cluster", "The default, positive = cluster", {"train.positive": "cluster"}),
-        _varied("mutual", "The default, mutual edges", {"annotate.mutual": True}),
         TableMethod(
             "ict_sentences",
             "ICT, block = sentences",
@@ -141,7 +139,7 @@ def _rows(*keys: str, **labels: str) -> tuple[TableRow, ...]:
 
 
 _BASELINES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
-_VARIED = tuple(f"infocse_default_{suffix}" for suffix in ("cluster", "mutual"))
+_VARIED = tuple(f"infocse_default_{suffix}" for suffix in ("cluster",))
 _COMPARED = (*_BASELINES, "infocse")
 """What the paper compares, without the encoder as it is."""
 
@@ -191,7 +189,7 @@ STUDIES: dict[str, Study] = {
             "Options",
             _rows("ict", "ict_sentences")
             + _rows(infocse="InfoCSE (as in the paper)")
-            + _rows("infocse_cluster", "infocse_mutual", "infocse_distillation_none"),
+            + _rows("infocse_cluster", "infocse_distillation_none"),
         ),
         _study(
             "pairs",

@@ -221,7 +221,9 @@ def _meant(values: dict[Any, Any], model: type[BaseModel]) -> dict[str, Any]:
     """Names of now, and truth values as text where a setting takes none: Python would count `k: true` as one."""
     out = names_of_now(values, getattr(model, "renamed", {}))
     for name, value in out.items():
-        kind = model.model_fields[name].annotation if name in model.model_fields else None
+        if name not in model.model_fields:
+            continue
+        kind = model.model_fields[name].annotation
         if isinstance(value, dict) and is_section(kind):
             out[name] = _meant(value, kind)
         elif isinstance(value, bool) and bool not in (kind, *get_args(kind)):

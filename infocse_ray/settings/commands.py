@@ -50,7 +50,6 @@ class LookAtPairs(Section):
         description="Same as annotate.k of `infocse pretrain`: to how many of its most similar sentences each "
         "sentence is linked.",
     )
-    mutual: bool = Field(default=False, description="Same as annotate.mutual of `infocse pretrain`.")
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")
     corpus: Corpus
 

@@ -77,7 +77,7 @@ class Annotate(Section):
     """annotate: embedding the corpus and clustering inside each document (IDC)."""
 
     renamed = {"method": "clustering"}  # noqa: RUF012
-    removed = {"min_edge_quantile": 0.0}  # noqa: RUF012
+    removed = {"mutual": False, "min_edge_quantile": 0.0}  # noqa: RUF012
 
     clustering: Literal["partition", "kmeans"] = Field(
         default="partition",
@@ -90,10 +90,6 @@ class Annotate(Section):
         default=1,
         ge=1,
         description="To how many of its most similar sentences each sentence keeps an edge (top-K, Eq. 3).",
-    )
-    mutual: bool = Field(
-        default=False,
-        description="Keep an edge only if it is among the top-K of both its ends. false: of either end (Eq. 3).",
     )
     kmeans_clusters: int = Field(default=10, ge=1, description="Number of centroids of `kmeans`.")
     kmeans_sample: int = Field(
@@ -126,15 +122,9 @@ class Annotate(Section):
 
     @model_validator(mode="after")
     def _of_one_method(self) -> Annotate:
-        if self.clustering == "kmeans":
-            if self.mutual:
-                raise ValueError(
-                    "annotate.mutual = true: annotate.clustering = kmeans has no edges; leave it out or set "
-                    "annotate.clustering to partition"
-                )
-            if self.kmeans_sample < self.kmeans_clusters:
-                raise ValueError(
-                    f"annotate.kmeans_sample = {self.kmeans_sample}: fewer sentences than annotate.kmeans_clusters = "
-                    f"{self.kmeans_clusters}; raise it"
-                )
+        if self.clustering == "kmeans" and self.kmeans_sample < self.kmeans_clusters:
+            raise ValueError(
+                f"annotate.kmeans_sample = {self.kmeans_sample}: fewer sentences than annotate.kmeans_clusters = "
+                f"{self.kmeans_clusters}; raise it"
+            )
         return self

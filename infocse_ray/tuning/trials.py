@@ -25,7 +25,7 @@ from infocse_ray.tuning.config import Sweep, search_space
 _LONGEST_NAME = 60
 
 _LOADED_ALIKE = re.compile(
-    r"seed|validate\..*|annotate\.(k|mutual|kmeans_\w+)"
+    r"seed|validate\..*|annotate\.(k|kmeans_\w+)"
     r"|train\.(batch_size|(head_)?learning_rate|warmup_steps|weight_decay|max_\w+|adam_\w+)"
     r"|loop\.(max_iterations|early_stop|initialization_\w+)"
 )

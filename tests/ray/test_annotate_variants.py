@@ -136,7 +136,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, ray_clus
 @pytest.mark.parametrize(
     ("section", "left"),
     [
-        ({"k": 2, "mutual": True}, set()),
+        ({"k": 2}, set()),
         ({"clustering": "kmeans", "kmeans_sample": 500}, {"centroids.npy"}),
     ],
     ids=["partition", "kmeans"],

@@ -20,7 +20,7 @@ from tests.unit.passes import SPLITS, small_store
 from tests.unit.stores import counted, idc
 from tests.unit.trainees import method_for
 
-SECTIONS = [{"k": 1}, {"k": 2, "mutual": True}, {"clustering": "kmeans", "kmeans_clusters": 3}]
+SECTIONS = [{"k": 1}, {"k": 2}, {"clustering": "kmeans", "kmeans_clusters": 3}]
 LANES = 3
 
 

@@ -131,20 +131,13 @@ def test_duplicates_are_found_within_a_document_and_with_either_sign_of_zero():
     kind=st.sampled_from(["zero", "repeated", "negative", "ties"]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_mutual_and_undirected_edges_are_those_of_sets(sizes, k, kind, seed):
+def test_undirected_edges_are_those_of_sets(sizes, k, kind, seed):
     vectors, offsets = integer_vectors(kind, sum(sizes), 4, seed), batch(sizes)
     weight = {(i, j): w for i, j, w in reference_edges(vectors, offsets, k)}
-    both = [(i, j) for i, j in weight if (j, i) in weight]
-    edges = idc.top_k_edges(vectors, offsets, k)
-    mutual = idc.mutual_edges(edges)
-    assert list(zip(mutual.source.tolist(), mutual.target.tolist(), strict=True)) == both
-    assert mutual.weight.tolist() == [weight[edge] for edge in both]
-    assert idc.cluster(vectors, offsets, k, mutual=True).tolist() == reference_components(both, offsets)
-    for found, directed in ((edges, weight), (mutual, both)):
-        once = idc.undirected_edges(found)
-        expected = sorted({(min(edge), max(edge)) for edge in directed})
-        assert list(zip(once.source.tolist(), once.target.tolist(), strict=True)) == expected
-        assert once.weight.tolist() == [weight.get((i, j), weight.get((j, i))) for i, j in expected]
+    once = idc.undirected_edges(idc.top_k_edges(vectors, offsets, k))
+    expected = sorted({(min(edge), max(edge)) for edge in weight})
+    assert list(zip(once.source.tolist(), once.target.tolist(), strict=True)) == expected
+    assert once.weight.tolist() == [weight.get((i, j), weight.get((j, i))) for i, j in expected]
 
 
 def test_an_edge_of_both_ends_has_the_weight_of_the_one_from_the_lower_row():

@@ -126,7 +126,7 @@ def test_a_work_without_phases_has_the_device_alone():
     assert len(set(threads)) == 1
 
 
-SECTIONS = [{"k": 2}, {"k": 2, "mutual": True}, {"clustering": "kmeans"}]
+SECTIONS = [{"k": 2}, {"clustering": "kmeans"}]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=str)

@@ -20,7 +20,7 @@ from tests.unit.passes import SPLITS, Crash, Passes, pieces, small_store
 from tests.unit.stores import counted, idc
 
 LANES = 3
-SECTIONS = [{"k": 1}, {"k": 2, "mutual": True}, {"clustering": "kmeans", "kmeans_clusters": 3}]
+SECTIONS = [{"k": 1}, {"k": 2}, {"clustering": "kmeans", "kmeans_clusters": 3}]
 
 
 def store_of(a_lane: int, lanes: int = LANES, documents: int = 100_000) -> TokenStore:
@@ -123,7 +123,6 @@ def test_by_itself_it_covers_what_training_reads(train: dict[str, int], read: in
     [
         {},
         {"k": 2},
-        {"mutual": True},
         {"clustering": "kmeans", "kmeans_clusters": 3},
         {"clustering": "kmeans", "kmeans_clusters": 50},
     ],

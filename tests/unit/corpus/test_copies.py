@@ -89,7 +89,7 @@ def with_copies(count=30):
 
 KINDS = [
     {"k": 1},
-    {"k": 2, "mutual": True},
+    {"k": 2},
     {"clustering": "kmeans", "kmeans_clusters": 3},
 ]
 

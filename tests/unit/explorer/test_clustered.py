@@ -26,7 +26,7 @@ from tests.unit.stores import Written, write_store
 
 SECTIONS = [
     {},
-    {"k": 2, "mutual": True},
+    {"k": 2},
     {"clustering": "kmeans", "kmeans_clusters": 3},
 ]
 
@@ -73,7 +73,7 @@ def test_edges_are_those_of_the_document_alone(passes, tmp_path):
     for key, vectors in document_vectors(store, passes.encoder):
         if len(np.unique(vectors, axis=0)) < len(vectors):
             continue
-        edges = graph_edges(torch.from_numpy(vectors), np.array([0, len(vectors)]), 2, False)
+        edges = graph_edges(torch.from_numpy(vectors), np.array([0, len(vectors)]), 2)
         got = np.array(found[key]["edges"])
         assert got[:, :2].astype(int).tolist() == np.stack([edges.source, edges.target], axis=1).tolist()
         np.testing.assert_allclose(got[:, 2], edges.weight, atol=1e-3)

@@ -35,9 +35,7 @@ def settings(model: str | None, **encoder: Any) -> Settings:
     return Settings.model_validate(content)
 
 
-@pytest.mark.parametrize(
-    "section", [{}, {"k": 2, "mutual": True}, {"clustering": "kmeans", "kmeans_clusters": 3}], ids=str
-)
+@pytest.mark.parametrize("section", [{}, {"k": 2}, {"clustering": "kmeans", "kmeans_clusters": 3}], ids=str)
 def test_clusters_of_other_tokens_are_matched_back(passes, tmp_path, section):
     own, other = small_store(tmp_path / "own"), small_store(tmp_path / "other", shift=9)
     kind = Annotate.model_validate(section)

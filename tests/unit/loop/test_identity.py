@@ -76,7 +76,6 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "encoder.dimensions": (8, RUN),
     "annotate.clustering": ("kmeans", "run annotate"),
     "annotate.k": (2, "run annotate"),
-    "annotate.mutual": (True, "run annotate"),
     "annotate.kmeans_clusters": (5, NONE),
     "annotate.kmeans_sample": (999, NONE),
     "annotate.first_encoder": ("n", NONE),
@@ -232,7 +231,7 @@ def test_a_setting_names_another_result_if_it_can_change_it(name: str):
         ({"clustering": "kmeans"}, "annotate.kmeans_sample", 999, "run annotate"),
         ({"clustering": "kmeans"}, "annotate.k", 2, NONE),
         ({"clustering": "kmeans"}, "seed", 1, ALL),
-        ({"mutual": True}, "seed", 1, TRAIN),
+        ({"k": 2}, "seed", 1, TRAIN),
     ],
 )
 def test_a_method_of_annotating_has_its_own_settings(annotate: dict[str, Any], name: str, value: Any, expected: str):

@@ -67,7 +67,6 @@ def test_methods_are_what_they_say(tmp_path: Path):
     assert settings(found, "infocse_first_encoder").annotate.first_encoder == "other"
     assert settings(found, "infocse").annotate.first_encoder is None
     assert settings(found, "infocse_cluster").train.positive == "cluster"
-    assert settings(found, "infocse_mutual").annotate.mutual is True
     assert settings(found, "ict_sentences").ict.block == "sentences"
     assert settings(found, "ict").ict.block == "text"
 
@@ -104,8 +103,8 @@ def test_the_nearest_override_wins(tmp_path: Path):
 
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
-    # 11 + K-means + 4 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
-    assert len(every.cells) == 16
+    # 11 + K-means + 3 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
+    assert len(every.cells) == 15
     three = plan(tmp_path, iterations=3, tables=["zero_shot", "iterations"])
     assert len(three.cells) == 11
     assert three.at["a", "infocse", 1] is three.at["a", "infocse_3_iterations", 1]
@@ -193,8 +192,10 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ({"methods": {"ict": {"corpus.text": "x"}}}, "methods: ict: corpus.text would make rows of different corpora"),
         ({"settings": {"ict": {"block": "text"}}}, "settings: ict.block follows from `tables`"),
         ({"methods": {"infocse": {"train.positive": "cluster"}}}, "methods: infocse: train.positive follows from"),
-        ({"methods": {"infocse_mutual": {"annotate": {"mutual": False}}}}, "methods: infocse_mutual: annotate.mutual"),
-        ({"settings": {"annotate.mutual": True}}, "settings: annotate.mutual follows from"),
+        (
+            {"methods": {"infocse_cluster": {"train": {"positive": "sentence"}}}},
+            "methods: infocse_cluster: train.positive",
+        ),
         ({"settings": {"annotate.clustering": "kmeans"}}, "settings: annotate.clustering follows from `tables`"),
         ({"encoder": None}, "corpus a, row The encoder as it is: encoder.model is required"),
         ({"tokens": 2}, "tokens = 2: InfoCSE has 3 stages"),
@@ -276,7 +277,6 @@ def test_the_default_is_varied_in_one_setting_at_a_time(tmp_path: Path):
     default = settings(found, "infocse_distillation_none")
     varied = {
         "cluster": ("train", "positive", "cluster"),
-        "mutual": ("annotate", "mutual", True),
     }
     for suffix, (section, name, value) in varied.items():
         one = settings(found, f"infocse_default_{suffix}")
@@ -319,7 +319,7 @@ def test_methods_train_as_published_and_a_configuration_as_it_says(tmp_path: Pat
     file = tmp_path / "mine.yaml"
     file.write_text(
         "name: x\nseed: 9\ncorpus: {min_sentences: 5}\nencoder: {model: other, max_length: 99}\n"
-        "validate: {on: halves}\nannotate: {k: 4, mutual: true}\n"
+        "validate: {on: halves}\nannotate: {k: 4}\n"
         "train: {positive: cluster, temperature: 0.5, batch_size: 7, learning_rate: 1e-3, max_steps: 5, "
         "whitened: true, never_worse: true}\n"
         "loop: {initialization: simcse, initialization_steps: 3, max_iterations: 9, early_stop: true}\n"
@@ -333,7 +333,7 @@ def test_methods_train_as_published_and_a_configuration_as_it_says(tmp_path: Pat
         assert (train.whitened, train.never_worse) == (ours, ours)
         assert train.interpolation == (default if ours else [])
     mine, simcse = settings(found, "adapt"), settings(found, "simcse")
-    assert (mine.annotate.k, mine.annotate.mutual, mine.train.positive) == (4, True, "cluster")
+    assert (mine.annotate.k, mine.train.positive) == (4, "cluster")
     assert (mine.train.temperature, mine.train.batch_size) == (0.05, 7), "settings of the tables win, else the file's"
     same = ("corpus", "encoder", "validate", "storage", "seed", "labels", "finetune")
     assert [getattr(mine, name) for name in same] == [
@@ -404,7 +404,7 @@ def test_every_method_has_a_cell_for_each_learning_rate(tmp_path: Path):
         [cell] = found.at["a", method, 4].cells
         assert (cell.name, cell.settings.train.learning_rate) == (f"a-{method}-4", rate)
     # Variants of a row take over the row's.
-    assert found.at["a", "infocse_mutual", 4].chosen_by == ("a", "infocse", 4)
+    assert found.at["a", "infocse_cluster", 4].chosen_by == ("a", "infocse", 4)
     assert found.at["a", "infocse_none", 5].chosen_by == ("a", "infocse_none", 4)
 
 

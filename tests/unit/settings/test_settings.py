@@ -66,8 +66,10 @@ def test_names_of_earlier_versions_still_work(config):
 
 
 def test_a_setting_that_is_gone_is_taken_where_it_changed_nothing(config, capsys):
-    run = settings(config("annotate: {k: 2, min_edge_quantile: 0.0}\n"))
-    assert run.annotate == settings("--annotate.k=2", "--annotate.min_edge_quantile=0").annotate
+    run = settings(config("annotate: {k: 2, mutual: false, min_edge_quantile: 0.0}\n"))
+    assert (
+        run.annotate == settings("--annotate.k=2", "--annotate.min_edge_quantile=0", "--annotate.mutual=false").annotate
+    )
     assert Settings.model_validate(run.model_dump() | {"annotate": {"min_edge_quantile": 0}}).annotate.k == 1
     for given in (config("annotate: {min_edge_quantile: 0.75}\n"), "--annotate.min_edge_quantile=0.75"):
         said = "annotate.min_edge_quantile = 0.75: is no setting any more; leave it out"
@@ -182,7 +184,6 @@ def test_fractions_that_add_up_to_more_than_one_are_refused(capsys):
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("mutual=true", "annotate.mutual = true: annotate.clustering = kmeans has no edges; leave it out"),
         ("kmeans_sample=9", "annotate.kmeans_sample = 9: fewer sentences than annotate.kmeans_clusters = 10; raise"),
     ],
 )
@@ -412,7 +413,7 @@ def test_no_is_norwegian(config, word: str):
 def test_truth_values_are_taken_by_all_their_names(config):
     assert not settings(config("loop: {early_stop: no}\nencoder: {whiten: off}\n")).loop.early_stop
     assert settings(config("encoder: {whiten: off}\n")).encoder.whiten == "off"
-    assert settings(config("annotate: {mutual: on}\n")).annotate.mutual
+    assert settings(config("train: {whitened: on}\n")).train.whitened
 
 
 def test_text_that_looks_like_a_list_is_text_where_text_is_taken(capsys):

@@ -153,8 +153,8 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"annotate.k": {"grid": [1, 0]}}, "trial annotate.k = 0: annotate.k = 0: .*greater than or equal to 1"),
         ({"train.batch_size": {"grid": [8, "many"]}}, "train.batch_size = 'many': .*valid integer"),
         (
-            {"annotate.clustering": {"grid": ["kmeans"]}, "annotate.mutual": {"grid": [False, True]}},
-            "trial annotate.clustering = kmeans, annotate.mutual = true: annotate.mutual = true: annotate.clustering",
+            {"annotate.clustering": {"grid": ["kmeans"]}, "annotate.kmeans_sample": {"grid": [100, 9]}},
+            "trial annotate.clustering = kmeans, annotate.kmeans_sample = 9: annotate.kmeans_sample = 9: fewer",
         ),
     ],
 )
