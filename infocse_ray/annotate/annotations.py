@@ -126,13 +126,9 @@ def _count(documents: Documents, rows: np.ndarray, counts: Counter[str], sizes: 
     pairs = count_pairs(documents.clusters, documents.offsets, rows)
     counts["pairs"] += int(pairs.sum())
     counts["paired"] += int((pairs > 0).sum())
-    counts["together"] += int(cluster_lengths[cluster_lengths > 1].sum())
     # A histogram by powers of two: 1, 2, 3-4, 5-8, ...
     sizes.update(Counter((2 ** np.ceil(np.log2(cluster_lengths)).astype(np.int64)).tolist()))
 
-
-EXAMPLES = ("pairs", "together")
-"""Counts that a method's examples may be: unordered pairs inside clusters, sentences in clusters with others."""
 
 _EXAMPLES = "examples.json"
 
@@ -143,7 +139,7 @@ class Summary:
     def __init__(self, lanes: int) -> None:
         self._totals: Counter[str] = Counter()
         self._sizes: Counter[int] = Counter()
-        self._by_lane = {name: [0] * lanes for name in EXAMPLES}
+        self._pairs_by_lane = [0] * lanes
         self._longest: set[int | None] = set()
 
     @property
@@ -157,12 +153,12 @@ class Summary:
         self._sizes.update({int(size): n for size, n in rest.pop("sizes").items()})
         self._longest.add(rest.pop("longest"))
         shard = rest.pop("shard")
-        for name, of_lanes in self._by_lane.items():
-            of_lanes[shard % len(of_lanes)] += rest.get(name, 0)
+        self._pairs_by_lane[shard % len(self._pairs_by_lane)] += rest.get("pairs", 0)
         self._totals.update(rest)
 
     def content(self) -> dict[str, Any]:
         """The stage's summary: counts by name, and the histogram `cluster_sizes`."""
+        # Shards of earlier versions count sentences in clusters with others, too.
         totals = {name: count for name, count in self._totals.items() if name not in ("together", "paired")}
         return totals | {"cluster_sizes": {str(s): self._sizes[s] for s in sorted(self._sizes)}}
 
@@ -170,21 +166,21 @@ class Summary:
         """Write what `read_examples` reads."""
         [longest] = self._longest if len(self._longest) == 1 else [None]
         totals = {"documents": self.documents, "paired": self._totals["paired"], "longest": longest}
-        (folder / _EXAMPLES).write_json(checked({**totals, "by_lane": self._by_lane}))
+        (folder / _EXAMPLES).write_json(checked({**totals, "by_lane": {"pairs": self._pairs_by_lane}}))
 
 
-class AnnotatedExamples(NamedTuple):
-    """Examples that annotating counted: nobody has to read the annotations for it."""
+class AnnotatedPairs(NamedTuple):
+    """Pairs that annotating counted: nobody has to read the annotations for it."""
 
     documents: int
     """Annotated ones."""
     paired: int
     """Those of them that have a cluster of two different texts or more."""
-    by_lane: dict[str, list[int]]
-    """Of `EXAMPLES`, [lanes]."""
+    by_lane: list[int]
+    """[lanes]"""
 
 
-def read_examples(folder: Storage, longest: int) -> AnnotatedExamples | None:
+def read_examples(folder: Storage, longest: int) -> AnnotatedPairs | None:
     """What an annotate stage counted; None if it told texts apart in another way.
 
     Args:
@@ -200,4 +196,4 @@ def read_examples(folder: Storage, longest: int) -> AnnotatedExamples | None:
         return None
     if found["longest"] != longest:
         return None
-    return AnnotatedExamples(found["documents"], found["paired"], found["by_lane"])
+    return AnnotatedPairs(found["documents"], found["paired"], found["by_lane"]["pairs"])

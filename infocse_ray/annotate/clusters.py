@@ -53,14 +53,6 @@ def count_pairs(clusters: np.ndarray, offsets: np.ndarray, rows: np.ndarray | No
     return np.diff(before[offsets])
 
 
-def count_together(clusters: np.ndarray, offsets: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-    """Sentences in clusters of two or more, int64 [documents]; arguments and errors are those of `count_pairs`."""
-    offsets = checked_offsets(offsets, len(clusters))
-    sizes = _sizes_by_slot(clusters, offsets, rows)
-    before = offsets_of(np.where(sizes > 1, sizes, 0))
-    return np.diff(before[offsets])
-
-
 def cluster_sizes(clusters: np.ndarray, offsets: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """The size of every cluster of the batch, by document and then by cluster id.
 

@@ -95,7 +95,7 @@ def pairs_read(settings: Settings, store: TokenStore) -> float:
 
 
 def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:
-    """The pairs that documents give, estimated to be few; `train.positive = cluster` has no fewer examples.
+    """The pairs that documents give, estimated to be few.
 
     A sentence's edge to its nearest joins it to another, so that clusters have two sentences at least, half a pair
     each, and rarely so few: one pair a sentence, unless documents have but two, is counted, where 2.5 were measured.

@@ -161,7 +161,6 @@ def _how(settings: Settings) -> str:
         f"K = {annotate.k}" if annotate.clustering == "partition" else f"{annotate.kmeans_clusters} global clusters"
     ]
     parts += ["another encoder annotated first"] if annotate.first_encoder else []
-    parts += [f"positive = {train.positive}"] if train.positive != "sentence" else []
     parts += [f"distillation = {train.distillation:g}"] if train.distillation else []
     return ", ".join([*parts, f"temperature {train.temperature:g}", ""])
 

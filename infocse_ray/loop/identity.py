@@ -17,7 +17,7 @@ from infocse_ray.settings import EngineName, Settings, fingerprint
 from infocse_ray.settings.section import HOW_NOT_WHAT
 from infocse_ray.train.schedule import Budget
 
-_OF_METHOD = {"method", "positive", "distillation", "temperature", "max_steps", "max_tokens"}
+_OF_METHOD = {"method", "distillation", "temperature", "max_steps", "max_tokens"}
 """Training settings that a train stage's method and budget stand for."""
 
 _FORMATS = {"annotate": 3, "examples": 2, "train": 4}
@@ -68,7 +68,8 @@ def run_identity(
     )
     for name in ("model", "document_prompt", "query_prompt"):  # the encoder's fingerprint has what they lead to
         del content["encoder"][name]
-    content["train"] = _training(settings, HOW_NOT_WHAT)
+    # As runs are called since there were other positives, which there aren't any more.
+    content["train"] = _training(settings, HOW_NOT_WHAT) | {"positive": "sentence"}
     if settings.recipe is None:  # runs from before there was one keep their names
         del content["recipe"], content["loop"]["pilot_steps"]
     else:

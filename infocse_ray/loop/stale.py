@@ -56,7 +56,7 @@ _READ: dict[str, tuple[str, ...]] = {
     "encoder": ("encoder",),
     "whitening": ("encoder", "corpus.unlabelled", "validate.reading", "seed"),
     "annotations": ("annotate", "first_encoder", "corpus.unlabelled", "encoder.precision"),
-    "examples": ("train.method", "train.positive", "corpus.unlabelled", *METHODS),
+    "examples": ("train.method", "corpus.unlabelled", *METHODS),
     "labelled_documents": ("labels", "seed"),
     "train": ("minutes", "train", "validate", "seed", *_ENCODER, *METHODS),
     "valid": ("encoder.precision", *_VALIDATES, "seed"),

@@ -86,28 +86,6 @@ def ranks(uniform: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return out
 
 
-def subsets(seeds: np.ndarray, counts: np.ndarray, size: int, purpose: int = 0) -> np.ndarray:
-    """Subsets of `size` elements, each as likely (Floyd's algorithm; Bentley and Floyd 1987).
-
-    Args:
-        seeds: uint64 [n].
-        counts: int64 [n], at least `size`: the elements to choose from are 0 .. count-1.
-        size: of each subset.
-        purpose: as in `uniforms`.
-
-    Returns:
-        int64 [n, size], ascending.
-    """
-    chosen = np.full((len(seeds), size), -1, np.int64)
-    uniform = uniforms(seeds, size, purpose)
-    for place in range(size):
-        last = counts - size + place
-        drawn = below(uniform[:, place], last + 1)
-        there = (chosen[:, :place] == drawn[:, None]).any(1)
-        chosen[:, place] = np.where(there, last, drawn)
-    return np.sort(chosen, axis=1)
-
-
 def betas(seeds: np.ndarray, a: int, b: int, width: int, purpose: int = 0) -> np.ndarray:
     """Numbers from Beta(a, b), a and b whole: the a-th smallest of a + b - 1 uniform ones.
 

@@ -14,66 +14,58 @@ from typing import Any
 import numpy as np
 import torch
 
-from infocse_ray.annotate.clusters import count_pairs, count_together
+from infocse_ray.annotate.clusters import count_pairs
 from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.spec import EncoderSpec
-from infocse_ray.methods.chance import subsets, uniforms
+from infocse_ray.methods.chance import uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, own
 from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.opened import Opened, Views
 from infocse_ray.settings import Train
 
-_REST = 16
-"""Sentences of the rest of a cluster that its mean is made of at most, drawn anew each time: a cluster may have
-thousands."""
-
 
 class Idc(Plain):
     """InfoCSE. Views are cut to `encoder.max_length`, there is no head, similarity is the run's.
 
-    Past the paper: with `positive = cluster` an example is a sentence and the mean of the vectors of the rest of its
-    cluster, scaled to length 1 where similarity is the cosine. `distillation` is the share of a second loss; see
-    `train.loss`.
+    Past the paper: `distillation` is the share of a second loss; see `train.loss`.
     """
 
     annotated = True
     none = "no two different sentences in one cluster"
 
     def __init__(self, train: Train, spec: EncoderSpec) -> None:
-        self.positive, self.temperature = train.positive, train.temperature
-        self.cosine, self.distillation = train.similarity == "cosine", train.distillation
+        self.temperature, self.distillation = train.temperature, train.distillation
+        self.cosine = train.similarity == "cosine"
         self.longest = spec.sentence_tokens
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        named = ("idc", self.positive, self.temperature, self.cosine)
-        # Trainings from before there was such a setting keep their names.
+        # Trainings of earlier versions keep their names: there were other positives, and there was no distillation.
+        named = ("idc", "sentence", self.temperature, self.cosine)
         return (*named, *([f"distillation {self.distillation}"] if self.distillation else []))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
-        return ("idc", self.positive == "cluster", self.longest)
+        return ("idc", False, self.longest)
 
     @property
-    def annotated_count(self) -> tuple[str, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Pairs, or with `positive = cluster` sentences in clusters with others."""
-        return ("together" if self.positive == "cluster" else "pairs"), self.longest
+    def pairs_at(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """`longest`."""
+        return self.longest
 
     def count(self, documents: Documents) -> Counted:
-        """Pairs of each document, or with `positive = cluster` its sentences that are in a cluster with others."""
+        """Pairs of each document."""
         assert documents.clusters is not None
         rows = distinct(documents.sentences, documents.offsets, self.longest).rows
-        count = count_together if self.positive == "cluster" else count_pairs
-        examples = count(documents.clusters, documents.offsets, rows)
+        examples = count_pairs(documents.clusters, documents.offsets, rows)
         return Counted(examples, np.zeros(len(examples), dtype=bool))
 
     def open(self, documents: Documents) -> Opened:
         """The different texts that share a cluster, in each document by cluster.
 
-        With `positive = cluster` each notes its place in its cluster, from 0, and the cluster's size; else the
-        document's pairs that end before it, and its place.
+        Each notes the document's pairs that end before it, and its place in its cluster, from 0.
         """
         assert documents.clusters is not None
         unique = distinct(documents.sentences, documents.offsets, self.longest)
@@ -85,49 +77,27 @@ class Idc(Plain):
         sizes = np.diff(np.append(begins, len(rows)))
         place, size = np.arange(len(rows)) - np.repeat(begins, sizes), np.repeat(sizes, sizes)
         together = size > 1
-        rows, place, size = rows[together], place[together], size[together]
+        rows, place = rows[together], place[together]
         offsets = np.searchsorted(owner[together], np.arange(len(documents.keys) + 1))
         texts = documents.sentences.take(rows).cut(self.longest)
-        if self.positive == "cluster":
-            return Opened(texts, offsets, np.diff(offsets), np.stack([place, size], axis=1))
         # Within a cluster the pairs are (0,1), (0,2), (1,2), (0,3), ...: as many end in a text as have come before it.
         before = offsets_of(place)
         own_before = before[:-1] - np.repeat(before[offsets[:-1]], np.diff(offsets))
         return Opened(texts, offsets, np.diff(before[offsets]), np.stack([own_before, place], axis=1))
 
     def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
-        """Anchor and partner: which of the two sentences is the anchor is chance.
-
-        With `positive = cluster`: a text, then the rest of its cluster, or, where that is large, a part of it.
-        """
-        if self.positive == "cluster":
-            return self._with_their_clusters(opened, opened.offsets[documents] + numbers, seeds)
+        """Anchor and partner: which of the two sentences is the anchor is chance."""
         first, second = pairs(opened, documents, numbers)
         turned = uniforms(seeds, 1)[:, 0] < 0.5
         anchors, partners = np.where(turned, second, first), np.where(turned, first, second)
         return Views.alike([0, 1], opened.texts.take(np.stack([anchors, partners], 1).ravel()))
 
-    def _with_their_clusters(self, opened: Opened, anchors: np.ndarray, seeds: np.ndarray) -> Views:
-        place, others = opened.notes[anchors, 0], opened.notes[anchors, 1] - 1
-        rest = np.tile(np.arange(_REST), (len(anchors), 1))
-        there = rest < others[:, None]
-        large = others > _REST
-        rest[large] = subsets(seeds[large], others[large], _REST)
-        rest += rest >= place[:, None]
-        rows = np.concatenate([anchors[:, None], (anchors - place)[:, None] + rest], axis=1)
-        there = np.concatenate([np.ones((len(anchors), 1), bool), there], axis=1)
-        return Views.some(opened, rows, np.minimum(np.arange(1 + _REST), 1), there)
-
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """Eq. 1: rows are the anchors, columns the positives and the anchors."""
         rows = encoded.where(0)
         anchors = encoded.side(rows)
-        others = encoded.where(1)
-        if self.positive == "cluster":
-            positives = encoded.means(others, encoded.owner[others], len(rows), self.cosine)
-        else:
-            positives = encoded.side(others)
-        return Contrast(anchors, positives.and_(anchors), own(len(rows), rows.device), self.temperature)
+        columns = encoded.side(encoded.where(1)).and_(anchors)
+        return Contrast(anchors, columns, own(len(rows), rows.device), self.temperature)
 
 
 def pairs(opened: Opened, documents: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -102,9 +102,9 @@ class Method(Protocol):
         ...
 
     @property
-    def annotated_count(self) -> tuple[str, int] | None:
-        """Which count of an annotate stage is that of its examples (see `EXAMPLES`), and at how many tokens a text is
-        cut there; no document is short. None: documents must be read to count.
+    def pairs_at(self) -> int | None:
+        """At how many tokens a text is cut where its examples are the pairs that an annotate stage counted; no document
+        is short. None: they are others, and documents must be read to count them.
         """
         ...
 
@@ -175,7 +175,7 @@ class Plain:
     """What the method publishes for a backbone that has no pooling of its own."""
     short = ""
     none = "no sentence"
-    annotated_count: tuple[str, int] | None = None
+    pairs_at: int | None = None
     distillation = 0.0
     unreferred: frozenset[int] = frozenset()
     has_mlm_labels = False

@@ -38,7 +38,7 @@ class Mixed(Plain):
             quota: labelled examples in a global batch, from 1 and fewer than all.
         """
         self.pairs, self.labels, self.quota = pairs, labels, quota
-        self.none, self.annotated_count = pairs.none, pairs.annotated_count
+        self.none, self.pairs_at = pairs.none, pairs.pairs_at
         self.longest = max(pairs.longest, labels.longest)
         self.distillation = pairs.distillation
         self.query_labels = frozenset(FIRST_LABEL + view for view in labels.query_labels)

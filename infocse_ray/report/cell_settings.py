@@ -40,7 +40,6 @@ _OF_THE_TABLES = {
     "loop.initialization_tokens": "tokens",
     "annotate.first_encoder": "first_encoder",
     # What rows are named after.
-    "train.positive": "tables",
     "train.distillation": "tables",
     "train.whitened": "tables",
     "train.never_worse": "tables",

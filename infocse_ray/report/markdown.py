@@ -85,7 +85,6 @@ def _caption(study: Study, tables: dict[str, Any]) -> str:
         "annotator": f"Both encoded {config['tokens']:,} tokens in training; first_encoder annotates for the first "
         "iteration only.",
         "options": f"Every row encoded {config['tokens']:,} tokens in training.",
-        "pairs": f"Every row encoded {budget['infocse_none']:,} tokens in each iteration.",
         "cost": f"SimCSE encoded {config['tokens']:,} tokens in training, InfoCSE {budget['infocse_none']:,} in each "
         "iteration. Seconds are of annotating and training; all iterations show the one that validation chose.",
     }

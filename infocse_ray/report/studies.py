@@ -80,12 +80,6 @@ def _infocse(suffix: str, label: str, settings: Mapping[str, Any] | None = None,
     )
 
 
-def _varied(suffix: str, label: str, settings: Mapping[str, Any]) -> TableMethod:
-    """The default but for some settings."""
-    settings = {"train.distillation": 0.5, **settings}
-    return _infocse(f"default_{suffix}", label, settings, initialization="none", rate_of="infocse_none")
-
-
 METHODS: dict[str, TableMethod] = {
     method.key: method
     for method in (
@@ -106,7 +100,6 @@ METHODS: dict[str, TableMethod] = {
         _infocse("none", "InfoCSE from the encoder as it is", initialization="none", rate_of=None),
         TableMethod("adapt", "InfoCSE, as adapt.yaml has it", "infocse", initialization="none"),
         _infocse("first_encoder", "InfoCSE, first annotated by another encoder"),
-        _infocse("cluster", "InfoCSE, positive = cluster", {"train.positive": "cluster"}),
         _infocse(
             "distillation_none",
             "InfoCSE, distillation = 0.5, from the encoder as it is",
@@ -114,7 +107,6 @@ METHODS: dict[str, TableMethod] = {
             initialization="none",
             rate_of="infocse_none",
         ),
-        _varied("cluster", "The default, positive = cluster", {"train.positive": "cluster"}),
         TableMethod(
             "ict_sentences",
             "ICT, block = sentences",
@@ -139,7 +131,6 @@ def _rows(*keys: str, **labels: str) -> tuple[TableRow, ...]:
 
 
 _BASELINES = ("simcse", "consert", "mirror_bert", "ict", "cpc", "declutr", "conpono")
-_VARIED = tuple(f"infocse_default_{suffix}" for suffix in ("cluster",))
 _COMPARED = (*_BASELINES, "infocse")
 """What the paper compares, without the encoder as it is."""
 
@@ -189,13 +180,7 @@ STUDIES: dict[str, Study] = {
             "Options",
             _rows("ict", "ict_sentences")
             + _rows(infocse="InfoCSE (as in the paper)")
-            + _rows("infocse_cluster", "infocse_distillation_none"),
-        ),
-        _study(
-            "pairs",
-            "Which pairs",
-            _rows(**{_DEFAULT: "The default"}) + _rows(*_VARIED),
-            versus=tuple((key, _DEFAULT) for key in _VARIED),
+            + _rows("infocse_distillation_none"),
         ),
         _study(
             "cost",

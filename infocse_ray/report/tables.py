@@ -204,7 +204,7 @@ def _paper(corpora: list[TableCorpus], studies: list[Study]) -> dict[str, Any]:
         study.name: {
             row.key: {column: recalls for column in columns if (recalls := paper_recalls(row.key, column))}
             for row in study.rows
-            if study.name not in ("options", "pairs", "cost") and paper_recalls(row.key, "news")
+            if study.name not in ("options", "cost") and paper_recalls(row.key, "news")
         }
         for study in studies
     }

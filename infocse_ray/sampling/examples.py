@@ -70,15 +70,13 @@ def count_examples(source: Shards, method: Method, title: str) -> dict[str, Any]
 
 def _known(source: Shards, method: Method) -> dict[str, Any] | None:
     """What `count_examples` returns, where annotating counted it."""
-    if source.annotations is None or method.annotated_count is None:
+    if source.annotations is None or method.pairs_at is None:
         return None
-    name, longest = method.annotated_count
-    if (found := read_examples(source.annotations, longest)) is None:
+    if (found := read_examples(source.annotations, method.pairs_at)) is None:
         return None
-    by_lane = found.by_lane[name]
     none = found.documents - found.paired
-    totals = {"examples": sum(by_lane), "documents": found.paired, "none": none, "short": 0}
-    return totals | {"examples_by_lane": by_lane}
+    totals = {"examples": sum(found.by_lane), "documents": found.paired, "none": none, "short": 0}
+    return totals | {"examples_by_lane": found.by_lane}
 
 
 def over_shards(source: Shards, work: Callable[..., pa.Table], **arguments: Any) -> Iterator[dict[str, Any]]:

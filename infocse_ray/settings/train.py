@@ -14,18 +14,13 @@ class Train(Section):
     """train: contrastive training, on the annotated pairs (Eq. 1) or as another method has it."""
 
     renamed = {"strategy": "method"}  # noqa: RUF012
+    removed = {"positive": "sentence"}  # noqa: RUF012
 
     method: MethodName = Field(
         default="idc",
         description="How positives are made. `idc`: InfoCSE, pairs of sentences from one cluster. The others are "
         "the methods that the paper compares it with; each has a section of settings and trains once, without "
         "annotation. `none`: no training, the encoder as it is.",
-    )
-    positive: Literal["sentence", "cluster"] = Field(
-        default="sentence",
-        description="What an anchor is pulled towards, for method idc. `sentence`: the other sentence of the pair, "
-        "as in the paper. `cluster`: the mean of the vectors of the rest of its cluster (of 16 of them, drawn anew "
-        "each time, if there are more).",
     )
     distillation: float = Field(
         default=0.5,

@@ -53,9 +53,9 @@ class Written(NamedTuple):
     split: str = "train"
 
 
-def idc(positive: Any = "sentence", temperature: float = 1.0, cosine: bool = False, sentence_tokens: int = 14) -> Idc:
+def idc(temperature: float = 1.0, cosine: bool = False, sentence_tokens: int = 14) -> Idc:
     """InfoCSE's method."""
-    train = Train(positive=positive, temperature=temperature, similarity="cosine" if cosine else "dot")
+    train = Train(temperature=temperature, similarity="cosine" if cosine else "dot")
     return Idc(train, SPEC._replace(sentence_tokens=sentence_tokens))
 
 

@@ -40,7 +40,6 @@ LANES = SHARDS = 4
 
 CASES: dict[str, dict[str, Any]] = {
     "idc": {"train": {"method": "idc"}},
-    "idc cluster": {"train": {"method": "idc", "positive": "cluster"}},
     "simcse": {"train": {"method": "simcse"}},
     "consert": {"train": {"method": "consert"}},
     "consert others": {

@@ -49,11 +49,10 @@ def read_again(source: Shards, method: Method, monkeypatch: pytest.MonkeyPatch) 
         return count_examples(source, method, "counting")
 
 
-@pytest.mark.parametrize("positive", ["sentence", "cluster"])
 @pytest.mark.parametrize("section", SECTIONS, ids=str)
-def test_counts_are_those_of_reading(passes, tmp_path, monkeypatch, store, section, positive):
+def test_counts_are_those_of_reading(passes, tmp_path, monkeypatch, store, section):
     passes.annotate(store, tmp_path / "out", Annotate.model_validate(section))
-    source, method = source_of(store, tmp_path / "out"), idc(positive, cosine=True)
+    source, method = source_of(store, tmp_path / "out"), idc(cosine=True)
     expected = read_again(source, method, monkeypatch)
     monkeypatch.setattr(examples, "over_shards", lambda *_, **__: pytest.fail("annotations are read"))
     assert count_examples(source, method, "counting") == expected

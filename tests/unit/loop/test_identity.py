@@ -17,6 +17,7 @@ from infocse_ray.loop.identity import (
     train_identity,
     whitening_identity,
 )
+from infocse_ray.methods.idc import Idc
 from infocse_ray.methods.recipes import Recipe
 from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.retrieval.refit import WhiteningPlan
@@ -36,8 +37,8 @@ BASE = {
 ALL, RUN, TRAIN, NONE = "run annotate train first", "run", "run train first", ""
 SHARES = [(4, 1, 1), (5, 1, 1), (4, 2, 1), (4, 1, 2)]
 """Shards a lane, seed, iteration."""
-PAIRS, FIRST = "run examples train", "run first_examples first"
-"""Of what is trained on the pairs, and of what the encoder is initialised with: here conpono."""
+FIRST = "run first_examples first"
+"""Of what the encoder is initialised with: here conpono."""
 # The token store's fingerprint has the corpus settings, the encoder's has pooling and length, and the paths' contents
 # have fingerprints of their own; stages get these.
 CHANGES: dict[str, tuple[Any, str]] = {
@@ -84,7 +85,6 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "annotate.num_workers": (3, NONE),
     "annotate.use_gpu": (False, NONE),
     "train.method": ("simcse", "run examples train"),
-    "train.positive": ("cluster", PAIRS),
     "train.distillation": (0.5, "run train"),
     "train.batch_size": (64, TRAIN),
     "train.learning_rate": (1e-3, TRAIN),
@@ -238,9 +238,15 @@ def test_a_method_of_annotating_has_its_own_settings(annotate: dict[str, Any], n
     assert changed(BASE | {"annotate": annotate}, name, value) == set(expected.split())
 
 
-def test_clusterings_are_named_as_before_edges_could_no_longer_be_left_out():
+def test_what_is_done_as_before_is_named_as_when_there_were_other_pairs(monkeypatch: pytest.MonkeyPatch):
+    settings = Settings.model_validate(BASE)
     named = {"clustering": "partition", "k": 1, "mutual": False, "min_edge_quantile": 0.0}
-    assert identity._annotation(Settings.model_validate(BASE)) == named
+    assert identity._annotation(settings) == named
+    monkeypatch.setattr(identity, "fingerprint", lambda *parts: parts)
+    (_, _, _, _, content, *_) = run_identity(settings, "source", "encoder", "tokenizer")
+    assert content["train"]["positive"] == "sentence"  # pyright: ignore[reportArgumentType]
+    method = Idc(settings.train, SPEC)
+    assert (method.identity()[:2], method.count_identity()) == (("idc", "sentence"), ("idc", False, 14))
 
 
 def test_distillation_names_no_run_that_doesnt_read_it():

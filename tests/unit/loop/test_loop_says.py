@@ -33,8 +33,8 @@ def card(**sections: Any) -> str:
 def test_the_card_says_how_the_encoder_came_about():
     assert "K = 1, distillation = 0.5, temperature 0.05, batch 128" in card()
     assert "initialised to with CONPONO" in card(loop={"initialization": "conpono"})
-    changed = card(annotate={"k": 2}, train={"positive": "cluster"})
-    assert "K = 2, positive = cluster" in changed
+    changed = card(annotate={"k": 2}, train={"distillation": 0.25})
+    assert "K = 2, distillation = 0.25" in changed
     assert "10 global clusters" in card(annotate={"clustering": "kmeans"})
     baseline = card(train={"method": "simcse"})
     assert "with SimCSE" in baseline

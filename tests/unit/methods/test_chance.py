@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from infocse_ray.methods.chance import below, betas, mix, mixed, permutation, ranks, subsets, to_unit, uniforms
+from infocse_ray.methods.chance import below, betas, mix, mixed, permutation, ranks, to_unit, uniforms
 
 SEEDS = np.arange(2000, dtype=np.uint64)
 
@@ -62,7 +62,6 @@ def test_a_draw_depends_on_its_names_only():
     many = uniforms(SEEDS, 30, 2)
     assert np.array_equal(uniforms(SEEDS[5:9], 12, 2), many[5:9, :12])
     assert np.array_equal(betas(SEEDS[5:9], 2, 4, 3, 1), betas(SEEDS, 2, 4, 7, 1)[5:9, :3])
-    assert np.array_equal(subsets(SEEDS[5:9], np.full(4, 20), 6), subsets(SEEDS, np.full(2000, 20), 6)[5:9])
     assert not np.array_equal(many, uniforms(SEEDS, 30, 1))
 
 
@@ -96,16 +95,6 @@ def test_permutations_of_rows_of_different_lengths():
     # Of a row's own length: how far it is padded changes nothing.
     narrow = ranks(uniforms(np.arange(6000, dtype=np.uint64), 4), counts)
     assert np.array_equal(found[:, :4], narrow)
-
-
-def test_subsets_are_even():
-    found = subsets(np.arange(9000, dtype=np.uint64), np.full(9000, 6), 3)
-    assert (np.diff(found, axis=1) > 0).all()
-    kinds, times = np.unique(found, axis=0, return_counts=True)
-    assert len(kinds) == 20
-    assert even(times)
-    assert subsets(SEEDS[:3], np.array([2, 2, 2]), 2).tolist() == [[0, 1]] * 3
-    assert subsets(SEEDS, np.arange(2000) + 16, 16).max(1).tolist() <= [n + 15 for n in range(2000)]
 
 
 @pytest.mark.parametrize(("a", "b"), [(4, 2), (2, 4), (1, 1)])

@@ -128,7 +128,6 @@ def test_a_setting_names_its_strategys_results_and_no_others(name, setting):
 
 
 READ = {
-    "positive": ("cluster", {"idc"}),
     "temperature": (0.3, {"idc", "cpc", "conpono"}),
     "similarity": ("dot", {"idc", "ict"}),
     "batch_size": (7, set()),

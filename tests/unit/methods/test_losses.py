@@ -99,11 +99,6 @@ def idc(examples, head):
     return softmax(anchors, columns, range(len(anchors)), 1.0)
 
 
-def idc_cluster(examples, head):
-    anchors = [example[0] for example in examples]
-    return softmax(anchors, [mean_of(labelled(e, 1)) for e in examples] + anchors, range(len(anchors)), 1.0)
-
-
 def simcse(examples, head):
     def project(text):
         vector = torch.tanh(head[0].weight @ text.vector + head[0].bias)
@@ -209,7 +204,6 @@ REFERENCES = {
     LABELLED: fine_tuning,
     MIXED: mixed,
     "idc": idc,
-    "idc cluster": idc_cluster,
     "simcse": simcse,
     "consert": consert,
     "consert others": consert,

@@ -185,7 +185,7 @@ def test_its_parts_name_its_results():
         labels = Labelled(LabelSample(0, drawn), 1.0, False, SPEC)
         return Mixed(Idc(settings.train.model_copy(update=train), SPEC), labels, quota).identity()
 
-    assert len({named(), named(quota=3), named(drawn=2), named(positive="cluster"), named(temperature=0.5)}) == 5
+    assert len({named(), named(quota=3), named(drawn=2), named(temperature=0.5)}) == 4
 
 
 def test_labels_are_mixed_with_pairs_alone():

@@ -40,25 +40,6 @@ def test_idc_pairs():
     assert distinct(lambda seed: views("idc", doc, 0, seed)) == {repr(first), repr(second)}
 
 
-def test_idc_clusters():
-    doc = document([[5], [6], [7], LONG, [9]], [0, 1, 0, 0, 2])
-    expected = [
-        [(0, [5]), (1, [7]), (1, LONG[:14])],
-        [(0, [7]), (1, [5]), (1, LONG[:14])],
-        [(0, LONG[:14]), (1, [5]), (1, [7])],
-    ]
-    assert [views("idc cluster", doc, number) for number in range(3)] == expected
-
-
-def test_idc_of_a_large_cluster_takes_another_part_each_time():
-    doc = document([[n] for n in range(40)])
-    found = [views("idc cluster", doc, 7, seed) for seed in range(200)]
-    seen = [[text[0] for label, text in dealt if label == 1] for dealt in found]
-    assert all(dealt[0] == (0, [7]) for dealt in found)
-    assert all(len(set(part)) == len(part) == 16 for part in seen)
-    assert {n for part in seen for n in part} == set(range(40)) - {7}
-
-
 def test_ict_grows_the_block_by_turns_while_sentences_fit():
     # Blocks of at most 30 tokens.
     doc = document([[n] * 7 for n in range(8)])

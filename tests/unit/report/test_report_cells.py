@@ -66,7 +66,6 @@ def test_methods_are_what_they_say(tmp_path: Path):
     assert settings(found, "infocse_kmeans").annotate.clustering == "kmeans"
     assert settings(found, "infocse_first_encoder").annotate.first_encoder == "other"
     assert settings(found, "infocse").annotate.first_encoder is None
-    assert settings(found, "infocse_cluster").train.positive == "cluster"
     assert settings(found, "ict_sentences").ict.block == "sentences"
     assert settings(found, "ict").ict.block == "text"
 
@@ -103,8 +102,8 @@ def test_the_nearest_override_wins(tmp_path: Path):
 
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
-    # 11 + K-means + 3 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
-    assert len(every.cells) == 15
+    # 11 + K-means + 2 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
+    assert len(every.cells) == 14
     three = plan(tmp_path, iterations=3, tables=["zero_shot", "iterations"])
     assert len(three.cells) == 11
     assert three.at["a", "infocse", 1] is three.at["a", "infocse_3_iterations", 1]
@@ -191,10 +190,9 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ({"methods": {"infocse": {"train.distillation": 0.5}}}, "methods: infocse: train.distillation follows from"),
         ({"methods": {"ict": {"corpus.text": "x"}}}, "methods: ict: corpus.text would make rows of different corpora"),
         ({"settings": {"ict": {"block": "text"}}}, "settings: ict.block follows from `tables`"),
-        ({"methods": {"infocse": {"train.positive": "cluster"}}}, "methods: infocse: train.positive follows from"),
         (
-            {"methods": {"infocse_cluster": {"train": {"positive": "sentence"}}}},
-            "methods: infocse_cluster: train.positive",
+            {"methods": {"infocse_kmeans": {"annotate": {"clustering": "partition"}}}},
+            "methods: infocse_kmeans: annotate.clustering",
         ),
         ({"settings": {"annotate.clustering": "kmeans"}}, "settings: annotate.clustering follows from `tables`"),
         ({"encoder": None}, "corpus a, row The encoder as it is: encoder.model is required"),
@@ -272,21 +270,6 @@ def test_few_shot_cells_are_those_without_labels_and_labels(tmp_path: Path):
     assert [study.name for study in found.studies][-4:] == ["few_shot_3", "few_shot_4", "plusplus", "label_share"]
 
 
-def test_the_default_is_varied_in_one_setting_at_a_time(tmp_path: Path):
-    found = plan(tmp_path, tables=["pairs"])
-    default = settings(found, "infocse_distillation_none")
-    varied = {
-        "cluster": ("train", "positive", "cluster"),
-    }
-    for suffix, (section, name, value) in varied.items():
-        one = settings(found, f"infocse_default_{suffix}")
-        assert getattr(getattr(default, section), name) != value
-        changed = getattr(default, section).model_copy(update={name: value})
-        assert one.model_copy(update={"name": default.name}) == default.model_copy(update={section: changed})
-    [study] = found.studies
-    assert study.versus == tuple((f"infocse_default_{suffix}", "infocse_distillation_none") for suffix in varied)
-
-
 def test_labels_among_pairs_are_held_against_turns_from_the_same_start(tmp_path: Path):
     asked = {"tables": ["label_share"], "label_sizes": [3, "all"], "rounds": 5}
     found = plan(tmp_path, **asked)
@@ -320,7 +303,7 @@ def test_methods_train_as_published_and_a_configuration_as_it_says(tmp_path: Pat
     file.write_text(
         "name: x\nseed: 9\ncorpus: {min_sentences: 5}\nencoder: {model: other, max_length: 99}\n"
         "validate: {on: halves}\nannotate: {k: 4}\n"
-        "train: {positive: cluster, temperature: 0.5, batch_size: 7, learning_rate: 1e-3, max_steps: 5, "
+        "train: {distillation: 0.25, temperature: 0.5, batch_size: 7, learning_rate: 1e-3, max_steps: 5, "
         "whitened: true, never_worse: true}\n"
         "loop: {initialization: simcse, initialization_steps: 3, max_iterations: 9, early_stop: true}\n"
     )
@@ -333,7 +316,7 @@ def test_methods_train_as_published_and_a_configuration_as_it_says(tmp_path: Pat
         assert (train.whitened, train.never_worse) == (ours, ours)
         assert train.interpolation == (default if ours else [])
     mine, simcse = settings(found, "adapt"), settings(found, "simcse")
-    assert (mine.annotate.k, mine.train.positive) == (4, "cluster")
+    assert (mine.annotate.k, mine.train.distillation) == (4, 0.25)
     assert (mine.train.temperature, mine.train.batch_size) == (0.05, 7), "settings of the tables win, else the file's"
     same = ("corpus", "encoder", "validate", "storage", "seed", "labels", "finetune")
     assert [getattr(mine, name) for name in same] == [
@@ -389,9 +372,8 @@ def test_a_configuration_with_a_mistake_is_refused(tmp_path: Path, text: str, sa
 def test_every_method_has_a_cell_for_each_learning_rate(tmp_path: Path):
     rates = [1e-5, 2e-5, 5e-5]
     own = {"ict": {"train.learning_rate": 3e-4}, "infocse_kmeans": {"train.learning_rate": 1e-3}}
-    found = plan(
-        tmp_path, seeds=[4, 5], learning_rates=rates, tables=["zero_shot", "clustering", "options"], methods=own
-    )
+    tables = ["zero_shot", "clustering", "initialization", "options"]
+    found = plan(tmp_path, seeds=[4, 5], learning_rates=rates, tables=tables, methods=own)
     for seed in (4, 5):
         slot = found.at["a", "simcse", seed]
         assert [cell.settings.train.learning_rate for cell in slot.cells] == rates
@@ -404,7 +386,7 @@ def test_every_method_has_a_cell_for_each_learning_rate(tmp_path: Path):
         [cell] = found.at["a", method, 4].cells
         assert (cell.name, cell.settings.train.learning_rate) == (f"a-{method}-4", rate)
     # Variants of a row take over the row's.
-    assert found.at["a", "infocse_cluster", 4].chosen_by == ("a", "infocse", 4)
+    assert found.at["a", "infocse_simcse", 4].chosen_by == ("a", "infocse", 4)
     assert found.at["a", "infocse_none", 5].chosen_by == ("a", "infocse_none", 4)
 
 

@@ -218,7 +218,7 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {cell.corpus for cell in plan.cells} == set(columns)
     # Without the row that needs first_encoder; nine rows for each of two sizes, all labels, and InfoCSE++.
     assert set(plan.skipped) == {"infocse_first_encoder"}
-    assert len(plan.slots) == 4 * (28 + 2 * 9 + 4)
+    assert len(plan.slots) == 4 * (18 + 2 * 9 + 4)
     run = plan.at["bbc_news", "simcse", 7].cells[0].settings
     assert (run.train.batch_size, run.train.chunk_tokens) == (64, 99)
     assert run.train.similarity == "cosine", "what the file says of the same section holds"

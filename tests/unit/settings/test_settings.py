@@ -67,9 +67,8 @@ def test_names_of_earlier_versions_still_work(config):
 
 def test_a_setting_that_is_gone_is_taken_where_it_changed_nothing(config, capsys):
     run = settings(config("annotate: {k: 2, mutual: false, min_edge_quantile: 0.0}\n"))
-    assert (
-        run.annotate == settings("--annotate.k=2", "--annotate.min_edge_quantile=0", "--annotate.mutual=false").annotate
-    )
+    gone = ("--annotate.mutual=false", "--annotate.min_edge_quantile=0", "--train.positive=sentence")
+    assert run.annotate == settings("--annotate.k=2", *gone).annotate
     assert Settings.model_validate(run.model_dump() | {"annotate": {"min_edge_quantile": 0}}).annotate.k == 1
     for given in (config("annotate: {min_edge_quantile: 0.75}\n"), "--annotate.min_edge_quantile=0.75"):
         said = "annotate.min_edge_quantile = 0.75: is no setting any more; leave it out"
