@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
+from pydantic import ValidationError
+
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import Engine
 from infocse_ray.annotate.share import Share, in_all
@@ -22,6 +24,7 @@ from infocse_ray.loop.iteration_stages import engine_in, made_by
 from infocse_ray.loop.manifest import folder_in, read_manifest
 from infocse_ray.runtime.libraries import installed
 from infocse_ray.settings import EngineName, Settings, fingerprint
+from infocse_ray.settings.command_line import explain
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
 
@@ -58,7 +61,8 @@ def annotated_run(root: Storage, name: str) -> AnnotatedRun:
         name: of the run.
 
     Raises:
-        ValueError: there is no such run, it isn't finished, or an annotation's encoder is gone.
+        ValueError: there is no such run, it isn't finished, this version can't do what it did, or an annotation's
+            encoder is gone.
     """
     folder = root / name
     try:
@@ -69,7 +73,12 @@ def annotated_run(root: Storage, name: str) -> AnnotatedRun:
         ) from None
     if "finished" not in manifest:
         raise ValueError(f"name = {name!r}: that run isn't finished; the command that started it goes on with it")
-    settings = Settings.model_validate({**manifest["settings"], "name": name, "storage": root.uri})
+    try:
+        settings = Settings.model_validate({**manifest["settings"], "name": name, "storage": root.uri})
+    except ValidationError as error:
+        raise ValueError(
+            f"name = {name!r}: another version of infocse_ray made that run ({explain(error, Settings)})"
+        ) from None
     stages = {key: folder_in(root, entry["folder"]) for key, entry in manifest["stages"].items()}
     store = TokenStore.open(stages["corpus"])
     splits = training_splits(settings, validation_of(settings, store))

@@ -52,7 +52,7 @@ class Idc(Plain):
 
     @property
     def pairs_at(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """`longest`."""
+        """The cut at which annotating counts the same pairs."""
         return self.longest
 
     def count(self, documents: Documents) -> Counted:

@@ -241,6 +241,13 @@ def test_runs_that_are_not_there_or_not_finished(settings):
         explore(ExploreRun(name="run", storage=settings.storage))
 
 
+def test_a_run_by_settings_that_are_gone_is_refused_in_a_line(settings):
+    change_manifest(settings, lambda manifest: manifest["settings"]["annotate"].update(mutual=True))
+    with pytest.raises(ValueError, match=r"name = 'run': another version .* \(annotate\.mutual = True: is no") as error:
+        explore(ExploreRun(name="run", storage=settings.storage))
+    assert "\n" not in str(error.value)
+
+
 def test_an_encoder_that_is_gone_is_said(settings):
     change_manifest(settings, lambda manifest: manifest["stages"].pop("iteration_1/train"))
     with pytest.raises(ValueError, match=r"the encoder that made .*iteration_2/annotations isn't found"):
