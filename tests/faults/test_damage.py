@@ -69,7 +69,7 @@ def test_damaged_stages_are_named_and_made_again_to_the_same_result(
         run / "iteration_1" / "annotations" / "shard-000005.parquet": cut_off,
         store / "documents" / "shard-000003.parquet": flip,
         run / "iteration_1" / "examples" / "stage.json": flip,
-        run / "iteration_0" / "encoder" / "model" / "model.safetensors": flip,
+        run / "iteration_0" / "whitening" / "model" / "model.safetensors": flip,
     }
     before = {file: file.read_bytes() for file in hurt}
     untouched = run / "iteration_1" / "annotations" / "shard-000001.parquet"
