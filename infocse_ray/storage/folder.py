@@ -20,6 +20,9 @@ from infocse_ray.storage.errors import explained
 from infocse_ray.storage.redact import learn, redacted, redacted_json
 from infocse_ray.storage.s3 import PatientS3FileSystem, open_s3
 
+_LISTINGS = 5
+"""Tries to list a folder in which others make and remove folders."""
+
 HTML = "text/html; charset=utf-8"
 """A page's content type."""
 
@@ -160,9 +163,17 @@ class Storage:
     def files(self) -> dict[str, pafs.FileInfo]:
         """Every file below, by relative path; empty when the folder isn't there."""
         with explained(self):
-            infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
+            infos = self._listed(_LISTINGS)
         start = len(self.path.rstrip("/")) + 1
         return {i.path[start:]: i for i in infos if i.type == pafs.FileType.File}
+
+    def _listed(self, tries: int) -> list[pafs.FileInfo]:
+        try:
+            return self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
+        except FileNotFoundError:  # of a folder that another thread or process made or removed meanwhile
+            if tries <= 1:
+                raise
+            return self._listed(tries - 1)
 
     def read_bytes(self) -> bytes:
         """The file's content.

@@ -48,7 +48,7 @@ def test_infocse_starts_from_what_it_is_initialised_with(
     )
     monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
     with pytest.raises(pytest.fail.Exception, match="trained again"):
-        pretrain(settings_for(folder, tiny_encoder, "other", loop=loop, train={**train, "temperature": 0.5}))
+        pretrain(settings_for(folder, tiny_encoder, "other", loop=loop, train={**train, "distillation": 0.25}))
     assert trained == [0, 1], "the stage of iteration 0 was found, that of iteration 1 begun"
 
 

@@ -267,3 +267,25 @@ def test_what_a_folder_has_already_is_linked_and_not_written_again(tmp_path: Pat
     memory = Storage.open("memory://linked")
     (memory / "b").upload(source, like=memory / "a")
     assert (memory / "b" / "same").read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize("times", [4, 5])
+def test_a_folder_that_others_change_is_listed_again(tmp_path, monkeypatch, times):
+    folder = Storage.open(str(tmp_path))
+    (folder / "models" / "weights").write_bytes(b"")
+    inner, failed = folder.filesystem, list[str]()
+
+    class Changing:
+        def get_file_info(self, below):
+            if len(failed) < times:
+                failed.append(below.base_dir)
+                raise FileNotFoundError("Cannot list directory")
+            return inner.get_file_info(below)
+
+    monkeypatch.setattr(Storage, "filesystem", property(lambda _: Changing()))
+    if times == 5:
+        with pytest.raises(FileNotFoundError, match="Cannot list"):
+            folder.files()
+    else:
+        assert set(folder.files()) == {"models/weights"}
+    assert failed == [folder.path] * times
