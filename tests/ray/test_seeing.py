@@ -22,9 +22,9 @@ from tests.unit.tracking.test_tensorboard import read_all
 WANTED = ("documents", "sentences", "pairs", "tokens", "padding_share", "loss", "recall_at_5", "bad_rows")
 
 
-def scraped(storage: Path) -> dict[str, float]:
-    """Metrics of the run `seen` and of the corpus that it prepared, by name, summed, of all nodes."""
-    found: dict[str, float] = {}
+def scraped(storage: Path) -> dict[tuple[str, str], float]:
+    """Metrics of the run `seen` and of the corpus that it prepared, by name and labels, of all nodes."""
+    found: dict[tuple[str, str], float] = {}
     stages = "|".join(corpus.name for corpus in storage.glob("corpora/*")) or "none"
     for node in ray.nodes():
         url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
@@ -33,7 +33,7 @@ def scraped(storage: Path) -> dict[str, float]:
         for line in lines:
             match = re.match(r"ray_infocse_(\w+?)(?:_total)?\{(.*)\} (\S+)$", line)
             if match and re.search(rf'run="seen"|stage="({stages})"', match[2]):
-                found[match[1]] = found.get(match[1], 0.0) + float(match[3])
+                found[match[1], match[2]] = float(match[3])
     return found
 
 
@@ -41,12 +41,14 @@ def scraped(storage: Path) -> dict[str, float]:
 def scraping(storage: Path) -> Iterator[dict[str, float]]:
     """As Prometheus does while the block runs: Ray forgets a gauge that wasn't set for half a minute."""
     found: dict[str, float] = {}
+    series: dict[tuple[str, str], float] = {}  # a process that is gone by now is in an earlier scrape alone
     done = threading.Event()
 
     def scrape() -> None:
         while not done.wait(1.0):
             with contextlib.suppress(OSError):  # a node that is beginning
-                found.update(scraped(storage))
+                series.update(scraped(storage))
+            found.update({n: sum(value for (name, _), value in series.items() if name == n) for n, _ in list(series)})
 
     thread = threading.Thread(target=scrape, daemon=True)
     thread.start()
