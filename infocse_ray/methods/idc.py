@@ -42,7 +42,8 @@ class Idc(Plain):
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        # Trainings of earlier versions keep their names: there were other positives, and there was no distillation.
+        # Trainings of earlier versions keep their names: there were other positives, some of which read the similarity,
+        # and there was no distillation.
         named = ("idc", "sentence", self.temperature, self.cosine)
         return (*named, *([f"distillation {self.distillation}"] if self.distillation else []))
 
