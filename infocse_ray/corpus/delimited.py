@@ -8,12 +8,14 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _LONGEST_CELL = 2**24
 """Characters: what is longer is a quote that nothing closes."""
-_QUOTE = f"is there a quote that nothing closes? A cell has at most {_LONGEST_CELL:,} letters"
+_QUOTE = "is there a quote that nothing closes, or none but one that text follows? Inside a cell quotes are doubled"
 _DELIMITERS = (",", ";", "\t")
+_END = "\x1aend of the file\x1a"
+"""A line behind the last one, by which a quote is known that is still open there."""
 
 
 class Record(NamedTuple):
@@ -29,19 +31,51 @@ class Unreadable(ValueError):
     """The file can't be taken apart; the message says where, without naming the file."""
 
 
-class _Opened(NamedTuple):
-    """A file whose header was read."""
+class _Rows:
+    """The rows of a file, each with the line that it begins in. A quote that isn't closed is an error.
 
-    columns: list[str]
-    above: int
-    """Blank lines above the header, which the reader's count leaves out."""
-    reader: Any
-    """Of the csv module; its next row is the first below the header."""
+    The csv module takes what follows such a quote, up to the next one or the file's end, for one cell.
+    """
+
+    def __init__(self, lines: Iterator[str], delimiter: str, above: int) -> None:
+        """Begin.
+
+        Args:
+            lines: of the file.
+            delimiter: between cells.
+            above: lines before the first of `lines`.
+        """
+        self._lines, self._delimiter = itertools.chain(lines, [_END]), delimiter
+        self._taken: list[str] = []
+        self._reader = csv.reader(self._each(), delimiter=delimiter)
+        self._begins = above + 1
+
+    def _each(self) -> Iterator[str]:
+        for line in self._lines:
+            self._taken.append(line)
+            yield line
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        """Rows in their order.
+
+        Raises:
+            Unreadable: a quote isn't closed.
+        """
+        try:
+            for cells in self._reader:
+                if len(self._taken) > 1:  # its end was taken on trust
+                    next(csv.reader(self._taken, delimiter=self._delimiter, strict=True))
+                begins, self._begins = self._begins, self._begins + len(self._taken)
+                self._taken.clear()
+                if cells != [_END]:
+                    yield begins, cells
+        except csv.Error as error:
+            raise Unreadable(f"line {self._begins}: {error}: {_QUOTE}") from error
 
 
 def read_header(stream: io.BufferedReader, tabs: bool) -> list[str]:
     """The names of the columns, none in an empty file; arguments and errors are those of `read_records`."""
-    return _open(stream, tabs).columns
+    return _open(stream, tabs)[0]
 
 
 def read_records(stream: io.BufferedReader, tabs: bool) -> Iterator[Record]:
@@ -55,32 +89,25 @@ def read_records(stream: io.BufferedReader, tabs: bool) -> Iterator[Record]:
         tabs: whether it is TSV.
 
     Raises:
-        Unreadable: a quote is never closed.
+        Unreadable: a quote is never closed, or by one that text follows, rows below.
     """
-    names, above, reader = _open(stream, tabs)
-    begins = above + reader.line_num + 1
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield Record(begins, dict(zip(names, cells, strict=True)) if len(cells) == len(names) else None)
-            begins = above + reader.line_num + 1
-    except csv.Error as error:
-        raise Unreadable(f"line {begins}: {error}: {_QUOTE}") from error
+    names, rows = _open(stream, tabs)
+    for begins, cells in rows:
+        if any(cell.strip() for cell in cells):
+            yield Record(begins, dict(zip(names, cells, strict=True)) if len(cells) == len(names) else None)
 
 
-def _open(stream: io.BufferedReader, tabs: bool) -> _Opened:
+def _open(stream: io.BufferedReader, tabs: bool) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """The names of the columns, and the rows below."""
     csv.field_size_limit(_LONGEST_CELL)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
-    header = ""
-    above = -1
+    header, above = "", -1
     while not header.strip() and (header := next(lines, "")):
         above += 1
     delimiter = "\t" if tabs else next((mark for mark in _DELIMITERS if mark in header), ",")
-    reader = csv.reader(itertools.chain([header], lines), delimiter=delimiter)
-    try:
-        return _Opened([name.strip() for name in next(reader, [])], above, reader)
-    except csv.Error as error:
-        raise Unreadable(f"the header: {error}: {_QUOTE}") from error
+    rows = iter(_Rows(itertools.chain([header], lines), delimiter, max(0, above)))
+    _, names = next(rows, (0, []))
+    return [name.strip() for name in names], rows
 
 
 def value_of(cell: str) -> str | list[str] | None:

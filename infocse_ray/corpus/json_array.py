@@ -31,13 +31,14 @@ def begins_array(stream: io.BufferedReader) -> bool:
 def read_items(stream: io.BufferedReader) -> Iterator[Any]:
     """The array's items, in their order; memory holds one of them and a little more.
 
-    Text that isn't UTF-8 becomes lone surrogates.
+    Items of an array that was appended to the first, as crawlers that are run again leave it, come after its own. Text
+    that isn't UTF-8 becomes lone surrogates.
 
     Args:
         stream: the file as UTF-8.
 
     Raises:
-        Unreadable: an item isn't JSON, or the array's end is missing.
+        Unreadable: an item isn't JSON, the array's end is missing, or something else than an array follows it.
     """
     text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape")
     decode = json.JSONDecoder().raw_decode
@@ -49,7 +50,15 @@ def read_items(stream: io.BufferedReader) -> Iterator[Any]:
     while True:
         place = _BETWEEN.match(ahead, place).end()  # pyright: ignore[reportOptionalMemberAccess]
         if ahead.startswith("]", place):
-            return
+            rest = _BETWEEN.sub("", ahead[place + 1 :], count=1)
+            while not rest and (rest := text.read(_STEP)):
+                rest = _BETWEEN.sub("", rest, count=1)
+            if rest and not rest.startswith("["):
+                raise Unreadable(f"after {count:,} items the array ends, and something follows that is none")
+            if not rest:
+                return
+            ahead, place = rest, 1
+            continue
         try:
             item, end = decode(ahead, place)
             # What ends where the text read so far ends may go on: 1 of 12, true of what is no JSON.

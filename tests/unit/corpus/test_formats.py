@@ -90,6 +90,31 @@ def test_csv_quote_that_nothing_closes_is_named(tmp_path: Path, monkeypatch: pyt
         rows_of(tmp_path)
 
 
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+@pytest.mark.parametrize(
+    ("first", "second", "line", "reason"),
+    [
+        (4, None, 6, "unexpected end of data"),
+        (9, None, 11, "unexpected end of data"),  # in the last line, whose end is the file's
+        (4, 8, 6, "expected after '\"'"),
+    ],
+)
+def test_a_quote_in_a_text_does_not_swallow_rows(
+    tmp_path: Path, ending: str, first: int, second: int | None, line: int, reason: str
+) -> None:
+    mark = "," if ending == ".csv" else "\t"
+    rows = [f"{i}{mark}" + '"' * (i in (first, second)) + f"A {i}. B." for i in range(10)]
+    (tmp_path / f"a{ending}").write_text("\n".join([f"id{mark}text", *rows]))
+    with pytest.raises(UnreadableFile, match=rf"a\{ending}: line {line}: .*{reason}.*quotes are doubled"):
+        rows_of(tmp_path)
+
+
+def test_a_quote_in_the_header_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('\nid,"text\n1,A. B.\n')
+    with pytest.raises(UnreadableFile, match=r"a\.csv: line 2: unexpected end of data"):
+        rows_of(tmp_path)
+
+
 def test_labels_may_be_csv(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"id": "1", "text": "A. B."}))
     (tmp_path / "labels.csv").write_text("doc,query\n1,first\n1,second\n,none\n")
@@ -132,6 +157,17 @@ def test_a_broken_array_is_named_with_the_item(tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(UnreadableFile, match=rf"a\.json: item {item} of the array .* isn't JSON, or the array's"):
             rows_of(tmp_path)
+
+
+@pytest.mark.parametrize("step", [1, 7, 2**18])
+def test_arrays_that_were_appended_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    monkeypatch.setattr(json_array, "_STEP", step)
+    content = json.dumps(ITEMS[:3]) + " [] \n" + json.dumps(ITEMS[3:], indent=1) + "\n "
+    (tmp_path / "a.json").write_text(content)
+    assert values_of(tmp_path) == ITEMS
+    (tmp_path / "a.json").write_text(content + '{"text": "B."}')
+    with pytest.raises(UnreadableFile, match=r"a\.json: after 40 items the array ends, and something follows"):
+        rows_of(tmp_path)
 
 
 def test_an_array_larger_than_a_piece_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
