@@ -30,6 +30,8 @@ _PACK_BYTES, _FILES_TOGETHER = 2**20, 1_000
 _PACKS, _MOST_PACK_BYTES = 256, 256 * 2**20
 """Packs hold more text where there would be more than that, up to so many bytes."""
 _TYPICAL_COMPRESSION = 4
+_UNCOMMITTED = "_temporary"
+"""The folder in which tasks of Spark and Hadoop write; what they commit is moved out of it."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ def find_source(corpus: Corpus) -> Source:
         UnreadableFile: a file can't be read at all.
     """
     kind = KINDS[corpus.kind]
-    infos = _expand_all("source", corpus.source, kind)
-    of_labels = _expand_all("labels", corpus.labels, label_files) if corpus.labels else {}
+    infos, below = _expand_all("source", corpus.source, kind)
+    of_labels, labels_below = _expand_all("labels", corpus.labels, label_files) if corpus.labels else ({}, [])
     if both := sorted(infos.keys() & of_labels.keys()):
         raise ValueError(
             f"corpus.labels: {redacted(both[0])} is a file of corpus.source too; leave corpus.labels out, or name it "
@@ -83,7 +85,7 @@ def find_source(corpus: Corpus) -> Source:
             else f"{asked}: no documents for what is there; add {kind.FILES}"
         )
     plan = kind.plan(corpus, of_part)
-    names = _names(sorted(infos)) + _names(sorted(of_labels))
+    names = _names(sorted(infos), below) + _names(sorted(of_labels), labels_below)
     content = _content(corpus.source)
 
     def version(uri: str, info: pafs.FileInfo) -> tuple[str | int, ...]:
@@ -122,26 +124,30 @@ def _content(source: str | list[str]) -> str | None:
     return None
 
 
-def _names(uris: list[str]) -> list[str]:
-    """Paths below the folder that all files are in: told apart, and the same wherever the corpus is moved to.
+def _names(uris: list[str], named: list[str]) -> list[str]:
+    """Paths of files below the folder that all that was named is in: told apart, and the same wherever that is.
 
-    They name documents and the corpus, so that credentials, which may change, have no place in them.
+    They name documents and the corpus, so that credentials, which may change, have no place in them; nor have files
+    that come to a folder a say in what the others are called.
     """
-    paths = [without_credentials(without_query(uri)) for uri in uris]
+    paths, folders = ([without_credentials(without_query(uri)) for uri in each] for each in (uris, named))
     # By characters is right: the last slash ends the common folder.
-    start = os.path.commonprefix([path.rpartition("/")[0] + "/" for path in paths]).rfind("/") + 1  # noqa: RUF071
+    start = os.path.commonprefix(folders).rfind("/") + 1  # noqa: RUF071
     return [path[start:] for path in paths]
 
 
-def _expand_all(setting: str, uris: str | list[str], kind: Files) -> dict[str, pafs.FileInfo]:
-    """Files of paths, globs and folders by their URI."""
+def _expand_all(setting: str, uris: str | list[str], kind: Files) -> tuple[dict[str, pafs.FileInfo], list[str]]:
+    """Files of paths, globs and folders by their URI, and the folders, each with a slash behind, that these name."""
     infos: dict[str, pafs.FileInfo] = {}
+    named = []
     for uri in [uris] if isinstance(uris, str) else uris:
-        infos |= _expand(f"corpus.{setting}", uri, kind)
-    return infos
+        found, folder = _expand(f"corpus.{setting}", uri, kind)
+        infos |= found
+        named.append(folder)
+    return infos, named
 
 
-def _expand(setting: str, uri: str, kind: Files) -> dict[str, pafs.FileInfo]:
+def _expand(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo], str]:
     asked = redacted(f"{setting} = {uri!r}")
     try:
         filesystem, path = open_filesystem(uri)
@@ -158,7 +164,11 @@ def _expand(setting: str, uri: str, kind: Files) -> dict[str, pafs.FileInfo]:
     for info in infos:
         if not kind.part_of(info.path):
             raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}")
-    return {i.path if not is_remote(uri) else _uri_of(uri, path, base, i.path): i for i in infos}
+
+    def named(file: str) -> str:
+        return _uri_of(uri, path, base, file) if is_remote(uri) else file
+
+    return {named(i.path): i for i in infos}, without_query(named(base)).rpartition("/")[0] + "/"
 
 
 def _listed(filesystem: pafs.FileSystem, path: str, part_of: Callable[[str], str]) -> tuple[str, list[pafs.FileInfo]]:
@@ -181,11 +191,11 @@ def _listed(filesystem: pafs.FileSystem, path: str, part_of: Callable[[str], str
 
 
 def _hidden(base: str, info: pafs.FileInfo) -> bool:
-    """Whether a file, or a folder below `base` that it is in, has a name with a dot first.
+    """Whether a file is an editor's copy, or the like, or not committed: such must not stand in for documents.
 
-    Such are an editor's copies, which must not pass for documents, nor stand in for those of the same id.
+    The names of the former begin with a dot, or those of a folder below `base` that they are in.
     """
-    return any(part.startswith(".") for part in info.path[len(base) :].split("/"))
+    return any(part.startswith(".") or part == _UNCOMMITTED for part in info.path[len(base) :].split("/"))
 
 
 def _uri_of(uri: str, path: str, base: str, file: str) -> str:

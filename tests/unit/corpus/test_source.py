@@ -333,8 +333,8 @@ def test_labels_and_splits_of_late_rows_are_read_in_json(tmp_path, ending: str, 
 
 
 def test_hidden_files_are_no_documents_unless_they_are_named(tree):
-    for name in (".ipynb_checkpoints/a1-checkpoint.jsonl", "x/.old.jsonl"):
-        (tree / name).parent.mkdir(exist_ok=True)
+    for name in (".ipynb_checkpoints/a1-checkpoint.jsonl", "x/.old.jsonl", "x/_temporary/0/attempt_1/a1.jsonl"):
+        (tree / name).parent.mkdir(exist_ok=True, parents=True)
         (tree / name).write_bytes(LINE)
     every = [f"{tree}/{name}" for name in ("a1.jsonl", "a2.jsonl", "b1.jsonl", "x/a1.jsonl", "x/y/a3.jsonl")]
     assert found(str(tree)) == found(f"{tree}/**/*.jsonl") == every
@@ -454,3 +454,24 @@ def test_text_files_are_told_apart_by_their_folder_and_named_the_same_wherever_t
             row.values["id"] for piece in source.pieces for row in read_rows(piece, source.columns, False) if row.values
         ]
         assert ids == ["a/readme.txt", "b/readme.txt"]
+
+
+def ids_of(source: str | list[str]) -> list[str]:
+    found = find_source(Corpus(source=source))
+    return [r.values["id"] for p in found.pieces for r in read_rows(p, found.columns, False) if r.values]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_text_files_keep_their_names_when_others_come(tmp_path: Path, remote: bool) -> None:
+    folder = Storage.open(f"memory://{uuid.uuid4().hex}/d" if remote else str(tmp_path / "d"))
+    (folder / "2024-11" / "a.txt").write_bytes(b"One sentence. And another.")
+    asked = [str(folder), f"{folder}/*/a*", [f"{folder}/2024-11", f"{folder}/2024-12"]]
+    (folder / "2024-12" / "c.txt").write_bytes(b"One sentence. And another.")
+    assert [ids_of(one) for one in asked] == [
+        ["2024-11/a.txt", "2024-12/c.txt"],
+        ["2024-11/a.txt"],
+        ["2024-11/a.txt", "2024-12/c.txt"],
+    ]
+    assert ids_of(f"{folder}/2024-11") == ids_of(f"{folder}/2024-11/a.txt") == ["a.txt"]
+    (folder / "2024-12").delete()
+    assert ids_of(str(folder)) == ids_of(f"{folder}/*/a*") == ["2024-11/a.txt"]
