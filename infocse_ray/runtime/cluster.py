@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import socket
@@ -48,6 +49,7 @@ def connect() -> None:
     os.environ.setdefault("RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR", "1")
     # How often a training's workers are looked at: by default it ends, and a checkpoint counts, up to 2 s late.
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+    _leave_to_others()
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
@@ -67,6 +69,15 @@ def connect() -> None:
             f"RAY_ADDRESS = {os.environ.get('RAY_ADDRESS', '')!r}: can't join that Ray ({reason}); start it with "
             "`ray start --head`, set RAY_AUTH_MODE and the token as it has them, or unset RAY_ADDRESS"
         ) from error
+
+
+def _leave_to_others() -> None:
+    """Have a Ray that is started here count the cores that this process may run on, as Slurm, taskset or systemd say.
+
+    It counts the machine's; each of them would get a worker.
+    """
+    if hasattr(os, "sched_getaffinity") and (own := len(os.sched_getaffinity(0))) < (os.cpu_count() or 1):
+        os.environ.setdefault("RAY_OVERRIDE_RESOURCES", json.dumps({"CPU": own}))
 
 
 def _address_teller() -> Callable[[], None]:

@@ -1,5 +1,6 @@
 """Where workers are put, on clusters that are made up."""
 
+import os
 import socket
 
 import pytest
@@ -169,6 +170,22 @@ def test_workers_wait_without_spinning_unless_the_user_wants_it(monkeypatch):
     cluster.connect()
     assert [variables["OMP_WAIT_POLICY"] for variables in asked] == ["PASSIVE", "ACTIVE"]
     assert all(int(variables["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 0 for variables in asked)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(range(3), '{"CPU": 3}'), (range(8), None)])
+def test_a_ray_of_ones_own_has_the_cores_that_one_may_use(monkeypatch, own, expected):
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", lambda **_: None)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(own), raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", "")
+    monkeypatch.delenv("RAY_OVERRIDE_RESOURCES")
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    cluster.connect()
+    assert os.environ.get("RAY_OVERRIDE_RESOURCES") == expected
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 1}')
+    cluster.connect()
+    assert os.environ["RAY_OVERRIDE_RESOURCES"] == '{"CPU": 1}'
 
 
 @pytest.mark.parametrize("address", ["auto", "local", "", "ray://127.0.0.1:1"])
