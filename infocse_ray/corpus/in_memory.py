@@ -22,7 +22,7 @@ from infocse_ray.corpus.kind import ROLES
 from infocse_ray.corpus.read import reader_of
 from infocse_ray.corpus.source import CONTENT
 from infocse_ray.settings import Corpus
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import UNFINISHED, Storage
 from infocse_ray.storage.parquet import write_parquet
 
 ACCEPTED = (
@@ -61,7 +61,7 @@ def corpus_of(documents: object, root: Storage, settings: Mapping[str, Any] | No
         raise ValueError(f"corpus.kind = {given['kind']!r}: is for files; leave it out, or give paths")
     # Whatever else is wrong with the settings is said before anything is written.
     corpus = Corpus.model_validate({**given, "source": "documents"})
-    folder = root / "sources" / f".writing-{uuid.uuid4().hex}"
+    folder = root / "sources" / f"{UNFINISHED}{uuid.uuid4().hex}"
     try:
         name = _write_dataset(documents, folder, corpus) if _is_ray(documents) else _write(documents, folder, corpus)
         target = root / "sources" / name

@@ -35,8 +35,8 @@ class FoundRun(NamedTuple):
     """Who is at work on it."""
     size: int
     """Bytes of its files."""
-    changed: datetime
-    """When the last of them was written, by the storage's clock."""
+    changed: datetime | None
+    """When the last of them was written, by the storage's clock; None where it doesn't say."""
 
     @property
     def finished(self) -> bool:
@@ -73,7 +73,7 @@ class Contents(NamedTuple):
         """
         if not root.exists():
             raise ValueError(f"storage = {str(root)!r}: no such folder; name the one that runs were started with")
-        files, now = root.files(), datetime.now(UTC)
+        files, now = root.files(unfinished=True), datetime.now(UTC)
         own: dict[str, dict[str, pafs.FileInfo]] = {}
         for path, info in files.items():
             top, slash, rest = path.partition("/")
@@ -95,7 +95,7 @@ class Contents(NamedTuple):
         return sorted({run.driver for run in self.runs.values() if run.driver} | {*self.busy.values()})
 
     def age(self, path: str) -> float:
-        """Seconds since a file was written."""
+        """Seconds since a file was written, 0 where the storage doesn't say."""
         return _age(self.files[path], self.now)
 
     def size(self, folder: str) -> int:
@@ -123,10 +123,13 @@ def _run(folder: Storage, files: Mapping[str, pafs.FileInfo], now: datetime) -> 
     lease = files.get("driver.lease")
     driver = None if lease is None else driver_at(folder / "driver.lease", _age(lease, now))
     size = sum(info.size for info in files.values())
-    return FoundRun(folder.name, command, manifest, damaged, driver, size, max(i.mtime for i in files.values()))
+    changed = max((info.mtime for info in files.values() if info.mtime is not None), default=None)
+    return FoundRun(folder.name, command, manifest, damaged, driver, size, changed)
 
 
 def _age(info: pafs.FileInfo, now: datetime) -> float:
+    if info.mtime is None:  # nothing is taken for left over that may be new
+        return 0.0
     written = info.mtime if info.mtime.tzinfo else info.mtime.replace(tzinfo=UTC)
     return (now - written).total_seconds()
 

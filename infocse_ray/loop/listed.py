@@ -35,7 +35,7 @@ def table(contents: Contents) -> list[str]:
 
 
 def _row(contents: Contents, run: FoundRun) -> tuple[str, ...]:
-    when = run.changed.astimezone().strftime("%Y-%m-%d %H:%M")
+    when = "" if run.changed is None else run.changed.astimezone().strftime("%Y-%m-%d %H:%M")
     return run.name, run.command, run.state, when, bytes_of(run.size), _verdict(contents, run)
 
 

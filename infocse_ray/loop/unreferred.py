@@ -25,12 +25,12 @@ from infocse_ray.settings.commands import Clean
 from infocse_ray.settings.section import SHARED
 from infocse_ray.stages.at_work import SIGN
 from infocse_ray.stages.lease import Lease
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import UNFINISHED, Storage
 
 _STAGE, _STARTED = "stage.json", "started.json"
 _EMBEDDING = "embedding.json"
 """What an output of `infocse embed` has, beside its stages."""
-_TEMPORARY = (".writing-", ".probe-")
+_TEMPORARY = (UNFINISHED, ".probe-")
 _FRESH_SECONDS = 3600.0
 """How long something without a lease is left alone, as another process may be writing it."""
 

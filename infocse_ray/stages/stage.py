@@ -26,6 +26,7 @@ from infocse_ray.storage.folder import Storage
 
 _COMMIT, _STARTED = "stage.json", "started.json"
 _UNLISTED = (_COMMIT, _STARTED)
+"""Files of a stage's folder that are notes about it."""
 _NAMED = 3
 """Damaged files that a line names at most."""
 
@@ -263,15 +264,10 @@ def run_stage(
             started.write_json(checked({"kind": kind, "fingerprint": fingerprint, "seconds": seconds}))
         raise
     summary = {"seconds": round(before + time.monotonic() - begun, 2), **summary}
-    files = {name: info.size for name, info in folder.files().items() if _listed(name)}
+    files = {name: info.size for name, info in folder.files().items() if name not in _UNLISTED}
     lease.check()
     starting = round(sum(waits), 2) if waits else None
     content = {"kind": kind, "fingerprint": fingerprint, "summary": summary, "files": files, "starting": starting}
     (folder / _COMMIT).write_json(checked(content))
     (root / "stages" / f"{fingerprint}.json").write_json({"folder": folder.relative, "kind": kind})
     return Stage(kind, fingerprint, folder, summary, starting)
-
-
-def _listed(name: str) -> bool:
-    """Whether a file is the stage's: not a note about it, nor what a killed process was about to write."""
-    return name not in _UNLISTED and not name.rpartition("/")[2].startswith(".writing-")

@@ -1,4 +1,4 @@
-"""Copies of folders of an object store on this machine, in its temporary folder: made once, whole or not at all.
+"""Copies of folders of an object store on this machine, in its temporary folder: made once a user, whole or not at all.
 
 Whoever tidies up a temporary folder may remove files of a copy and leave others: the names of all are in a list beside
 it, and a copy that lacks one is made anew. What nobody asked for in a week goes when another copy is made.
@@ -32,13 +32,11 @@ def kept_copy(name: str, files: Callable[[], Iterable[str]], read: Callable[[str
     Raises:
         NoSpace: this machine's temporary folder has no room.
     """
-    target = Path(tempfile.gettempdir()) / "infocse_ray" / name
+    target = _own_folder() / name
     listed = target.with_name(name + _LIST)
     if _is_whole(target, listed):
-        with contextlib.suppress(OSError):  # of another user
-            os.utime(listed)
+        os.utime(listed)
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     _drop_unused(target.parent)
     temporary = Path(tempfile.mkdtemp(dir=target.parent))
     try:
@@ -63,6 +61,13 @@ def kept_copy(name: str, files: Callable[[], Iterable[str]], read: Callable[[str
     return target
 
 
+def _own_folder() -> Path:
+    """Of this user alone: what is in it is trusted, and encoders may be nobody else's business."""
+    folder = Path(tempfile.gettempdir()) / f"infocse_ray-{os.getuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 def _is_whole(folder: Path, listed: Path) -> bool:
     try:
         names = json.loads(listed.read_text())
@@ -75,7 +80,7 @@ def _drop_unused(folder: Path) -> None:
     """Remove copies, and what processes that died left of such, that weren't asked for in a week."""
     before = time.time() - _UNUSED_SECONDS
     for entry in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process removes it, too, or it is another user's
+        with contextlib.suppress(OSError):  # another process removes it, too
             if entry.name.endswith(_LIST) or entry.stat().st_mtime >= before:
                 continue
             listed = entry.with_name(entry.name + _LIST)

@@ -17,11 +17,14 @@ import pyarrow.fs as pafs
 from infocse_ray.errors import NoSpace, StorageUnavailable
 from infocse_ray.storage.copies import kept_copy
 from infocse_ray.storage.errors import explained
+from infocse_ray.storage.fsspec_times import TimedHandler
 from infocse_ray.storage.redact import learn, redacted, redacted_json
 from infocse_ray.storage.s3 import PatientS3FileSystem, open_s3
 
 _LISTINGS = 5
 """Tries to list a folder in which others make and remove folders."""
+UNFINISHED = ".writing-"
+"""Names of files that are being written begin so, and of those that a killed process was about to write."""
 
 HTML = "text/html; charset=utf-8"
 """A page's content type."""
@@ -61,7 +64,7 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
         filesystem, path = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
         raise ValueError(redacted(f"{uri} can't be opened: {error}")) from None
-    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
+    return pafs.PyFileSystem(TimedHandler(filesystem)), path
 
 
 class Storage:
@@ -160,12 +163,20 @@ class Storage:
         with explained(self):
             return self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound
 
-    def files(self) -> dict[str, pafs.FileInfo]:
-        """Every file below, by relative path; empty when the folder isn't there."""
+    def files(self, unfinished: bool = False) -> dict[str, pafs.FileInfo]:
+        """Every file below, by relative path; empty when the folder isn't there.
+
+        Args:
+            unfinished: also files that are being written, or that a killed process was about to write.
+        """
         with explained(self):
             infos = self._listed(_LISTINGS)
         start = len(self.path.rstrip("/")) + 1
-        return {i.path[start:]: i for i in infos if i.type == pafs.FileType.File}
+        return {
+            i.path[start:]: i
+            for i in infos
+            if i.type == pafs.FileType.File and (unfinished or not i.base_name.startswith(UNFINISHED))
+        }
 
     def _listed(self, tries: int) -> list[pafs.FileInfo]:
         try:
@@ -210,7 +221,7 @@ class Storage:
         parent = self.path.rsplit("/", 1)[0]
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             os.makedirs(parent, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=parent, prefix=".writing-")
+            handle, temporary = tempfile.mkstemp(dir=parent, prefix=UNFINISHED)
             try:
                 with os.fdopen(handle, "wb") as stream:
                     stream.write(data)

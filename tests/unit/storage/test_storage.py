@@ -1,12 +1,14 @@
 import os
 import pickle
 import uuid
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
+from infocse_ray.storage.fsspec_times import written
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 
 
@@ -133,6 +135,52 @@ def test_local_copy_of_a_remote_folder_is_made_once_a_key(tmp_path, monkeypatch)
     assert folder.local_copy("one") == copy
     assert (copy / "a.bin").read_bytes() == b"old"
     assert (folder.local_copy("two") / "a.bin").read_bytes() == b"new"
+
+
+def test_copies_are_each_users_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Storage.open(f"memory://{uuid.uuid4().hex}/model")
+    (folder / "a.bin").write_bytes(b"1")
+    mine = folder.local_copy("key")
+    assert mine.parent.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    assert folder.local_copy("key").parent != mine.parent
+
+
+def test_files_that_a_killed_process_left_are_none_of_the_folder(tmp_path):
+    folder = Storage.open(str(tmp_path))
+    for name in ("a.bin", ".writing-1", "sub/b.bin", "sub/.writing-2"):
+        (folder / name).write_bytes(b"1")
+    assert set(folder.files()) == {"a.bin", "sub/b.bin"}
+    assert set(folder.files(unfinished=True)) == {"a.bin", ".writing-1", "sub/b.bin", "sub/.writing-2"}
+
+
+_WHEN = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"mtime": _WHEN.timestamp()},
+        {"mtime": None, "LastModified": _WHEN},
+        {"last_modified": _WHEN.astimezone(timezone(timedelta(hours=5)))},
+        {"updated": "2024-02-29T12:30:00.000Z"},
+        {"modified": "Thu, 29 Feb 2024 12:30:00 GMT"},
+        {"created": _WHEN.replace(tzinfo=None)},
+    ],
+)
+def test_filesystems_of_fsspec_say_in_many_ways_when_a_file_was_written(info):
+    assert written(info) == _WHEN
+    assert written({"size": 1, "modified": "yesterday"}) is None
+
+
+def test_a_file_of_fsspec_that_is_written_again_is_another_one():
+    file = Storage.open(f"memory://{uuid.uuid4().hex}/a.bin")
+    file.write_bytes(b"1")
+    before = file.filesystem.get_file_info(file.path).mtime_ns
+    file.write_bytes(b"2")
+    assert before is not None
+    assert file.filesystem.get_file_info(file.path).mtime_ns != before
 
 
 def test_local_copy_that_lost_a_file_is_made_anew(tmp_path, monkeypatch):
