@@ -26,8 +26,8 @@ from infocse_ray.page.end import end_with_pages
 from infocse_ray.page.write import end_with_page
 from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.libraries import quiet_libraries
-from infocse_ray.settings import Corpus, Encoder, Settings
-from infocse_ray.settings.command_line import explain
+from infocse_ray.settings import Encoder, Settings
+from infocse_ray.settings.command_line import as_settings, explain
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 Checked = TypeVar("Checked", bound=BaseModel)
+_OfCorpus = TypeVar("_OfCorpus", Settings, Evaluate, Embed)
 
 
 class _WithoutCredentials:
@@ -151,6 +152,7 @@ class SweepResult(_WithoutCredentials):
 
 def adapt(
     encoder: str,
+    /,  # its name is that of a section, too
     documents: object,
     name: str,
     *,
@@ -171,14 +173,16 @@ def adapt(
         seed: everything random follows from it.
         minutes: about how long it may take; None: until `train.max_steps` and the other limits are reached.
         recipe: "auto" lets short trainings choose how it is trained; None: as `sections` say.
-        sections: settings by section, such as `train={"max_steps": 200}, corpus={"text": "body"}`; `infocse pretrain
+        sections: settings by section, such as `train={"max_steps": 200}, encoder={"whiten": "off"}`; `infocse pretrain
             --help all` lists them.
 
     Raises:
         ValueError: a setting doesn't fit, or the documents can't be read; nothing was trained.
         infocse_ray.errors: other failures, such as a full disk.
     """
-    given = {key: dict(_section(key, section)) for key, section in sections.items()}
+    given = as_settings(
+        {key: section if "." in key else _section(key, section) for key, section in sections.items()}, Settings
+    )
     corpus = given.pop("corpus", {})
     if "source" in corpus:
         raise ValueError("corpus.source: the documents are given; leave it out")
@@ -195,8 +199,7 @@ def adapt(
             **given,
         },
     )
-    read = _corpus(documents, storage, corpus)
-    return pretrain(settings.model_copy(update={"corpus": read}))
+    return pretrain(_of_documents(settings, documents, corpus))
 
 
 def pretrain(settings: Settings) -> RunResult:
@@ -256,8 +259,7 @@ def evaluate(
     given = {"model": model, "compare": compare, "storage": storage, **settings}
     given |= {"corpus": {"source": "documents", **shaped}}
     checked = _validated(Evaluate, given)  # before the documents are written
-    read = _corpus(documents, storage, shaped)
-    (scored, *_), comparison = evaluate_encoders(checked.model_copy(update={"corpus": read}))
+    (scored, *_), comparison = evaluate_encoders(_of_documents(checked, documents, shaped))
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri, comparison)
 
 
@@ -290,8 +292,7 @@ def embed(
     shaped = _section("corpus", corpus or {})
     given = {"model": model, "output": output, "storage": storage, **settings}
     checked = _validated(Embed, {**given, "corpus": {"source": "documents", **shaped}})
-    read = _corpus(documents, storage, shaped)
-    return embed_corpus(checked.model_copy(update={"corpus": read})).uri
+    return embed_corpus(_of_documents(checked, documents, shaped)).uri
 
 
 def evaluate_suites(
@@ -369,8 +370,9 @@ def _prepare_process() -> None:
     quiet_libraries()
 
 
-def _corpus(documents: object, storage: str, settings: Mapping[str, Any]) -> Corpus:
-    """The documents as files that a run reads; a Ray Dataset's own tasks write them."""
+def _of_documents(settings: _OfCorpus, documents: object, corpus: Mapping[str, Any]) -> _OfCorpus:
+    """Settings whose corpus is these documents, as files that a run reads; a Ray Dataset's own tasks write them."""
     if type(documents).__module__.startswith("ray.data"):
         connect()
-    return corpus_of(documents, Storage.for_runs(storage), settings)
+    source = corpus_of(documents, Storage.for_runs(settings.storage), corpus).source
+    return settings.model_copy(update={"corpus": settings.corpus.model_copy(update={"source": source})})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,15 +55,13 @@ def cluster_sentences(
         language: ISO 639-1, of the sentence splitter's rules.
 
     Raises:
-        ValueError: it is no encoder, or k is less than 1.
+        ValueError: it is no encoder, k is less than 1, or documents are something else.
     """
-    if isinstance(documents, str):
-        raise ValueError("documents: is one text; give a list of texts, or of lists of sentences")
+    texts = [split_sentences(one, language) if isinstance(one, str) else one for one in _checked(documents)]
     if isinstance(encoder, str):
         loaded = load_encoder(resolve_encoder(encoder, "encoder"), _shape(encoder, max_length), cosine=True)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         encoder = for_inference(loaded, "auto", device)
-    texts = [split_sentences(one, language) if isinstance(one, str) else list(one) for one in documents]
     tokens = tokenised(encoder, [sentence for sentences in texts for sentence in sentences])
     offsets = offsets_of(np.asarray([len(sentences) for sentences in texts], dtype=np.int64))
     unique = distinct(tokens, offsets, encoder.room())
@@ -73,6 +71,26 @@ def cluster_sentences(
         ClusteredDocument(sentences, labels[start:end])
         for sentences, start, end in zip(texts, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
     ]
+
+
+def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
+    """Texts and lists of sentences.
+
+    Raises:
+        ValueError: something else is among them, or they are no list of such.
+    """
+    wanted = "give a list of texts, or of lists of sentences"
+    if isinstance(documents, str):
+        raise ValueError(f"documents: is one text; {wanted}")
+    if isinstance(documents, Mapping) or hasattr(documents, "columns"):
+        raise ValueError(f"documents: is a {type(documents).__qualname__}; {wanted}, such as a column of it")
+    checked = []
+    for number, one in enumerate(documents):
+        texts = one if isinstance(one, list | tuple) else [one]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"documents: item {number} is {one!r:.60}; {wanted}")
+        checked.append(one if isinstance(one, str) else list(texts))
+    return checked
 
 
 def _shape(model: str, max_length: int) -> Encoder:

@@ -114,8 +114,8 @@ def _tables(documents: object, corpus: Corpus) -> Iterator[pa.Table]:
         table: Any = documents
         yield from _sliced(table.select(_columns(table.column_names, corpus)))
     elif module == "pandas" and hasattr(documents, "columns"):
-        frame: Any = documents
-        names = _columns([str(name) for name in frame.columns], corpus)
+        frame: Any = documents.set_axis([str(name) for name in documents.columns], axis=1)  # pyright: ignore
+        names = _columns(list(frame.columns), corpus)
         yield from _sliced(_from_pandas(frame[names]))
     elif module == "datasets" and isinstance(documents, Mapping):
         raise ValueError(_refused(documents) + f"; choose one of its splits: {', '.join(documents)}")
@@ -193,7 +193,8 @@ def _from_rows(rows: list[Any], corpus: Corpus) -> Iterator[pa.Table]:
                 "give all of one kind"
             )
     if first == "dict":
-        names = _columns(list(dict.fromkeys(str(key) for row in rows for key in row)), corpus)
+        rows = [{str(key): value for key, value in row.items()} for row in rows]
+        names = _columns(list(dict.fromkeys(key for row in rows for key in row)), corpus)
     else:
         other = "sentences" if first == "text" else "text"
         for role in ROLES:

@@ -42,7 +42,7 @@ def embed_corpus(settings: Embed) -> Storage:
     """
     if settings.format == "lance":
         require_lance("format = lance")
-    corpus = all_documents(settings.corpus)
+    corpus = without_splits(settings.corpus)
     source = find_source(corpus)
     source.columns.pop("split", None)
     encoder = load(settings)
@@ -90,14 +90,9 @@ def _embed_into(
     )
 
 
-def all_documents(corpus: Corpus) -> Corpus:
-    """The corpus with every document in it: no splits, also documents of one sentence unless the settings say else."""
-    changed: dict[str, Any] = {"split": None, "valid_fraction": 0.0, "test_fraction": 0.0}
-    if "min_sentences" not in corpus.model_fields_set:
-        changed["min_sentences"] = 1
-    if "lanes" not in corpus.model_fields_set:
-        changed["lanes"] = "auto"  # nothing is dealt from lanes here, and a small corpus has few files then
-    return corpus.model_copy(update=changed)
+def without_splits(corpus: Corpus) -> Corpus:
+    """The corpus with all its documents, whatever their split."""
+    return corpus.model_copy(update={"split": None, "valid_fraction": 0.0, "test_fraction": 0.0})
 
 
 def corpus_identity(corpus: Corpus, source: Source) -> str:

@@ -62,6 +62,15 @@ class GraphEncoder:
     def __getattr__(self, name: str) -> object:
         return getattr(self._original, name)
 
+    @property
+    def max_length(self) -> int:
+        """Tokens that texts are cut to, which whoever embeds whole texts changes for a while."""
+        return self._original.max_length
+
+    @max_length.setter
+    def max_length(self, length: int) -> None:
+        self._original.max_length = length
+
     def __call__(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, pooled: torch.Tensor | None = None
     ) -> torch.Tensor:

@@ -17,8 +17,8 @@ from infocse_ray.settings import Corpus, Settings
 from infocse_ray.settings.export import Export
 from infocse_ray.storage.folder import Storage
 
-MAX_LENGTH, MAX_DOCUMENTS = 32, 10_000
-"""Of a corpus that isn't a run's, as encoder.max_length and validate.max_documents have them."""
+MAX_LENGTH = 32
+"""Of a corpus that isn't a run's, as encoder.max_length has it."""
 
 
 class Asked(NamedTuple):
@@ -62,12 +62,22 @@ def questions(settings: Export, run: RunOf | None, encoder: SentenceEncoder) -> 
     Raises:
         ValueError: there are none.
     """
-    store, on, seed, most = _of_corpus(settings, encoder) if settings.corpus.source else _of_run(run)
-    return Asked(questions_for(store, "valid", on, settings.max_documents or most, seed=seed), on)
+    store, on, its = _of_corpus(settings, encoder) if settings.corpus.source else _of_run(run)
+    most, validate = settings.max_documents or its.validate.max_documents, its.validate  # pyright: ignore
+    asked = questions_for(
+        store,
+        "valid",
+        on,
+        most,
+        seed=its.seed,
+        max_candidates=validate.max_candidates,
+        reading=validate.reading,
+    )
+    return Asked(asked, on)
 
 
-_Store = tuple[TokenStore, On, int, int]
-"""A corpus, what its documents must find, the seed of that, and how many of them ask."""
+_Store = tuple[TokenStore, On, Settings]
+"""A corpus, what its documents must find, and how a run asks them."""
 
 
 def _of_run(run: RunOf | None) -> _Store:
@@ -80,7 +90,7 @@ def _of_run(run: RunOf | None) -> _Store:
             f"{folder}: the run's tokenised corpus is gone; name its documents with corpus.source"
         ) from None
     on: On = "counterpart" if run.manifest.job in ("finetune", "plusplus") else validation_of(run.settings, store)
-    return store, on, run.settings.seed, run.settings.validate.max_documents
+    return store, on, run.settings
 
 
 def _of_corpus(settings: Export, encoder: SentenceEncoder) -> _Store:
@@ -89,7 +99,7 @@ def _of_corpus(settings: Export, encoder: SentenceEncoder) -> _Store:
     source = find_source(corpus)
     store = prepare(Storage.for_runs(settings.storage), corpus, source, encoder.corpus_tokenizer())
     plain = Settings.model_validate({"name": "export", "encoder": {"model": settings.model}, "corpus": corpus})
-    return store, validation_of(plain, store), plain.seed, MAX_DOCUMENTS
+    return store, validation_of(plain, store), plain
 
 
 def _corpus(settings: Export) -> Corpus:

@@ -10,7 +10,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric, Settings, Validate
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import Storage, is_remote
 
 
 class RunOf(NamedTuple):
@@ -28,12 +28,12 @@ def run_of(model: str) -> RunOf | None:
     Args:
         model: as the user named it.
     """
-    uri, mark, query = model.partition("?")
+    uri, mark, query = model.partition("?") if is_remote(model) else (Storage.open(model).root, "", "")
     folder, _, last = uri.rstrip("/").rpartition("/")
-    if last != "model" or not folder:
-        return None
     base, _, name = folder.rpartition("/")
-    root = Storage.open((base or ("/" if folder.startswith("/") else ".")) + mark + query)
+    if last != "model" or not name:
+        return None
+    root = Storage.open((base or "/") + mark + query)
     with contextlib.suppress(OSError, ValueError):
         manifest = Manifest(root / name)
         settings = manifest.before["settings"]

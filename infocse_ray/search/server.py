@@ -38,7 +38,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_LONGEST_QUERY = 10_000
+_LONGEST_QUERY = 5_000
 _SILENT_SECONDS = 30
 _TEXT = 4_000
 """Characters of a text that are sent."""
@@ -151,6 +151,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is no request that can be taken apart, such as one too long, is answered as JSON, too."""
+        self.close_connection = True
+        self._json(HTTPStatus(code), {"error": message or HTTPStatus(code).phrase})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Queries are nobody's business, and a line for each is no use."""

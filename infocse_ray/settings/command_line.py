@@ -268,8 +268,9 @@ def _explain(error: Any, names: list[str], removed: Collection[str]) -> tuple[st
     if error["type"] == "missing":
         return name, _REQUIRED
     message = re.sub(r"^(Value error, |Input )", "", error["msg"])
-    shown = name and not isinstance(error["input"], dict)
-    return (f"{name} = {error['input']!r}" if shown else "" if isinstance(error["input"], dict) else name), message
+    if error["type"] == "value_error" and isinstance(error["input"], dict):  # of several settings, which it names
+        return "", message
+    return (f"{name} = {error['input']!r}" if name else name), message
 
 
 def not_a(kind: str, name: str, names: Iterable[str], otherwise: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,17 @@ from infocse_ray.settings.corpus import Corpus
 from infocse_ray.settings.section import DEFAULT_READING, READING, OnGpu, Reading, Section, Workers
 
 Stored = Literal["fp32", "fp16", "int8"]
+
+
+class EveryDocument(Corpus):
+    """corpus: where the documents are and how a row becomes a document; all are embedded, whatever their split."""
+
+    min_sentences: int = Field(default=1, ge=1, description=Corpus.model_fields["min_sentences"].description)
+    lanes: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = Field(
+        default="auto",  # nothing is dealt from lanes here, and a small corpus has few files then
+        description="Number of lanes, which is that of the files, or a divisor of it. `auto`: one per MiB of the "
+        "source's files, from 4 to 64.",
+    )
 
 
 class Embed(Section):
@@ -70,7 +81,7 @@ class Embed(Section):
         description="Number of embedding actors. `auto`: one per GPU, or one per CPU core if there are no GPUs.",
     )
     use_gpu: OnGpu = Field(default="auto", description="`auto`: use GPUs if the cluster has any.")
-    corpus: Corpus
+    corpus: EveryDocument
 
     @model_validator(mode="after")
     def _what_lance_searches(self) -> Embed:

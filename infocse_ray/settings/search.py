@@ -56,10 +56,10 @@ class Search(Section):
             raise ValueError(f"query = {self.query!r}: the page asks for queries; leave it out, or --serve")
         if not self.serve and not (self.query or "").strip():
             raise ValueError("query is required: give the text to search for, or --serve")
-        if not self.serve and (unused := sorted({"host", "port"} & self.model_fields_set)):
-            raise ValueError(
-                f"{unused[0]} = {getattr(self, unused[0])!r}: is of the page; add --serve, or leave it out"
-            )
+        for name in () if self.serve else ("host", "port"):
+            # Not those that are given: a printed configuration gives all.
+            if (value := getattr(self, name)) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} = {value!r}: is of the page; add --serve, or leave it out")
         if self.compare is not None and self.compare_index is None:
             raise ValueError(
                 f"compare = {self.compare!r}: its vectors are needed, too: `infocse embed` them and give compare_index"

@@ -138,5 +138,5 @@ def test_the_sentence_that_fits_best_is_shown_and_marked_in_the_text(browser_pag
 def test_a_search_that_is_refused_says_so(browser_page: BrowserPage, url: str):
     page = browser_page.page
     page.goto(f"{url}?q={'x' * 10_001}")
-    page.get_by_text("No results: give a query of 1 to 10,000 characters").wait_for()
+    page.get_by_text("No results: give a query of 1 to 5,000 characters").wait_for()
     assert page.locator("#sides li").count() == 0

@@ -9,11 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import infocse_ray
 from infocse_ray import Scores, SuiteScores, SweepResult, adapt, api, cluster_sentences, evaluate
 from infocse_ray.loop.scored import Evaluated
+from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -65,9 +67,37 @@ def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
 
 
 @pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        ([{"body": TEXT}], r"item 0 is \{'body': .*give a list of texts"),
+        ({"a": TEXT}, "is a dict; give a list of texts"),
+        (pd.DataFrame({"body": [TEXT]}), "is a DataFrame; give a list of texts.*such as a column of it"),
+        ([TEXT, None], "item 1 is None"),
+        ([TEXT, 5], "item 1 is 5"),
+        ([["a", 5]], r"item 0 is \['a', 5\]"),
+    ],
+)
+def test_what_is_no_text_is_not_clustered(documents: Any, said: str):
+    with pytest.raises(ValueError, match=rf"^documents: {said}"):
+        cluster_sentences("e", documents)
+
+
+def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Settings] = []
+    monkeypatch.setattr(api, "pretrain", asked.append)
+    given: dict[str, Any] = {"encoder": {"whiten": "off"}, "train.max_steps": 5, "train": {"batch_size": 4}}
+    adapt("e", [TEXT], "n", storage=str(tmp_path), **given)
+    (settings,) = asked
+    assert (settings.encoder.model, settings.encoder.whiten) == ("e", "off")
+    assert (settings.train.max_steps, settings.train.batch_size) == (5, 4)
+    assert Path(str(settings.corpus.source)).parent == tmp_path / "sources"
+
+
+@pytest.mark.parametrize(
     "call",
     [
         lambda: infocse_ray.adapt("e", ["a"], name="no such/name"),
+        lambda: infocse_ray.adapt({"model": "e"}, ["a"], "n"),  # pyright: ignore[reportArgumentType]
         lambda: infocse_ray.evaluate("e", ["a"], split="tset"),
         lambda: infocse_ray.embed("e", ["a"], output="o", precision="fp4"),
         lambda: infocse_ray.evaluate_suites("e", "stst"),
@@ -81,7 +111,8 @@ def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
 def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):
     with pytest.raises(
         ValueError,
-        match=r"^(name = '(no such/name|stages)'|split = 'tset'|precision = 'fp4'|suite = |stages = 3: no such setting"
+        match=r"^(encoder\.model = \{'model': 'e'\}: should be"
+        r"|name = '(no such/name|stages)'|split = 'tset'|precision = 'fp4'|suite = |stages = 3: no such setting"
         r"|max_steps = 20: .*: train=\{'max_steps': 20\}|(train|corpus) = '\w+': .* each a dict).*$",
     ) as said:
         call()

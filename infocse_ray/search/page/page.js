@@ -19,11 +19,18 @@ function cut(text, most) {
   return text.length > most ? `${text.slice(0, most)} …` : text;
 }
 
+// What is of a document is written in its own direction.
+function written(tag, text) {
+  const element = make(tag, "", text);
+  element.dir = "auto";
+  return element;
+}
+
 // A document's text with the sentence that fits best marked in it.
 function marked(text, passage) {
   const at = passage ? text.indexOf(passage) : -1;
-  if (at < 0) return make("p", "", text);
-  const whole = make("p");
+  if (at < 0) return written("p", text);
+  const whole = written("p", "");
   whole.append(text.slice(0, at), make("mark", "", passage), text.slice(at + passage.length));
   return whole;
 }
@@ -68,7 +75,7 @@ function card(hit, side) {
     }
     head.append(badge);
   }
-  item.append(head, make("h3", "", hit.title));
+  item.append(head, written("h3", hit.title));
   const begins = hit.title.replace(/ …$/, "");
   const text = begins === hit.title && hit.text.startsWith(begins) ? hit.text.slice(begins.length).trim() : hit.text;
   if (text) {
@@ -76,7 +83,7 @@ function card(hit, side) {
     const at = hit.passage === null ? 0 : text.indexOf(hit.passage);
     const within = at > 0 || (at < 0 && hit.cut);
     const brief = within ? `… ${cut(hit.passage, PASSAGE)}` : cut(text, SHORT);
-    item.append(make("p", "", brief));
+    item.append(written("p", brief));
     if (brief !== text) {
       const more = make("details");
       more.append(make("summary", "", "All of it"), marked(hit.cut ? `${text} …` : text, hit.passage));
@@ -84,8 +91,9 @@ function card(hit, side) {
       item.append(more);
     }
   }
-  const number = hit.number === null ? "" : `, sentence ${hit.number + 1}`;
-  item.append(make("p", "id", hit.doc_id + number));
+  const id = make("p", "id");
+  id.append(make("bdi", "", hit.doc_id), hit.number === null ? "" : `, sentence ${hit.number + 1}`);
+  item.append(id);
   return item;
 }
 

@@ -81,6 +81,13 @@ def test_tables_have_the_columns_that_are_named(root: Storage, monkeypatch: pyte
         corpus_of(documents, root)
 
 
+def test_columns_may_have_numbers_for_names(root: Storage) -> None:
+    for documents in (pd.DataFrame(TEXTS), [{0: text} for text in TEXTS]):
+        with pytest.raises(ValueError, match=r"name one of 0 with corpus\.text"):
+            corpus_of(documents, root)
+        assert read(corpus_of(documents, root, {"text": "0"})) == [{"text": text} for text in TEXTS]
+
+
 def test_frames_with_lists_gaps_and_several_types(root: Storage) -> None:
     frame = pd.DataFrame({"id": ["a", 7], "sentences": [np.array(["x", "y"]), ["z"]], "counterpart": ["q", ["r", "s"]]})
     assert read(corpus_of(frame, root)) == [

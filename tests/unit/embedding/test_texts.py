@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 
 from infocse_ray.corpus.source import find_source
-from infocse_ray.embedding.embed import all_documents
+from infocse_ray.embedding.embed import without_splits
 from infocse_ray.embedding.texts import _read_pieces, _TextWriter, read_texts
-from infocse_ray.settings import Corpus
+from infocse_ray.settings.embed import EveryDocument
 from infocse_ray.storage.folder import Storage
 from tests.conftest import write_jsonl
 
@@ -22,7 +22,7 @@ def test_the_first_good_row_of_an_id_counts_and_documents_of_one_sentence_do(tmp
         {"id": "a", "sentences": ["Later."], "counterpart": "later"},
         {"id": "b", "sentences": ["Two.", "Three  more."]},
     ]
-    corpus = all_documents(Corpus(source=str(write_jsonl(tmp_path / "c.jsonl", rows))))
+    corpus = without_splits(EveryDocument(source=str(write_jsonl(tmp_path / "c.jsonl", rows))))
     source = find_source(corpus)
     board = SimpleNamespace(add=SimpleNamespace(remote=lambda n: None))
     read = pa.concat_tables([*_read_pieces(source.pieces, source.columns, corpus, [], 1, board)])
@@ -35,7 +35,6 @@ def test_the_first_good_row_of_an_id_counts_and_documents_of_one_sentence_do(tmp
 
 
 def test_splits_and_lengths_leave_nothing_out_unless_asked():
-    assert all_documents(Corpus(source="x", split="s")).model_dump()["split"] is None
-    assert all_documents(Corpus(source="x")).min_sentences == 1
-    asked = all_documents(Corpus(source="x", min_sentences=3, lanes=2))
+    assert without_splits(EveryDocument(source="x", split="s")).model_dump()["split"] is None
+    asked = without_splits(EveryDocument(source="x", min_sentences=3, lanes=2))
     assert (asked.min_sentences, asked.lanes) == (3, 2)

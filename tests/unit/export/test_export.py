@@ -15,6 +15,7 @@ import torch
 from huggingface_hub import ModelCard
 
 from infocse_ray.commands.export import main
+from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.graph import traced
 from infocse_ray.encoder.layout import read_layout, write_layout
@@ -25,6 +26,7 @@ from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.formats import FORMATS, GraphEncoder
 from infocse_ray.export.run import export
 from infocse_ray.loop.its_run import run_of
+from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings.export import Export
 from infocse_ray.stages.stage import run_stage
 from infocse_ray.storage.checksums import checked
@@ -166,6 +168,29 @@ def test_the_export_of_a_run_is_checked_on_its_questions(
         export(Export(model=str(folder)))
 
 
+@pytest.mark.parametrize("format", ["torch", "onnx"])
+def test_an_export_is_asked_as_the_run_was(
+    format: Any, tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnxscript")
+        pytest.importorskip("onnxruntime")
+    encoder = whitened(tiny_encoder, tmp_path)
+    scores = {}
+    for reading in ("sentences", "both"):
+        validate = {"reading": reading, "max_candidates": 100}
+        model = a_run(encoder, tmp_path / "runs", reading, validate=validate)
+        own = load(model, max_length=12)
+        store = TokenStore.open(Storage.open(str(tmp_path / "runs")) / "corpora" / "c")
+        asked = questions_for(store, "valid", "counterpart", 10_000, max_candidates=100, reading=reading)
+        done = export(Export(model=str(model), format=format, dimensions=12 if format == "torch" else None))
+        assert done.check is not None
+        scores[reading] = done.check.before
+        assert done.check.before == score(own, asked).metrics
+        assert done.check.after == pytest.approx(done.check.before)
+    assert scores["both"] != scores["sentences"]
+
+
 def test_fewer_dimensions_are_the_leading_ones_of_length_1(
     tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,7 +251,7 @@ def test_a_printed_configuration_is_taken_again(capsys: pytest.CaptureFixture[st
 def test_a_run_is_found_by_its_models_folder(tiny_encoder: Path, tmp_path: Path, monkeypatch: Any) -> None:
     model = a_run(load(tiny_encoder), tmp_path / "runs")
     monkeypatch.chdir(model.parent)
-    for named in (str(model), f"{model}/", "../news/model"):
+    for named in (str(model), f"{model}/", "../news/model", "model", "./model"):
         found = run_of(named)
         assert found is not None
         assert found.settings.name == "news"

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -93,6 +94,13 @@ def test_results_are_json_that_no_browser_takes_for_a_page(server: SearchServer)
 @pytest.mark.parametrize("path", ["/search", "/search?q=", "/search?q=%20", f"/search?q={'x' * 10_001}"])
 def test_a_query_that_is_none_is_refused(server: SearchServer, path: str):
     assert get(server, path)[0] == 400
+
+
+def test_the_longest_query_fits_whatever_its_letters(server: SearchServer):
+    assert get(server, "/search?q=" + quote("\u6cb9" * 5_000))[0] == 200
+    status, headers, content = get(server, "/search?q=" + quote("\u6cb9" * 8_000))
+    assert (status, headers["Content-Type"]) == (414, "application/json; charset=utf-8")
+    assert "error" in json.loads(content)
 
 
 def test_an_address_that_is_none_is_refused(server: SearchServer):

@@ -1,0 +1,45 @@
+"""A configuration that was printed says what the options said that it was printed for."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import parse
+from infocse_ray.settings.embed import Embed
+from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.settings.export import Export
+from infocse_ray.settings.search import Search
+
+CORPUS = ("--corpus.source", "c.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("model", "argv"),
+    [
+        (Embed, ("--model", "m", "--output", "o", *CORPUS)),
+        (Embed, ("--model", "m", "--output", "o", "--corpus.min_sentences", "2", "--corpus.lanes", "8", *CORPUS)),
+        (Evaluate, ("--model", "m", *CORPUS)),
+        (Export, ("--model", "m")),
+        (Search, ("--index", "i", "--query", "oil")),
+        (Search, ("--index", "i", "--serve", "true", "--port", "0")),
+        (Settings, ("--name", "x", "--encoder.model", "m", *CORPUS)),
+    ],
+)
+def test_it_does(model: type[BaseModel], argv: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        parse(model, [*argv, "--print_config"], "command", "")
+    (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
+    again = parse(model, ["--config", str(tmp_path / "printed.yaml")], "command", "")
+    assert again == parse(model, argv, "command", "")
+
+
+def test_all_documents_are_embedded_unless_it_is_said_otherwise():
+    corpus = Embed.model_validate({"model": "m", "output": "o", "corpus": {"source": "c.jsonl"}}).corpus
+    assert (corpus.min_sentences, corpus.lanes) == (1, "auto")
+
+
+def test_what_is_of_the_page_is_refused_without_it():
+    with pytest.raises(ValueError, match=r"port = 0: is of the page; add --serve"):
+        Search.model_validate({"index": "i", "query": "oil", "port": 0})
