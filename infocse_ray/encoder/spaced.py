@@ -35,6 +35,11 @@ def ids_behind_a_space(tokenizer: str) -> np.ndarray | None:
     return ids
 
 
+def spacing(behind_a_space: np.ndarray | None) -> tuple[str, ...]:
+    """What names results that depend on the token that a word behind a space has."""
+    return () if behind_a_space is None else ("spaced",)
+
+
 def as_one_text(sentences: Tokens, offsets: np.ndarray, behind_a_space: np.ndarray | None) -> Tokens:
     """Each document's sentences as one text.
 
@@ -46,10 +51,24 @@ def as_one_text(sentences: Tokens, offsets: np.ndarray, behind_a_space: np.ndarr
     texts = Tokens(sentences.values, sentences.offsets[offsets])
     if behind_a_space is None:
         return texts
-    later = np.arange(offsets[0], offsets[-1])
-    later = later[~np.isin(later, offsets) & (sentences.lengths[later] > 0)]
-    begin = texts.offsets[0]
-    values = sentences.values[begin : texts.offsets[-1]].copy()
-    starts = sentences.offsets[later] - begin
-    values[starts] = behind_a_space[values[starts]]
-    return Tokens(values, texts.offsets - begin)
+    at = np.arange(texts.offsets[0], texts.offsets[-1])
+    return as_texts(sentences, at, texts.offsets - texts.offsets[0], behind_a_space)
+
+
+def as_texts(sentences: Tokens, at: np.ndarray, offsets: np.ndarray, behind_a_space: np.ndarray | None) -> Tokens:
+    """Texts made of parts of sentences, copied.
+
+    Args:
+        sentences: one after the other.
+        at: int64 [tokens], where in `sentences.values` each token of the texts is.
+        offsets: int64 [texts + 1]; text i has the tokens offsets[i]:offsets[i + 1].
+        behind_a_space: as `ids_behind_a_space` has it.
+    """
+    values = sentences.values[at]
+    if behind_a_space is not None and len(at):
+        begins = np.zeros(len(sentences.values) + 1, bool)
+        begins[sentences.offsets[:-1]] = True
+        later = begins[at]
+        later[offsets[:-1][np.diff(offsets) > 0]] = False
+        values[later] = behind_a_space[values[later]]
+    return Tokens(values, offsets)

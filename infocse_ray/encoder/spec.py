@@ -33,7 +33,7 @@ class EncoderSpec(NamedTuple):
     kind: str
     """Of the backbone, such as bert."""
     can_cut: bool
-    """Whether it has an embedding layer whose output can be cut off."""
+    """Whether it has an embedding layer whose output can be cut off: one tensor."""
     can_shuffle: bool
     """Whether tokens' positions can be given."""
     can_drop: bool
@@ -50,6 +50,8 @@ class EncoderSpec(NamedTuple):
     """Id of the mask token; None where there is none."""
     characters: np.ndarray
     """int16 [vocabulary]: characters of each token as text, the space before a word included."""
+    behind_a_space: np.ndarray | None
+    """uint32 [vocabulary]: what each token is behind a space; None where a space changes none."""
 
     @classmethod
     def of(cls, encoder: SentenceEncoder) -> EncoderSpec:
@@ -57,16 +59,17 @@ class EncoderSpec(NamedTuple):
         tokenizer = encoder.tokenizer
         embeddings = encoder.backbone.get_input_embeddings().weight
         before, after = map(len, encoder.around())
+        width = _embedding_width(encoder)
         return cls(
             sentence_tokens=encoder.room("document"),
             query_tokens=encoder.room("query"),
             longest=(position_room(encoder.backbone.config) or 2**15) - encoder.extra("document"),
             dimension=encoder.dimension,
             hidden=encoder.backbone.config.hidden_size,
-            embedding=_embedding_width(encoder) or embeddings.shape[1],
+            embedding=width or embeddings.shape[1],
             word=embeddings.shape[1],
             kind=encoder.backbone.config.model_type,
-            can_cut=hasattr(encoder.backbone, "embeddings"),
+            can_cut=width is not None,
             can_shuffle=_takes_positions(encoder),
             can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
             can_decode=can_decode(encoder.backbone.config),
@@ -75,15 +78,33 @@ class EncoderSpec(NamedTuple):
             special=tuple(sorted(tokenizer.all_special_ids)),
             mask=tokenizer.mask_token_id,
             characters=_characters(tokenizer),
+            behind_a_space=encoder.ids_behind_a_space,
         )
 
 
+def own_tokens(there: np.ndarray, around: tuple[int, int]) -> np.ndarray:
+    """Which tokens are a text's own, neither special ones nor its prompt's.
+
+    Args:
+        there: [b, length], the attention mask of texts of documents, padded on the right.
+        around: as `EncoderSpec` has it.
+
+    Returns:
+        bool [b, length].
+    """
+    place = np.arange(there.shape[1])
+    return (place >= around[0]) & (place < there.sum(1, keepdims=True) - around[1])
+
+
 def _embedding_width(encoder: SentenceEncoder) -> int | None:
-    """Length of what the layer `embeddings` puts out; None where there is none."""
+    """Length of what the layer `embeddings` puts out; None where there is none, or it puts out more than one thing."""
     if (layer := getattr(encoder.backbone, "embeddings", None)) is None:
         return None
-    widths: list[int] = []
-    hook = layer.register_forward_hook(lambda _, __, out: widths.append(out.shape[-1]))
+    widths: list[int | None] = []
+    # I-BERT's puts out a scale, too.
+    hook = layer.register_forward_hook(
+        lambda _, __, out: widths.append(out.shape[-1] if isinstance(out, torch.Tensor) else None)
+    )
     ids = torch.zeros((1, 1), dtype=torch.int64, device=encoder.device)
     with torch.inference_mode(), hook:
         encoder.eval().hidden(ids, torch.ones_like(ids))

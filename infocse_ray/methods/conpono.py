@@ -23,8 +23,9 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import spans
+from infocse_ray.corpus.tokens import offsets_of, places
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.spaced import as_texts, spacing
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import ranks, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, Side
@@ -71,13 +72,15 @@ class CONPONO(Plain):
         self.context = section.context or (INITIAL_CONTEXT if initializes else PUBLISHED_CONTEXT)
         self.temperature = section.temperature or train.temperature
         self.sentence = spec.sentence_tokens
+        self.behind_a_space = spec.behind_a_space if self.context > 1 else None
         self.passage = min(self.context * self.sentence, spec.longest)
         self.longest = max(self.sentence, self.passage)
         self.short = f"fewer than {2 * self.context} sentences, so that a passage is half of the document"
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        return ("conpono", self.section.model_copy(update={"context": self.context}), self.temperature)
+        section = self.section.model_copy(update={"context": self.context})
+        return ("conpono", section, self.temperature, *spacing(self.behind_a_space))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
@@ -108,7 +111,9 @@ class CONPONO(Plain):
         there = np.concatenate([np.ones((len(rows), 1), bool), there], axis=1)
         labels = np.broadcast_to(np.arange(there.shape[1]), there.shape)[there]
         lengths = np.minimum((ends - begins)[there], np.where(labels, self.sentence, self.passage))
-        return Views(np.nonzero(there)[0], labels, spans(opened.texts.values, begins[there], lengths))
+        at = places(begins[there], lengths)
+        texts = as_texts(opened.texts, at, offsets_of(lengths), self.behind_a_space)
+        return Views(np.nonzero(there)[0], labels, texts)
 
     def _passage_of(self, sizes: np.ndarray) -> np.ndarray:
         """int64: sentences of the passages of documents of so many."""

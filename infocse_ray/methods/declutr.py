@@ -26,9 +26,10 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import spans
+from infocse_ray.corpus.tokens import offsets_of, places
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.encoder.spaced import as_texts, spacing
+from infocse_ray.encoder.spec import EncoderSpec, own_tokens
 from infocse_ray.methods.chance import below, betas, uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, two_sided
 from infocse_ray.methods.method import Counted, Plain
@@ -86,7 +87,7 @@ class DeCLUTR(Plain):
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         began = self.trained.fingerprint() if self.trained else _FIRST_WEIGHTS
-        return ("declutr", self.section, *([began] if self.section.mask else []))
+        return ("declutr", self.section, *([began] if self.section.mask else []), *spacing(self.spec.behind_a_space))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
@@ -108,7 +109,8 @@ class DeCLUTR(Plain):
         begins, lengths = self.spans(end - first, seeds)
         anchors = self.section.anchors
         labels = [*range(anchors), *(anchors + a for a in range(anchors) for _ in range(self.section.positives))]
-        return Views.alike(labels, spans(opened.texts.values, (first[:, None] + begins).ravel(), lengths.ravel()))
+        at = places((first[:, None] + begins).ravel(), lengths.ravel())
+        return Views.alike(labels, as_texts(opened.texts, at, offsets_of(lengths.ravel()), self.spec.behind_a_space))
 
     def spans(self, tokens: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where spans are in documents.
@@ -148,7 +150,8 @@ class DeCLUTR(Plain):
         # By the place in the row: how far it is padded must not change what is guessed.
         width, mine = ids.shape[1], ids[rows]
         guessed, instead, other = (uniforms(seeds[rows], width, what) for what in (_GUESSED, _INSTEAD, _OTHER))
-        chosen = (guessed < self.section.mask) & (attention_mask.numpy()[rows] > 0) & ~np.isin(mine, self.spec.special)
+        own = own_tokens(attention_mask.numpy()[rows], self.spec.around) & ~np.isin(mine, self.spec.special)
+        chosen = (guessed < self.section.mask) & own
         mlm_labels[rows] = np.where(chosen, mine, -100)
         swapped = np.where(instead < 0.9, mine, below(other, self.spec.vocabulary))
         assert self.spec.mask is not None

@@ -21,8 +21,9 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import Tokens, places, spans
+from infocse_ray.corpus.tokens import Tokens, offsets_of, places, spans
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.spaced import as_texts, spacing
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, own
@@ -45,13 +46,14 @@ class ICT(Plain):
         self.temperature = section.temperature or (1.0 if section.projection else train.temperature)
         self.head_is_new = section.projection > 0
         self.sentence = spec.sentence_tokens
+        self.behind_a_space = spec.behind_a_space if section.block == "text" else None
         self.query = min(section.query_tokens, spec.longest)
         self.block = min(section.block_tokens, spec.longest)
         self.longest = max(self.query, self.sentence if section.block == "sentences" else self.block)
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        return ("ict", self.section, self.temperature, self.cosine)
+        return ("ict", self.section, self.temperature, self.cosine, *spacing(self.behind_a_space))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""
@@ -74,19 +76,18 @@ class ICT(Plain):
         begin, end = self._around(opened.texts.lengths, first, query, end, keep)
         if self.section.block == "sentences":
             return self._sentences(opened.texts, begin, query, end, keep)
-        values, offsets = opened.texts
+        offsets = opened.texts.offsets
         # The query, what is before it, and it and what is after it: two ranges of tokens, cut as one text.
         before = np.minimum(offsets[query] - offsets[begin], self.block)
         since = offsets[np.where(keep, query, query + 1)]
         after = np.minimum(offsets[end] - since, self.block - before)
         asked = np.minimum(offsets[query + 1] - offsets[query], self.query)
-        parts = spans(
-            values,
+        at = places(
             np.stack([offsets[query], offsets[begin], since], axis=1).ravel(),
             np.stack([asked, before, after], axis=1).ravel(),
         )
-        ends = np.stack([parts.offsets[1::3], parts.offsets[3::3]], axis=1).ravel()
-        return Views.alike([0, 1], Tokens(parts.values, np.concatenate([parts.offsets[:1], ends])))
+        sizes = np.stack([asked, before + after], axis=1).ravel()
+        return Views.alike([0, 1], as_texts(opened.texts, at, offsets_of(sizes), self.behind_a_space))
 
     def _around(
         self, lengths: np.ndarray, first: np.ndarray, query: np.ndarray, end: np.ndarray, keep: np.ndarray

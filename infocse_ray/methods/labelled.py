@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import Tokens, concatenate, offsets_of, places
+from infocse_ray.corpus.tokens import concatenate, offsets_of, places
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.contrast import Contrast, Encoded, own
 from infocse_ray.methods.label_sample import LabelSample
@@ -28,6 +28,7 @@ class Labelled(Plain):
 
     none = "no counterpart among the drawn"
     query_labels = frozenset({_COUNTERPART, _OTHER})
+    only_ids = frozenset({_OTHER})
     not_columns = frozenset({_SENTENCE, _OTHER})
     """Views whose vectors are in no column."""
 
@@ -77,11 +78,6 @@ class Labelled(Plain):
         counterpart = places(examples - sizes, sizes)  # which it is, less than 0 for a sentence
         labels = np.where(counterpart == numbers[owner], _COUNTERPART, np.where(counterpart < 0, _SENTENCE, _OTHER))
         return Views(owner, labels, opened.texts.take(places(opened.offsets[documents], sizes)))
-
-    def augment(self, texts: Tokens, labels: np.ndarray, seeds: np.ndarray) -> Tokens:
-        """Keep one token of the other counterparts: these texts serve only as ids."""
-        lengths = np.where(labels == _OTHER, np.minimum(texts.lengths, 1), texts.lengths)
-        return texts.shortened(lengths)
 
     def contrast(self, encoded: Encoded, head: torch.nn.Module) -> Contrast:
         """Rows are the documents, columns the counterparts."""

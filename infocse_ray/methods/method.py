@@ -65,6 +65,11 @@ class Method(Protocol):
         ...
 
     @property
+    def only_ids(self) -> frozenset[int]:
+        """Labels of the views that serve as ids alone: they aren't encoded, and their vectors are 0."""
+        ...
+
+    @property
     def has_mlm_labels(self) -> bool:
         """Whether `inputs` gives `mlm_labels`."""
         ...
@@ -178,6 +183,7 @@ class Plain:
     pairs_at: int | None = None
     distillation = 0.0
     unreferred: frozenset[int] = frozenset()
+    only_ids: frozenset[int] = frozenset()
     has_mlm_labels = False
     changes_inputs = False
     head_is_new = False

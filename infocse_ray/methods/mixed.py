@@ -42,6 +42,7 @@ class Mixed(Plain):
         self.longest = max(pairs.longest, labels.longest)
         self.distillation = pairs.distillation
         self.query_labels = frozenset(FIRST_LABEL + view for view in labels.query_labels)
+        self.only_ids = frozenset(FIRST_LABEL + view for view in labels.only_ids)
         # Their rows hold on to nothing.
         self.unreferred = frozenset(FIRST_LABEL + view for view in labels.not_columns)
 

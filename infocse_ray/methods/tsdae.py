@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.encoder.spec import EncoderSpec, own_tokens
 from infocse_ray.methods.chance import uniforms
 from infocse_ray.methods.contrast import Encoded
 from infocse_ray.methods.denoising_decoder import DenoisingDecoder
@@ -68,14 +68,12 @@ class TSDAE(EachSentence):
     ) -> dict[str, torch.Tensor]:
         """What is left of each sentence, and the sentence that is to be written."""
         ids, there = input_ids.numpy(), attention_mask.numpy() > 0
-        before, after = self.around
-        place, width = np.arange(ids.shape[1]), ids.shape[1]
-        own = (place >= before) & (place < there.sum(1, keepdims=True) - after)
+        own = own_tokens(there, self.around)
         # By the place in the row: how far it is padded must not change what is deleted.
-        drawn = np.where(own, uniforms(seeds, width), -1.0)
+        drawn = np.where(own, uniforms(seeds, ids.shape[1]), -1.0)
         kept = there & (~own | (drawn >= self.section.deleted) | (drawn == drawn.max(1, keepdims=True)))
         left = kept.sum(1, keepdims=True)
-        mask = place[: left.max(initial=0)] < left
+        mask = np.arange(left.max(initial=0)) < left
         short = np.zeros(mask.shape, np.int64)
         short[mask] = ids[kept]
         return {

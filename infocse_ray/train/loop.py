@@ -47,7 +47,7 @@ from infocse_ray.train.schedule import Budget, Schedule
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import StepReport, StepUnderWay, begin_step
 
-COLLAPSE = 0.05
+_COLLAPSE = 0.05
 """Embedding spread under which the run warns that all sentences are getting one vector."""
 
 BEGUN = "begun"
@@ -60,6 +60,16 @@ restart takes one before, whose best model must still be there."""
 
 LABELS = 0x1ABE1
 """Sets the order of labels apart from that of the pairs that they are among."""
+
+
+def collapsing(spread: float, first: float) -> bool:
+    """Whether a step's embedding spread says that sentences are getting one vector.
+
+    Args:
+        spread: of the step.
+        first: of the first step: vectors of plain language models are alike to begin with, and training spreads them.
+    """
+    return spread < min(_COLLAPSE, first / 2)
 
 
 class Training(NamedTuple):
@@ -316,12 +326,14 @@ class TrainingWorker:
         self._reporter.count(report)
         if self._metrics is not None:
             self._metrics.step(step, report, ended - under_way.begun, self._settings.train.batch_size)
-        if report.spread < COLLAPSE and not self.progress["warned"]:
+        first = self.progress.setdefault("first_spread", report.spread)
+        if collapsing(report.spread, first) and not self.progress["warned"]:
             self.progress["warned"] = True
+            train = self._settings.train
             self._reporter.tell(
-                f"warning: step {step}: the sentence vectors are collapsing (embedding spread {report.spread:.3f}, "
-                "0 if all are the same); lower train.learning_rate or train.temperature, or set train.similarity to "
-                "cosine"
+                f"warning: step {step}: the sentence vectors are collapsing (embedding spread {report.spread:.3f}, at "
+                f"first {first:.3f}, 0 if all are the same); lower train.learning_rate or train.temperature"
+                + (", or set train.similarity to cosine" if train.similarity == "dot" else "")
             )
         self._reporter.show(under_way.done, report, now)
         return ended

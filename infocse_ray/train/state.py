@@ -102,8 +102,10 @@ class Prepared(NamedTuple):
     chunks: list[Chunk]
     columns: torch.Tensor
     """int64 [4, texts]: each text's document, example, label and text."""
+    encoded: torch.Tensor | None
+    """int64 [n], the texts that are encoded, among which the chunks number theirs; None: all are."""
     tokens: int
-    """Of all texts, padding not counted."""
+    """Of these, padding not counted."""
     guessed: int
     """Tokens that are to be guessed."""
     chunk_tokens: int
@@ -113,6 +115,18 @@ class Prepared(NamedTuple):
     def padded(self) -> int:
         """Tokens, padding included."""
         return sum(chunk.padded for chunk in self.chunks)
+
+    @property
+    def texts(self) -> int:
+        """How many are encoded."""
+        return len(self.batch.texts) if self.encoded is None else len(self.encoded)
+
+    def placed(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Vectors [n, d] of what is encoded as those of all texts, [texts, d]; 0 where a text serves as an id alone."""
+        if self.encoded is None:
+            return vectors
+        every = vectors.new_zeros(len(self.batch.texts), vectors.shape[1])
+        return every.index_copy(0, self.encoded.to(vectors.device, non_blocking=True), vectors)
 
 
 class Agreed(NamedTuple):
@@ -231,7 +245,14 @@ class TrainState:
             self.encoder.device,
         )
         guessed = sum(_guessed(chunk) for chunk in chunks)
-        return Prepared(batch, chunks, columns, int(self.tokens(batch).sum()), guessed, chunk_tokens)
+        encoded = None
+        if not (read := self._read(batch)).all():
+            encoded = _pinned(torch.from_numpy(np.flatnonzero(read)), self.encoder.device)
+        return Prepared(batch, chunks, columns, encoded, int(self.tokens(batch).sum()), guessed, chunk_tokens)
+
+    def _read(self, batch: Batch) -> np.ndarray:
+        """Bool [texts]: which are encoded."""
+        return ~np.isin(batch.labels, sorted(self.method.only_ids))
 
     def agree(self, prepared: Prepared, stop: bool = False) -> Agreed:
         """What the workers must know of each other's part of a batch, in one exchange.
@@ -241,7 +262,7 @@ class TrainState:
             stop: it was asked to stop.
         """
         fits = len(prepared.chunks) <= 1 or prepared.padded <= self.memory.kept
-        here = [prepared.tokens, prepared.padded, len(prepared.batch.texts), prepared.guessed, not fits, stop]
+        here = [prepared.tokens, prepared.padded, prepared.texts, prepared.guessed, not fits, stop]
         tokens, padded, texts, guessed, too_many, stops = map(sum, zip(*exchanged([*map(int, here)]), strict=True))
         return Agreed(tokens, padded, texts, guessed, not too_many, stops > 0)
 
@@ -251,6 +272,7 @@ class TrainState:
         The texts of a chunk have one prompt. For a GPU they are pinned; where it can, short ones aren't padded.
         """
         encoder, device = self.encoder, self.encoder.device
+        number = np.cumsum(self._read(batch)) - 1
         chunks = []
         for role, texts in self._by_role(batch).items():
             longest = self.longest(role)
@@ -266,7 +288,7 @@ class TrainState:
                 if (pooled := encoder.pooled(inputs["attention_mask"], role)) is not None:
                     inputs["pooled"] = pooled
                 ready = {name: _pinned(tensor, device) for name, tensor in inputs.items()}
-                chunks.append(Chunk(_pinned(torch.from_numpy(rows), device), ready))
+                chunks.append(Chunk(_pinned(torch.from_numpy(number[rows]), device), ready))
         return chunks
 
     def _cut(self, lengths: np.ndarray, tokens: int) -> Iterator[tuple[np.ndarray, bool]]:
@@ -304,18 +326,19 @@ class TrainState:
         return self.method.longest + self.encoder.extra(role)
 
     def tokens(self, batch: Batch) -> np.ndarray:
-        """int64 [n]: tokens of each text of a batch as encoded."""
+        """int64 [n]: tokens of each text of a batch as encoded; 0 of those that aren't."""
         lengths = np.zeros(len(batch.texts), np.int64)
         for role, texts in self._by_role(batch).items():
             lengths[texts] = self.encoder.lengths(batch.texts.take(texts), self.longest(role), role)
         return lengths
 
     def _by_role(self, batch: Batch) -> dict[Role, np.ndarray]:
-        """Which texts (int64) have which prompt."""
+        """Which texts (int64), of those that are encoded, have which prompt."""
+        read = self._read(batch)
         if self.encoder.one_prompt:
-            return {"document": np.arange(len(batch.texts))}
+            return {"document": np.flatnonzero(read)}
         queries = np.isin(batch.labels, sorted(self.method.query_labels))
-        return {"document": np.flatnonzero(~queries), "query": np.flatnonzero(queries)}
+        return {"document": np.flatnonzero(read & ~queries), "query": np.flatnonzero(read & queries)}
 
     def average_head(self) -> None:
         """Average the head's gradients over workers, as DDP does the encoder's."""

@@ -115,7 +115,7 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
 
     def loss_of(vectors: torch.Tensor) -> torch.Tensor:
         with advised(f"the loss of {len(vectors):,} texts at once", f"lower the batch size, or {MORE}"):
-            if (contrast := contrast_of(vectors)) is None:
+            if (contrast := contrast_of(prepared.placed(vectors))) is None:
                 return 0.0 * vectors.sum()
             before = None if held is None else contrast_of(held)
             return contrastive_loss(contrast, None if before is None else Reference(before, state.method.distillation))
@@ -153,7 +153,8 @@ def begin_step(state: TrainState, prepared: Prepared, agreed: Agreed, seed: int,
     state.broken.copy_(torch.maximum(state.broken, (~torch.isfinite(sums[0]) | (sums[1] > 0)).to(state.broken.dtype)))
     with advised("the optimiser's moments", MORE):
         state.update(step, norm)
-    return StepUnderWay(step, batch, vectors, agreed, torch.cat([sums, norm.double()[None]]))
+    figures = torch.cat([sums, norm.double()[None]])
+    return StepUnderWay(step, batch, prepared.placed(vectors), agreed, figures)
 
 
 def _token_loss(state: TrainState, guessed: int) -> Callable[[torch.Tensor, Chunk], torch.Tensor]:

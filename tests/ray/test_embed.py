@@ -11,8 +11,7 @@ import pytest
 
 import infocse_ray
 from infocse_ray.embedding.embed import embed_corpus
-from infocse_ray.settings import Corpus
-from infocse_ray.settings.embed import Embed
+from infocse_ray.settings.embed import Embed, EveryDocument
 from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -28,7 +27,7 @@ def test_embeds_goes_on_and_finds(tiny_encoder: Path, tmp_path: Path, capsys):
         sentences=True,
         storage=str(tmp_path / "runs"),
         num_workers=1,
-        corpus=Corpus(source=str(write_jsonl(tmp_path / "c.jsonl", documents))),
+        corpus=EveryDocument(source=str(write_jsonl(tmp_path / "c.jsonl", documents))),
     )
     output = embed_corpus(settings)
     assert re.search(r"61 documents of \d+ sentences, 32 dimensions, fp32", capsys.readouterr().out)

@@ -39,6 +39,7 @@ SPEC = EncoderSpec(
     special=(0, 1, 2, 3, 4),
     mask=4,
     characters=np.full(200, 5, dtype=np.int16),
+    behind_a_space=None,
 )
 """Of an encoder like the tiny one."""
 

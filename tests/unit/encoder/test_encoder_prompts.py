@@ -203,16 +203,18 @@ def test_training_and_validation_give_documents_and_counterparts_their_prompts(t
     run = Run(prompted, annotated(tmp_path / "source", prompted), case="labelled", dropout=False)
     batch = run.stream.next_batch()
     encoder, state = run.encoder.eval(), run.state
-    vectors, tokens = torch.zeros(len(batch.texts), 32), 0
+    prepared = state.prepare(batch)
+    vectors, tokens = torch.zeros(prepared.texts, 32), 0
     with torch.no_grad():
-        for chunk in state.chunks(batch, state.memory.tokens):
+        for chunk in prepared.chunks:
             vectors[chunk.rows] = state.model(**chunk.inputs)[0]
             tokens += int(chunk.inputs["attention_mask"].sum())
+    vectors = prepared.placed(vectors)
     assert state.tokens(batch).sum() == tokens
-    queries = np.isin(batch.labels, [1, 2])
+    queries = batch.labels == 1
     assert 0 < queries.sum() < len(queries)
     for role in ROLES:
-        rows = np.flatnonzero(queries if role == "query" else ~queries)
+        rows = np.flatnonzero(queries if role == "query" else batch.labels == 0)
         close(vectors[torch.from_numpy(rows)], embed(encoder, batch.texts.take(rows), role=role).vectors)
     asked = torch.from_numpy(queries)
     assert not torch.allclose(vectors[asked], embed(encoder, batch.texts).vectors[asked], atol=1e-3)

@@ -87,7 +87,8 @@ def test_the_lexicon_of_an_encoder(tiny_encoder):
     found = EncoderSpec.of(encoder)
     size = len(encoder.tokenizer)
     expected = (14, 14, 62, 32, 32, 32, 32, "bert", True, True, True, True, (1, 1), size, (0, 1, 2, 3, 4), 4)
-    assert found[:-1] == expected
+    assert found[:-2] == expected
+    assert found.behind_a_space is None
     assert found.characters.shape == (size,)
 
 

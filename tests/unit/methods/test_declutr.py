@@ -145,6 +145,17 @@ def test_masked_tokens():
     assert 180 < swapped.max() < 200
 
 
+def test_a_prompt_is_never_masked():
+    method = declutr(SPEC._replace(around=(4, 2)), mask=0.99)
+    before, after, mlm_labels = masked(method, [[7] * 40, [8] * 20], [0, 1])
+    lengths = (before > 0).sum(1).tolist()
+    for row, length in enumerate(lengths):
+        chosen = torch.nonzero(mlm_labels[row] >= 0).flatten()
+        assert chosen.min() >= 4
+        assert chosen.max() < length - 2
+        assert torch.equal(after[row, :4], before[row, :4])
+
+
 def test_positives_are_never_masked():
     rows = [[7] * 40] * 6
     before, after, mlm_labels = masked(declutr(mask=0.9), rows, [0, 2, 1, 3, 2, 2])

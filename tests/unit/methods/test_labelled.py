@@ -150,15 +150,26 @@ def test_counts_are_what_is_dealt(store):
         assert 0 < counted.sum() < len(labels.keys) or len(labels.keys) < 5
 
 
-def test_what_is_there_to_be_known_by_costs_one_token():
-    method = Labelled(ALL, 1.0, False, SPEC)
-    texts = ragged([[5, 6, 7], [8, 9], [10, 11, 12]])
-    found = method.augment(texts, np.array([0, 1, 2]), np.zeros(3, np.uint64))
-    assert [found.values[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)] == [
-        [5, 6, 7],
-        [8, 9],
-        [10],
-    ]
+@pytest.mark.parametrize("chunk_tokens", [64, 100_000])
+def test_what_is_there_to_be_known_by_is_not_encoded(tiny_encoder, tmp_path, chunk_tokens):
+    run = Run(tiny_encoder, annotated(tmp_path, tiny_encoder), case=LABELLED, chunk_tokens=chunk_tokens)
+    batch = run.stream.next_batch()
+    known = batch.labels == 2
+    assert known.any()
+    prepared = run.state.prepare(batch)
+    rows = torch.cat([chunk.rows for chunk in prepared.chunks])
+    assert sorted(rows.tolist()) == list(range((~known).sum()))
+    assert prepared.texts == (~known).sum()
+    tokens = run.state.tokens(batch)
+    assert (tokens[known] == 0).all()
+    assert prepared.tokens == tokens.sum()
+    placed = prepared.placed(torch.arange(1.0, 1 + prepared.texts)[:, None])[:, 0]
+    assert (placed == 0).tolist() == known.tolist()
+    for chunk in prepared.chunks:
+        for row, ids in zip(chunk.rows, chunk.inputs["input_ids"], strict=True):
+            text = int(np.flatnonzero(placed == 1 + row)[0])
+            own = batch.texts.values[batch.texts.offsets[text] : batch.texts.offsets[text + 1]]
+            assert ids[1 : 1 + len(own)].tolist() == own.tolist()
 
 
 @pytest.mark.parametrize("chunk_tokens", [64, 100_000])

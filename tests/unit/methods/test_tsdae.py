@@ -11,13 +11,16 @@ from transformers import (
     BertConfig,
     DistilBertConfig,
     ElectraConfig,
+    MegatronBertConfig,
     Qwen2Config,
+    RemBertConfig,
     RobertaConfig,
     XLMRobertaConfig,
 )
 
 from infocse_ray.encoder.decoder import can_decode
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.methods import denoising_decoder
 from infocse_ray.methods.denoising_decoder import DenoisingDecoder
 from infocse_ray.methods.tsdae import TSDAE
 from infocse_ray.settings import TSDAESettings
@@ -111,6 +114,40 @@ def test_a_prompt_stays_and_is_not_pooled(tiny_encoder, source, tmp_path):
         assert torch.equal(chunk.inputs["pooled"].sum(1), left - before), "the prompt and what stands before it"
 
 
+@pytest.mark.parametrize("kind", [BertConfig, RobertaConfig, XLMRobertaConfig, ElectraConfig, RemBertConfig])
+def test_a_large_vocabularys_scores_are_held_in_parts(kind, monkeypatch):
+    shape: Any = {"num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 50}
+    torch.manual_seed(0)
+    backbone = AutoModel.from_config(kind(hidden_size=8, **shape))
+    decoder = DenoisingDecoder(SimpleNamespace(backbone=backbone, base_dimension=8, base_normalize=True))  # pyright: ignore
+    listen(decoder)
+    texts = torch.randint(5, 50, (3, 12))
+    texts[0, 4:] = -100
+    vectors = torch.randn(3, 8, requires_grad=True)
+    held = []
+    plain = torch.nn.functional.cross_entropy
+
+    def watched(logits: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+        held.append(logits.numel())
+        return plain(logits, *given, **named)
+
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", watched)
+    found = []
+    for most in (2**28, 400):
+        monkeypatch.setattr(denoising_decoder, "_LOGITS", most)
+        decoder.zero_grad()
+        loss = decoder.token_loss(vectors, {"decoded": texts}, torch.zeros(0))
+        (gradient,) = torch.autograd.grad(loss, vectors, retain_graph=True)
+        loss.backward()
+        own = [p.grad.clone() for p in decoder.parameters() if p.grad is not None]
+        found.append([loss.detach(), gradient, *own])
+    assert held[0] == 33 * 50
+    assert len(held) > 5
+    assert max(held[1:]) <= 400
+    assert len(found[0]) == len(found[1])
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("kind", [BertConfig, RobertaConfig, XLMRobertaConfig, ElectraConfig])
 @pytest.mark.parametrize("normalized", [True, False])
 def test_padding_and_the_rows_beside_change_no_loss(kind, normalized):
@@ -151,6 +188,7 @@ def test_an_encoder_without_a_decoder_of_its_kind_is_refused():
     assert can_decode(BertConfig(**small))
     assert can_decode(RobertaConfig(**small))
     assert not can_decode(DistilBertConfig())
+    assert not can_decode(MegatronBertConfig(**small)), "its cross-attention reads as many vectors as there are tokens"
     assert not can_decode(Qwen2Config(**small, intermediate_size=8, num_key_value_heads=1)), "no cross-attention"
     with pytest.raises(ValueError, match=r"tsdae: .* for a distilbert encoder .*; use another method"):
         TSDAE(TSDAESettings(), SPEC._replace(can_decode=False, kind="distilbert"))
