@@ -21,21 +21,13 @@ from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.clusters import number_clusters
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.pipeline import Written, through_phases
-from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import Tokens, sample_hashes
+from infocse_ray.corpus.store import drawn_sentences
+from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.storage.checksums import read_sealed, sealed
 from infocse_ray.storage.folder import Storage
 
 _ITERATIONS = 30
-
-
-def drawn(documents: Documents, share: float, seed: int) -> np.ndarray:
-    """int64: about `share` of the sentences, the same ones whichever documents are looked at together."""
-    sizes = np.diff(documents.offsets)
-    number = np.arange(len(documents.sentences)) - np.repeat(documents.offsets[:-1], sizes)
-    hashes = sample_hashes(seed, np.repeat(documents.keys, sizes), number)
-    return np.flatnonzero((hashes.view(np.uint64) >> np.uint64(11)) * 2.0**-53 < share)
 
 
 def share_of(documents: TrainingDocuments, sample: int) -> float:
@@ -65,7 +57,8 @@ class SampleSentences(NamedTuple):
         if not read:
             return _Drawn(target, len(shards), None, none)
         together = joined(read)
-        return _Drawn(target, len(shards), together.sentences.take(drawn(together, self.share, self.seed)), none)
+        drawn = drawn_sentences(together, self.share, self.seed)
+        return _Drawn(target, len(shards), together.sentences.take(drawn), none)
 
     def embed(self, annotator: Annotator, group: _Drawn) -> _Drawn:
         """Their vectors."""

@@ -68,7 +68,8 @@ class NoBackbone(torch.nn.Module):
 
     def __init__(self, config: Any) -> None:
         super().__init__()
-        self.config = SimpleNamespace(hidden_size=8, model_type=config.model_type)
+        attention = config._attn_implementation  # by which the host's work depends on the device
+        self.config = SimpleNamespace(hidden_size=8, model_type=config.model_type, _attn_implementation=attention)
         self.weight = torch.nn.Parameter(torch.zeros(1), requires_grad=False)
 
     def forward(self, input_ids: torch.Tensor, **_: Any) -> SimpleNamespace:
@@ -123,7 +124,7 @@ def host_seconds(annotator: Annotator, some: Documents) -> float:
     It is cutting, finding equal sentences, sorting, and asking for batches.
     """
     encoder = copy.deepcopy(annotator.encoder)
-    encoder.kernel, encoder.backbone = None, NoBackbone(encoder.backbone.config)
+    encoder.kernel, encoder.backbone = None, NoBackbone(encoder.backbone.config).to(annotator.encoder.device)
     encoder.pool = lambda hidden, *_: hidden[:, 0].expand(-1, encoder.dimension)  # pyright: ignore
     if encoder.device.type == "cpu":
         encoder.to("meta")  # whose own work, in Python, counts here

@@ -15,7 +15,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.whitening_fit import POWERS, fit_whitening
-from infocse_ray.retrieval.refit import moments_of, sample_limit, sampled
+from infocse_ray.retrieval.refit import Sample, moments_of, sampled
 
 VALIDATORS = ("counterpart", "sentence", "halves", "readings")
 METRICS = ("mrr", "recall@5")
@@ -24,9 +24,9 @@ METRICS = ("mrr", "recall@5")
 def score_once(model: str, store: TokenStore, seed: int) -> list[dict]:
     """The truth and every validator's scores of an encoder, as it is and with every power."""
     encoder = for_inference(load_at(model), "auto", default_device())
-    limit = sample_limit(store, ["valid", "test"], encoder.dimension)
+    sample = Sample.of(store, ["valid", "test"], encoder.dimension)
     shards = range(store.shards)
-    moments = moments_of(encoder, concatenate([sampled(store, ["valid", "test"], limit, shard) for shard in shards]))
+    moments = moments_of(encoder, concatenate([sampled(store, ["valid", "test"], sample, shard) for shard in shards]))
     truth, labelled = Truth.of(encoder, store), Truth.of(encoder, store, "valid")
     without = WithoutLabels.of(encoder, store, seed)
     rows = []

@@ -22,11 +22,12 @@ from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, WHO
 from infocse_ray.retrieval.held_out import held_out_for
 from infocse_ray.retrieval.refit import (
     CHOOSING_DOCUMENTS,
+    Sample,
     WhiteningPlan,
     best_whitening,
     moments_of_whole,
     sampled,
-    whole_limit,
+    whole_sample,
 )
 
 SPLITS = ["train", "valid"]
@@ -57,12 +58,12 @@ def measure_once(model: str, store: TokenStore, seed: int) -> Measured:
         return embed(encoder, tokens).vectors
 
     truth = Truth.of(encoder, store)
-    fitted = concatenate([sampled(store, SPLITS, 2**63, shard) for shard in range(store.shards)])
+    fitted = concatenate([sampled(store, SPLITS, Sample(2**63, 1.0), shard) for shard in range(store.shards)])
     begun = now()
     sample = vectors(fitted)
     embedding = now() - begun
-    limit = whole_limit(store, SPLITS, encoder.dimension)
-    texts = concatenate([sampled(store, SPLITS, limit, shard, encoder) for shard in range(store.shards)])
+    drawn = whole_sample(store, SPLITS, encoder.dimension)
+    texts = concatenate([sampled(store, SPLITS, drawn, shard, encoder) for shard in range(store.shards)])
     begun = now()
     whole = moments_of_whole(encoder, texts)
     reading = (now() - begun) / whole.count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -10,6 +11,7 @@ from infocse_ray.corpus.documents import Rejected, counterpart_texts, split_of
 from infocse_ray.corpus.kind import look_into, place_and_columns, refuse_unreadable, some_of
 from infocse_ray.corpus.labels import LabelTable, LabelWriter
 from infocse_ray.corpus.read import READERS, Piece, SourceRow, naming, read_rows, reader_of
+from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import open_filesystem
 
@@ -64,31 +66,63 @@ def _parquet_columns(uri: str) -> set[str]:
 
 
 def labels(companions: list[Piece], corpus: Corpus) -> LabelTable:
-    """Counterparts and split by id."""
+    """Counterparts and split by id.
+
+    Where rows of a document name several splits, it is in the most held out: what is to be validated or tested on is
+    never trained on. Rows of another split are set aside.
+    """
+    given = list(_given(companions, corpus))
+    split_by_name: dict[str | None, str] = {}
+    for one in given:
+        if one.split is not None:
+            split_by_name[one.name] = max(split_by_name.get(one.name, one.split), one.split, key=SPLITS.index)
     writer = LabelWriter()
+    for name, texts, split, reason, uri, row in given:
+        if reason is None and split is not None and split != split_by_name[name]:
+            reason = "label of another split than its document's"
+        if reason is not None or name is None:
+            writer.line(name, uri, row, reason or "")
+            continue
+        for text in texts:
+            writer.add(name, name, text, split_by_name.get(name))
+        writer.line(name, uri, row, "label of a missing document", label=True)
+    return writer.labels()
+
+
+class _Given(NamedTuple):
+    """A row of a label file."""
+
+    name: str | None
+    """The document's id."""
+    texts: list[str]
+    split: str | None
+    reason: str | None
+    """Why it is set aside."""
+    uri: str
+    row: int
+
+
+def _given(companions: list[Piece], corpus: Corpus) -> Iterator[_Given]:
     for piece in companions:
         for row in _rows(piece, _named(corpus)):
             values = row.values or {}
             doc_id = values.get("id")
             known = doc_id is not None and not isinstance(doc_id, (list, dict)) and str(doc_id) != ""
             name = str(doc_id) if known else None
+            texts, split, reason = [], None, row.reason
             try:
-                if row.reason is not None:
-                    raise Rejected(row.reason)
-                if name is None:
+                if reason is None and name is None:
                     raise Rejected("label without an id")
-                name.encode()
-                split = None if values.get("split") is None else split_of(values["split"])
-                if not (texts := counterpart_texts(values.get("counterpart"))):
-                    raise Rejected("label without a text")
-                for text in texts:
-                    writer.add(name, name, text, split)
-                writer.line(name, piece.uri, row.shown, "label of a missing document", label=True)
+                if reason is None and name is not None:
+                    name.encode()
+                    split = None if values.get("split") is None else split_of(values["split"])
+                    if not (texts := counterpart_texts(values.get("counterpart"))):
+                        raise Rejected("label without a text")
             except UnicodeEncodeError:
-                writer.line(None, piece.uri, row.shown, "not UTF-8")
+                name, reason = None, "not UTF-8"
             except Rejected as rejected:
-                writer.line(name, piece.uri, row.shown, str(rejected))
-    return writer.labels()
+                split, reason = None, str(rejected)
+            yield _Given(name, texts, split, reason, piece.uri, row.shown)
 
 
 def _rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus.schema import shard_of
-from infocse_ray.corpus.tokens import Tokens, flat, tokens_of
+from infocse_ray.corpus.tokens import Tokens, flat, sample_hashes, tokens_of
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, read_groups
 
@@ -167,3 +167,11 @@ def _leaf(file: pq.ParquetFile, column: int) -> int:
     """Parquet counts leaf columns; `split` comes before the nested ones, so the numbers agree."""
     assert file.metadata.schema.column(column).path == "split"
     return column
+
+
+def drawn_sentences(documents: Documents, share: float, seed: int) -> np.ndarray:
+    """int64: about `share` of the sentences, the same ones whichever documents are looked at together."""
+    sizes = np.diff(documents.offsets)
+    number = np.arange(len(documents.sentences)) - np.repeat(documents.offsets[:-1], sizes)
+    hashes = sample_hashes(seed, np.repeat(documents.keys, sizes), number)
+    return np.flatnonzero((hashes.view(np.uint64) >> np.uint64(11)) * 2.0**-53 < share)

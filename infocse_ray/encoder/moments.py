@@ -34,8 +34,16 @@ class Moments(NamedTuple):
 
         Args:
             vectors: float [n, d], on any device; n may be 0.
+
+        Raises:
+            ValueError: one isn't finite: as a whole number it would be any.
         """
         unit = torch.nn.functional.normalize(vectors.detach().double(), dim=-1)
+        if broken := int((~torch.isfinite(unit).all(1)).sum()):
+            raise ValueError(
+                f"{broken:,} of {len(unit):,} vectors that whitening is fitted on are not finite; set "
+                "encoder.precision to fp32, or look into the encoder's weights"
+            )
         whole = (unit * _STEPS).round()
         second = torch.zeros(whole.shape[1], whole.shape[1], dtype=torch.int64, device=whole.device)
         for part in whole.split(_EXACT_ROWS):

@@ -73,7 +73,12 @@ def _base(card: dict[str, Any]) -> str | None:
 
 
 def _configured(folder: Path) -> str | None:
-    """What `save_pretrained` of earlier releases wrote: where the weights had been loaded from."""
+    """What `save_pretrained` of earlier releases wrote: where the weights had been loaded from.
+
+    Of a sentence encoder it says what that was made of, and nothing of the encoder itself.
+    """
+    if (folder / "modules.json").exists():
+        return None
     try:
         name = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("_name_or_path")
     except (OSError, ValueError, AttributeError):

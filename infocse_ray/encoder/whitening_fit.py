@@ -14,6 +14,8 @@ Viswanath, All-but-the-Top, 2018; Chen, Wiesel, Eldar and Hero, Shrinkage Algori
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -38,11 +40,18 @@ _CONSTANT = 1e-4
 
 
 def fit_whitening(moments: Moments | Mixture, power: float, dimensions: int | None = None) -> Whitening:
-    """The map that whitens vectors of these moments.
+    """The map that whitens vectors of these moments; see `fit_whitenings`."""
+    return fit_whitenings(moments, [power], dimensions)[0]
+
+
+def fit_whitenings(
+    moments: Moments | Mixture, powers: Sequence[float], dimensions: int | None = None
+) -> list[Whitening]:
+    """The maps that whiten vectors of these moments, one for each power.
 
     Args:
         moments: of d-dimensional vectors.
-        power: from 0 (only centred) to 1 (all directions of equal variance) and beyond.
+        powers: each from 0 (only centred) to 1 (all directions of equal variance) and beyond.
         dimensions: d_out, the directions of most variance that are kept; None: all d.
 
     Raises:
@@ -62,11 +71,14 @@ def fit_whitening(moments: Moments | Mixture, power: float, dimensions: int | No
             "encoder.whiten to off, or look into the corpus for what repeats"
         )
     values = _shrunk(values, moments.effective_count)
-    matrix = (vectors * values ** (-power / 2.0))[:, :dimensions]
-    # Lengths don't matter, for the map's output is normalised: near 1 they lose nothing in float32.
-    matrix = matrix / np.abs(matrix).max()
     mean = torch.from_numpy(moments.mean().astype(np.float32))
-    return Whitening(mean, torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float32)), power)
+    maps = []
+    for power in powers:
+        matrix = (vectors * values ** (-power / 2.0))[:, :dimensions]
+        # Lengths don't matter, for the map's output is normalised: near 1 they lose nothing in float32.
+        matrix = np.ascontiguousarray(matrix / np.abs(matrix).max(), dtype=np.float32)
+        maps.append(Whitening(mean, torch.from_numpy(matrix), power))
+    return maps
 
 
 def spectrum(moments: Moments | Mixture) -> np.ndarray:

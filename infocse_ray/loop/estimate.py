@@ -17,7 +17,7 @@ from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
 from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.retrieval.documents import whole_length
-from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, sample_limit, whole_limit
+from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, Sample, whole_sample
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import duration
 
@@ -115,10 +115,12 @@ def work_of(run: Run) -> Work:
     asked = min(documents["valid"], validate.max_documents) * asks
     look = asked
     if (plan := iteration_stages.whitening) is not None:
-        look += own * sample_limit(run.store, plan.splits, run.inputs.encoder.base_dimension) / 2**63
+        sample = Sample.of(run.store, plan.splits, run.inputs.encoder.base_dimension)
+        look += own * sample.share * sample.limit / 2**63
         if plan.whole:
             there = run.store.documents(plan.splits)
-            look += whole * there * whole_limit(run.store, plan.splits, run.inputs.encoder.base_dimension) / 2**63
+            texts = whole_sample(run.store, plan.splits, run.inputs.encoder.base_dimension)
+            look += whole * there * texts.limit / 2**63
         look += min(documents["valid"], CHOOSING_DOCUMENTS) * document if plan.power is None else 0.0
     tests = trainings + 3 if counts["labelled"]["test"] else 0
     where = iteration_stages.where["train"]

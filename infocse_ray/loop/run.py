@@ -27,6 +27,7 @@ from infocse_ray.loop.stale import draws_shards, stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
 from infocse_ray.retrieval.validation import On, candidate_bound
 from infocse_ray.runtime.cluster import connect, placement
+from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import say, warnings_kept
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stages.lease import Lease
@@ -250,6 +251,7 @@ def _opened(
     )
     if check is not None:
         check(store)
+    where["train"] = _within_lanes(where["train"], settings, store)
     on = validation_of(settings, store)
     splits = training_splits(settings, on)
     trains = inputs.method is not None or inputs.initialization is not None
@@ -290,6 +292,15 @@ def _opened(
             manifest.add("first_encoder/corpus", read_stage(own.folder))
     iteration_stages = IterationStages(root, folder, settings, store, splits, on, where, annotator, plan, tracking)
     return Run(settings, inputs, manifest, iteration_stages, came, start, whitening, fine_tunes, identity, speed)
+
+
+def _within_lanes(where: Placement, settings: Settings, store: TokenStore) -> Placement:
+    """Where training is placed: on no more workers than there are lanes, where nobody asked for so many."""
+    lanes, asked = store.summary["lanes"], settings.train.num_workers
+    if isinstance(asked, int) or where.workers <= lanes or (where.fewest or 1) > lanes:
+        return where
+    say(f"training on at most {lanes} of {where.workers} workers: the corpus has as many lanes (corpus.lanes)")
+    return where._replace(workers=lanes)
 
 
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:

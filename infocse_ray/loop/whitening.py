@@ -33,13 +33,13 @@ from infocse_ray.retrieval.documents import cut_at, whole_length
 from infocse_ray.retrieval.held_out import held_out_for, key_limit
 from infocse_ray.retrieval.refit import (
     CHOOSING_DOCUMENTS,
+    Sample,
     WhiteningPlan,
     best_whitening,
     moments_of,
     moments_of_whole,
-    sample_limit,
     sampled,
-    whole_limit,
+    whole_sample,
 )
 from infocse_ray.retrieval.whitening_curves import whitening_curves
 from infocse_ray.runtime.cluster import Placement, quiet_data
@@ -115,13 +115,13 @@ class _FitPieces(NamedTuple):
             save_array(vectors, asking.embed(encoder).cpu().numpy())
             tokens += _tokens(encoder, asking.sentences)
         if not moments.exists():
-            limit = sample_limit(self.store, self.plan.splits, encoder.dimension)
-            sentences = concatenate([sampled(self.store, self.plan.splits, limit, shard) for shard in shards])
+            sample = Sample.of(self.store, self.plan.splits, encoder.dimension)
+            sentences = concatenate([sampled(self.store, self.plan.splits, sample, shard) for shard in shards])
             moments.write_bytes(sealed(moments_of(encoder, sentences).to_bytes()))
             tokens += _tokens(encoder, sentences)
         if self.plan.whole and not whole.exists():
-            limit = whole_limit(self.store, self.plan.splits, encoder.dimension)
-            texts = concatenate([sampled(self.store, self.plan.splits, limit, shard, encoder) for shard in shards])
+            sample = whole_sample(self.store, self.plan.splits, encoder.dimension)
+            texts = concatenate([sampled(self.store, self.plan.splits, sample, shard, encoder) for shard in shards])
             whole.write_bytes(sealed(moments_of_whole(encoder, texts).to_bytes()))
             with cut_at(encoder, whole_length(encoder)):
                 tokens += _tokens(encoder, texts)
@@ -244,9 +244,9 @@ def _tokens_of_sample(store: TokenStore, plan: WhiteningPlan, dimension: int) ->
 
 def _groups(store: TokenStore, plan: WhiteningPlan, dimension: int) -> list[list[int]]:
     """The groups of shards that have sentences of the sample, or to choose a power by: the first, as both go by key."""
-    limit = sample_limit(store, plan.splits, dimension)
+    limit = Sample.of(store, plan.splits, dimension).limit
     if plan.whole:
-        limit = max(limit, whole_limit(store, plan.splits, dimension))
+        limit = max(limit, whole_sample(store, plan.splits, dimension).limit)
     if plan.power is None:
         limit = max(limit, key_limit(store.summary["documents"]["valid"], CHOOSING_DOCUMENTS))
     groups = TrainingDocuments(store, plan.splits).groups()

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.store import TokenStore, documents_of, drawn_sentences
 from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.distributed.collectives import all_reduce_sum, of_first, rank, workers
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
@@ -23,7 +23,13 @@ from infocse_ray.encoder.mixture import Mixture
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.moments import Moments
 from infocse_ray.encoder.whitening import Whitening
-from infocse_ray.encoder.whitening_fit import POWERS, SENTENCES_A_DIMENSION, WHOLE_A_DIMENSION, fit_whitening
+from infocse_ray.encoder.whitening_fit import (
+    POWERS,
+    SENTENCES_A_DIMENSION,
+    WHOLE_A_DIMENSION,
+    fit_whitening,
+    fit_whitenings,
+)
 from infocse_ray.errors import ConstantVectors
 from infocse_ray.retrieval.documents import cut_at, one_text_each, whole_length
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_held_out
@@ -32,6 +38,9 @@ from infocse_ray.retrieval.scores import Scores
 CHOOSING_DOCUMENTS = 1_000
 """Validation documents, at most, that a power is chosen by: some 4,000 questions."""
 
+
+_LEAST_DOCUMENTS = 64
+"""That the sentences of a map are of: those of one or two say nothing of the others."""
 
 UNCHOSEN = 0.5
 """The power where none can be chosen: on all corpora of docs/results_by_sentences.md it is near the best."""
@@ -56,33 +65,51 @@ class WhiteningPlan(NamedTuple):
         return list(self) if self.whole else list(self)[:-1]
 
 
-def sample_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
-    """The sample's documents are those with a key below this: they have about 16 sentences a dimension."""
-    # The store counts sentences over all splits; a part of its documents is taken to have its part of them.
-    summary = store.summary
-    part = store.documents(splits) / max(1, sum(summary["documents"].values()))
-    there = max(1, round(part * summary["sentences"]))
-    return 2**63 if there <= (most := SENTENCES_A_DIMENSION * dimension) else 2**63 * most // there
+class Sample(NamedTuple):
+    """Which sentences a map is fitted on, about 16 a dimension."""
+
+    limit: int
+    """Those of documents with a key below it."""
+    share: float
+    """Of these, so many, drawn by hash: less than 1 where documents are so long that few would have as many."""
+
+    @classmethod
+    def of(cls, store: TokenStore, splits: list[str], dimension: int) -> Sample:
+        """The sample of a store, for vectors of so many dimensions."""
+        # The store counts sentences over all splits; a part of its documents is taken to have its part of them.
+        summary, documents = store.summary, store.documents(splits)
+        part = documents / max(1, sum(summary["documents"].values()))
+        there = max(1, round(part * summary["sentences"]))
+        most = SENTENCES_A_DIMENSION * dimension
+        enough = 2**63 if there <= most else 2**63 * most // there
+        limit = max(enough, key_limit(documents, _LEAST_DOCUMENTS))
+        return cls(limit, enough / limit)
 
 
-def whole_limit(store: TokenStore, splits: list[str], dimension: int) -> int:
-    """The documents that are sampled as whole texts have a key below this: about one for each dimension."""
-    return key_limit(store.documents(splits), WHOLE_A_DIMENSION * dimension)
+def whole_sample(store: TokenStore, splits: list[str], dimension: int) -> Sample:
+    """The documents that are sampled as whole texts: about one for each dimension."""
+    return Sample(key_limit(store.documents(splits), WHOLE_A_DIMENSION * dimension), 1.0)
 
 
 def sampled(
-    store: TokenStore, splits: list[str], limit: int, shard: int, whole_for: SentenceEncoder | None = None
+    store: TokenStore, splits: list[str], sample: Sample, shard: int, whole_for: SentenceEncoder | None = None
 ) -> Tokens:
-    """The sentences of a shard's documents of these splits with a key below the limit.
+    """The sentences of the sample that are of a shard's documents of these splits.
 
     With `whole_for` they are each document as one text, as that encoder's tokenizer has it.
     """
+    limit = sample.limit
     parts = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
     if shard in store.shards_below(limit):
         for table in store.read(shard, splits, ["doc_id", "key", "sentences"]):
             documents = documents_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
             sentences = documents.sentences
-            parts.append(sentences if whole_for is None else one_text_each(whole_for, sentences, documents.offsets))
+            if whole_for is not None:
+                parts.append(one_text_each(whole_for, sentences, documents.offsets))
+            elif sample.share < 1.0:
+                parts.append(sentences.take(drawn_sentences(documents, sample.share, seed=0)))
+            else:
+                parts.append(sentences)
     return concatenate(parts)
 
 
@@ -138,7 +165,7 @@ def best_whitening(
     scores: dict[str, float] = {}
     if not int(all_reduce_sum(torch.tensor(len(held_out.true_keys), device=vectors.device))):
         return _everywhere(fit_whitening(fitted, UNCHOSEN, plan.dimensions).to(vectors.device)), scores
-    maps = [_everywhere(fit_whitening(moments, power, plan.dimensions).to(vectors.device)) for power in POWERS]
+    maps = [_everywhere(one.to(vectors.device)) for one in fit_whitenings(moments, POWERS, plan.dimensions)]
     for one in maps:
         with torch.inference_mode():
             scores[f"{one.power:g}"] = score_held_out(one(vectors), held_out).metrics["mrr"]
@@ -183,14 +210,14 @@ class Refit(NamedTuple):
             device: that workers can exchange from.
         """
 
-        def share(limit: int, whole_for: SentenceEncoder | None = None) -> Tokens:
+        def share(of: Sample, whole_for: SentenceEncoder | None = None) -> Tokens:
             shards = range(rank(), store.shards, workers())
-            own = [sampled(store, plan.splits, limit, shard, whole_for) for shard in shards]
-            return concatenate(own) if own else sampled(store, [], 0, 0)
+            own = [sampled(store, plan.splits, of, shard, whole_for) for shard in shards]
+            return concatenate(own) if own else sampled(store, [], Sample(0, 1.0), 0)
 
         dimension = encoder.base_dimension
-        sample = share(sample_limit(store, plan.splits, dimension))
-        texts = share(whole_limit(store, plan.splits, dimension), encoder) if plan.whole else None
+        sample = share(Sample.of(store, plan.splits, dimension))
+        texts = share(whole_sample(store, plan.splits, dimension), encoder) if plan.whole else None
         held_out = None
         if plan.power is None:
             held_out = held_out_for(store, "valid", plan.seed, CHOOSING_DOCUMENTS, device)

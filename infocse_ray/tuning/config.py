@@ -147,6 +147,8 @@ def search_space(name: str, how: Any) -> Any:
     if way == "choice":
         return tune.choice(values)
     try:
+        if len(values) != (3 if way.startswith("q") else 2):
+            raise ValueError("Tune takes a third number of some for another base of logarithms")
         # YAML reads 1e-5 as text; str: int(2.5) would be 2.
         low, high, *step = [int(str(value)) if "randint" in way else float(value) for value in values]
         space = getattr(tune, way)(min(low, high), max(low, high), *step)

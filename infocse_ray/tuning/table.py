@@ -13,6 +13,7 @@ from infocse_ray.report.markdown import escape
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted, redacted_json
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.trials import Trial, shown_value, title_of
 
@@ -83,7 +84,7 @@ class Table:
         content = {"name": self.config.name, "metric": self.metric, "best": best and best.name, "asha": self.asha}
         content |= {"parameters": self.config.parameters, "trials": list(self.rows.values())}
         write_record(self.folder / "sweep.json", content | {"identity": _IDENTITY})
-        (self.folder / "sweep.md").write_bytes(self.markdown().encode())
+        (self.folder / "sweep.md").write_bytes(redacted(self.markdown()).encode())
         if plot:
             (self.folder / "sweep.png").write_bytes(self.plot())
         if best is None:
@@ -91,8 +92,9 @@ class Table:
             return
         score = f"{self.metric} {self.score(self.rows[best.name]):.4f} on validation"
         head = " ".join(f"The best of sweep {self.config.name}, {best.title}: {score}".split())
-        settings = yaml.safe_dump(best.settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-        (self.folder / "best.yaml").write_bytes(f"# {head}.\n{settings}".encode())
+        content = redacted_json(best.settings.model_dump(mode="json"))
+        settings = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        (self.folder / "best.yaml").write_bytes(redacted(f"# {head}.\n{settings}").encode())
 
     def markdown(self) -> str:
         """The content of `sweep.md`."""

@@ -20,6 +20,7 @@ from infocse_ray.loop.inputs import Inputs, check
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.settings.command_line import as_settings, explain
 from infocse_ray.settings.nested import merged, nested
+from infocse_ray.storage.redact import redacted_json
 from infocse_ray.tuning.config import Sweep, search_space
 
 _LONGEST_NAME = 60
@@ -95,6 +96,14 @@ def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> li
         except ValueError as error:
             title = title_of(apart(every[0]))
             raise ValueError(f"trial {title}: {error}" if title else str(error)) from error
+        on = every[0].validate.on  # pyright: ignore[reportAttributeAccessIssue]
+        if "seed" in config.parameters and (
+            on == "sentence" or (on == "auto" and not inputs.source.has("counterpart"))
+        ):
+            raise ValueError(
+                "parameters: seed: validation takes other sentences out of documents for each, and scores couldn't be "
+                "compared; sweep it where documents have counterparts to be validated on, or leave it out"
+            )
         for one in every:
             identity, number = inputs.identity(one), numbers[one.name]
             trials.append(Trial(number, _values(config, one), one, identity, inputs.source, inputs.tokenizer))
@@ -145,7 +154,11 @@ def shown_value(value: Any) -> str:
 
 
 def trial_name(sweep: str, values: dict[str, Any]) -> str:
-    """A run's name that people can read, with a hash for what they can't, such as `news-k2-batch_size32-1f0c9a2b`."""
+    """A run's name that people can read, with a hash for what they can't, such as `news-k2-batch_size32-1f0c9a2b`.
+
+    Neither is made of credentials, which may change.
+    """
+    values = redacted_json(values)
     parts = (f"{name.rpartition('.')[2]}{shown_value(value)}" for name, value in values.items())
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(parts))[:_LONGEST_NAME].rstrip("-._")
     return f"{sweep}-{readable}-{fingerprint(values)[:8]}"

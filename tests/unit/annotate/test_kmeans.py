@@ -13,8 +13,8 @@ from scipy.cluster.vq import vq
 
 from infocse_ray.annotate import stage
 from infocse_ray.annotate.documents import TrainingDocuments, joined
-from infocse_ray.annotate.kmeans import GlobalClusters, drawn, fit_centroids, load_array, save_array, share_of
-from infocse_ray.corpus.store import documents_of
+from infocse_ray.annotate.kmeans import GlobalClusters, fit_centroids, load_array, save_array, share_of
+from infocse_ray.corpus.store import documents_of, drawn_sentences
 from infocse_ray.settings import Annotate
 from infocse_ray.storage.folder import Storage
 from tests.unit.passes import (
@@ -77,15 +77,15 @@ def test_what_is_drawn_depends_on_the_sentence_and_the_seed_only(tmp_path):
     parts = [documents_of(table) for shard in range(6) for table in store.read(shard, SPLITS)]
     apart, start = [], 0
     for part in parts:
-        apart += (drawn(part, 0.3, 1) + start).tolist()
+        apart += (drawn_sentences(part, 0.3, 1) + start).tolist()
         start += len(part.sentences)
     together = joined(parts)
-    assert drawn(together, 0.3, 1).tolist() == apart
+    assert drawn_sentences(together, 0.3, 1).tolist() == apart
     assert abs(len(apart) / start - 0.3) < 4 * (0.3 * 0.7 / start) ** 0.5
-    assert set(drawn(together, 0.1, 1)) < set(apart)
-    other = set(drawn(together, 0.3, 2))
+    assert set(drawn_sentences(together, 0.1, 1)) < set(apart)
+    other = set(drawn_sentences(together, 0.3, 2))
     assert abs(len(other & set(apart)) / len(other) - 0.3) < 0.1
-    assert len(drawn(together, 1.0, 1)) == start
+    assert len(drawn_sentences(together, 1.0, 1)) == start
 
 
 def test_share_makes_the_sample_out_of_the_training_splits(tmp_path):

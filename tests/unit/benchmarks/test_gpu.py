@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,10 @@ import torch
 from infocse_ray.benchmarks import gpu, gpu_clock, made_up
 from infocse_ray.benchmarks.gpu import DISTILLATION, MODELS, operations
 from infocse_ray.commands.benchmark import main
+from infocse_ray.encoder import kernels
 from infocse_ray.train.memory import ChunkMemory
 from infocse_ray.train.meters import CudaMeter
+from tests.unit.trainees import ragged
 
 _WITHOUT_RAY = """
 import sys
@@ -39,6 +43,23 @@ def test_it_runs_without_ray_and_measures_the_encoders_that_are_named():
         assert [f"distillation {DISTILLATION}" in row[0] for row in trained] == [False, False, True]
         assert all("MultipleNegativesRankingLoss" in row[-1] for row in trained[:2])
     assert "tests/gpu: not run" in ran.stdout
+
+
+def test_what_stands_for_a_backbone_is_where_the_encoder_is_and_attends_as_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kernels, "_WAITED_FOR", ("meta",))
+    config = SimpleNamespace(model_type="bert", _attn_implementation="sdpa")
+    encoder = SimpleNamespace(backbone=SimpleNamespace(config=config), dimension=4, device=torch.device("meta"))
+    seen: list[torch.nn.Module] = []
+
+    def embed(encoder: Any, *_: object) -> None:
+        seen.append(encoder.backbone)
+        with kernels.without_a_look(encoder.backbone.config, torch.device("meta")):
+            encoder.backbone(torch.zeros(1, 2, dtype=torch.int64))
+
+    monkeypatch.setattr(gpu, "embed", embed)
+    some: Any = SimpleNamespace(sentences=ragged([[5], [6, 7]]))
+    gpu.host_seconds(SimpleNamespace(encoder=encoder), some)  # pyright: ignore[reportArgumentType]
+    assert {one.device.type for backbone in seen for one in backbone.parameters()} == {"meta"}
 
 
 def test_all_encoders_are_measured_where_none_is_named(monkeypatch: pytest.MonkeyPatch):

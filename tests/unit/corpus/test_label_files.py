@@ -54,6 +54,25 @@ def test_labels_say_splits(corpus: Path):
     assert found == {"a": "valid", "b": "test", "7": "train"}, "the unlabelled one's is drawn"
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_document_with_labels_of_two_splits_is_in_the_more_held_out(corpus: Path, reverse: bool):
+    rows = [
+        {"id": "a", "counterpart": "trained on", "split": "train"},
+        {"id": "a", "counterpart": "asked", "split": "test"},
+        {"id": "a", "counterpart": "of no split"},
+        {"id": "b", "counterpart": "validated on", "split": "dev"},
+        {"id": "b", "counterpart": "as well", "split": "train"},
+    ]
+    found = labelled(corpus, rows[::-1] if reverse else rows, valid_fraction=0.0, test_fraction=0.0)
+    assert {d["doc_id"]: (d["split"], sorted(d["counterparts"])) for d in found} == {
+        "a": ("test", ["asked", "of no split"]),
+        "b": ("valid", ["validated on"]),
+        "7": ("train", []),
+    }
+    lines = lines_of(labels_of(Corpus(source=str(corpus), labels=str(corpus.parent / "labels.jsonl"))))
+    assert sorted(line[0] for line in lines if "another split" in line[3]) == ["a", "b"]
+
+
 def test_parquet_labels_with_named_columns(corpus: Path):
     table = pa.table({"doc": ["a", "b", "b"], "title": ["x", "y", "z"]})
     file = corpus.parent / "labels.parquet"

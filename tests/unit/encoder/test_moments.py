@@ -62,3 +62,11 @@ def test_more_than_int64_adds_up_is_refused() -> None:
     many = Moments.none(2)._replace(count=2**22)
     with pytest.raises(ValueError, match="4,194,304"):
         many.merged(Moments.of(torch.ones(1, 2)))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_refused(value: float) -> None:
+    vectors = drawn(100)
+    vectors[3, 2] = value
+    with pytest.raises(ValueError, match=r"1 of 100 vectors that whitening is fitted on are not finite"):
+        Moments.of(vectors)

@@ -26,6 +26,9 @@ def test_names_and_licences(tmp_path: Path) -> None:
     assert origin_of(here, "s3://bucket/encoder").name is None
     here = folder(tmp_path, "license: apache-2.0", _name_or_path="acme/base")
     assert origin_of(here, str(here)) == Origin("acme/base", "apache-2.0")
+    (here / "modules.json").write_text("[]")
+    assert origin_of(here, str(here)).name is None, "a sentence encoder was made of that, and isn't it"
+    (here / "modules.json").unlink()
     here = folder(tmp_path, "license: other\nlicense_name: gemma\nlicense_link: LICENSE.md\nbase_model: [a/b, c/d]")
     assert origin_of(here, str(here)) == Origin("a/b", "other", "gemma", "LICENSE.md")
     cached = tmp_path / "models--acme--encoder" / "snapshots" / "0"

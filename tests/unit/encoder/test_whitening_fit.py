@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from infocse_ray.encoder.moments import Moments
-from infocse_ray.encoder.whitening_fit import fit_whitening, shrinkage
+from infocse_ray.encoder.whitening_fit import POWERS, fit_whitening, fit_whitenings, shrinkage
 
 
 def drawn(count: int, dimension: int = 12, seed: int = 0) -> torch.Tensor:
@@ -35,6 +35,22 @@ def test_cosines_are_those_of_the_plain_formula(power: float) -> None:
     ours = fit_whitening(Moments.of(vectors), power)(vectors).numpy()
     theirs = plain(vectors, power)
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=2e-4)
+
+
+def test_maps_of_several_powers_take_one_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments, decomposed, plain_eigh = Moments.of(drawn(400)), [], np.linalg.eigh
+    alone = [fit_whitening(moments, power, 5) for power in POWERS]
+
+    def eigh(matrix: np.ndarray) -> object:
+        decomposed.append(matrix)
+        return plain_eigh(matrix)
+
+    monkeypatch.setattr(np.linalg, "eigh", eigh)
+    together = fit_whitenings(moments, POWERS, 5)
+    assert len(decomposed) == 1
+    assert [one.power for one in together] == list(POWERS)
+    pairs = zip(alone, together, strict=True)
+    assert all(torch.equal(a.matrix, b.matrix) and torch.equal(a.mean, b.mean) for a, b in pairs)
 
 
 def test_power_1_makes_all_directions_vary_alike() -> None:

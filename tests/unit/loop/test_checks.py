@@ -8,6 +8,8 @@ import pytest
 
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
+from infocse_ray.loop.run import _within_lanes
+from infocse_ray.runtime.placement import Placement
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 
@@ -93,3 +95,21 @@ def test_a_k_that_divides_no_document(capsys):
         assert said(store(longest=longest), capsys, annotate={"k": k}) == ""
     assert said(store(), capsys, annotate={"k": 1000}) == ""
     assert said(store(longest=58), capsys, annotate={"k": 1000}, train={"method": "cpc"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "where", "found"),
+    [
+        ("auto", Placement(8, True, 1), 4),
+        ("auto", Placement(3, True, 1), 3),
+        ([2, 8], Placement(8, True, 1, 2), 4),
+        ([6, 8], Placement(8, True, 1, 6), 8),  # who asks for more than there are lanes is told
+        (8, Placement(8, True, 1), 8),
+    ],
+)
+def test_training_is_on_no_more_workers_than_lanes_unless_they_are_asked_for(asked, where, found, capsys):
+    given = Settings.model_validate(
+        {"name": "x", "encoder": {"model": "m"}, "corpus": {"source": "c"}, "train": {"num_workers": asked}}
+    )
+    assert _within_lanes(where, given, store(lanes=4)).workers == found
+    assert ("training on at most 4 of 8 workers" in capsys.readouterr().out) == (found == 4)

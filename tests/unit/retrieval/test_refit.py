@@ -28,7 +28,7 @@ from infocse_ray.loop import whitening as whitening_stage
 from infocse_ray.loop.whitening import trained_dimension, whiten_start, whitening_plan
 from infocse_ray.retrieval import refit
 from infocse_ray.retrieval.held_out import held_out_for, score_held_out
-from infocse_ray.retrieval.refit import Refit, WhiteningPlan
+from infocse_ray.retrieval.refit import Refit, Sample, WhiteningPlan
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Encoder, Settings
@@ -37,6 +37,7 @@ from infocse_ray.storage.checksums import read_checked
 from infocse_ray.storage.folder import Storage
 from tests.unit.group import on_workers
 from tests.unit.passes import SPLITS, encoder_in, small_store
+from tests.unit.stores import Written, write_store
 
 AUTO = WhiteningPlan(None, None, SPLITS, 3)
 WHOLE = AUTO._replace(whole=True)
@@ -117,6 +118,20 @@ def test_about_one_whole_document_a_dimension_is_sampled(store: TokenStore) -> N
     some = Refit.of(WHOLE, store, of_dimension(there // 4), CPU).whole
     assert some is not None
     assert there / 8 < len(some) < there / 2
+
+
+def test_of_long_documents_many_are_sampled_each_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = [Written(f"d{i}", [[5 + i % 90, 5 + j % 90] for j in range(120)]) for i in range(90)]
+    there = write_store(Storage.open(str(tmp_path)), long, 4, by_key=True)
+    monkeypatch.setattr(refit, "_LEAST_DOCUMENTS", 30)
+    sample = Sample.of(there, SPLITS, dimension=16)  # 256 sentences, of about two documents
+    found = Refit.of(AUTO._replace(power=1.0), there, of_dimension(16), CPU).sample
+    assert 150 < len(found) < 400
+    begins = {int(found.values[begin]) for begin in found.offsets[:-1]}
+    assert len(begins) > 15, "documents that the sentences are of"
+    assert sample.share == pytest.approx(256 / (30 * 120), rel=0.01)
+    monkeypatch.setattr(refit, "_LEAST_DOCUMENTS", 1)
+    assert Sample.of(there, SPLITS, dimension=16).share == 1.0
 
 
 def test_a_plan_without_whole_documents_is_named_as_before_there_were_such() -> None:

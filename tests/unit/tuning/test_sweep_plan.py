@@ -148,6 +148,11 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"annotate.k": {"randint": [3, 1]}}, "annotate.k: randint = .*: give the lower number first"),
         ({"annotate.k": {"uniform": [1, float("inf")]}}, "annotate.k: uniform = .*: give numbers, the lowest and"),
         ({"train.learning_rate": {"loguniform": [0, 1]}}, "loguniform = .*: give numbers, the lower above 0"),
+        (
+            {"train.learning_rate": {"loguniform": [1e-5, 1e-3, 1e-5]}},
+            "give numbers, the lower above 0, the lowest and",
+        ),
+        ({"train.batch_size": {"lograndint": [8, 512, 8]}}, "give whole numbers, the lowest and the highest"),
         ({"train.learning_rate": {"quniform": [0.1, 0.5]}}, "quniform = .*: give numbers, .* and the step"),
         ({"train.method": {"uniform": [0, 1]}}, r"trial train.method = 0\.\d+: train.method = 0\.\d+: .*'idc'"),
         ({"annotate.k": {"grid": [1, 0]}}, "trial annotate.k = 0: annotate.k = 0: .*greater than or equal to 1"),
@@ -163,6 +168,22 @@ def test_parameters_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, para
         plan(tmp_path, parameters=parameters)
     if not hasattr(refusal.value, "errors"):  # else the command line makes it one line
         assert "\n" not in str(refusal.value)
+
+
+def test_seeds_are_swept_where_they_change_no_question(tmp_path: Path):
+    config = sweep_of(tmp_path, parameters={"seed": {"grid": [1, 2]}})
+    on = {"validate": {"on": "sentence"}}
+    with pytest.raises(ValueError, match="parameters: seed: validation takes other sentences out of documents"):
+        plan_trials(config.model_copy(update={"settings": config.settings | on}), Finder())
+    other = config.model_copy(update={"settings": config.settings | {"validate": {"on": "halves"}}})
+    assert values(plan_trials(other, Finder()), "seed") == [1, 2]
+
+
+def test_credentials_are_in_no_name_and_change_none(tmp_path: Path):
+    models = [f"s3://AKIAEXAMPLE:{word}@bucket/model" for word in ("supersecretpassword", "anotherlongsecret")]
+    names = [plan(tmp_path, parameters={"encoder.model": {"grid": [model]}})[0].name for model in models]
+    assert "secret" not in names[0]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize(
