@@ -165,7 +165,7 @@ def adapt(
     """Adapt a sentence encoder to documents, without labels; stages that `storage` already has are reused.
 
     Args:
-        encoder: a folder, a URI or a hub name.
+        encoder: a folder, a URI or a hub name; given by its place, as `encoder=` is the section of its settings.
         documents: a list of texts or of lists of sentences, a list of dicts, a pandas or pyarrow table, a
             datasets.Dataset, a Ray Dataset, or paths.
         name: of the run; its result is in `<storage>/<name>`.
@@ -186,6 +186,9 @@ def adapt(
     corpus = given.pop("corpus", {})
     if "source" in corpus:
         raise ValueError("corpus.source: the documents are given; leave it out")
+    shape = given.pop("encoder", {})
+    if "model" in shape:
+        raise ValueError("encoder.model: the encoder is given; leave it out")
     settings = _validated(
         Settings,
         {
@@ -195,7 +198,7 @@ def adapt(
             "minutes": minutes,
             "recipe": recipe,
             "corpus": {"source": "documents", **corpus},  # until they are written; mistakes are said before that
-            "encoder": {"model": encoder, **given.pop("encoder", {})},
+            "encoder": {"model": encoder, **shape},
             **given,
         },
     )

@@ -86,7 +86,7 @@ def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
         raise ValueError(f"documents: is a {type(documents).__qualname__}; {wanted}, such as a column of it")
     checked = []
     for number, one in enumerate(documents):
-        texts = one if isinstance(one, list | tuple) else [one]
+        texts = one if isinstance(one, list | tuple | np.ndarray) else [one]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"documents: item {number} is {one!r:.60}; {wanted}")
         checked.append(one if isinstance(one, str) else list(texts))

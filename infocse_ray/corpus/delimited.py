@@ -47,6 +47,7 @@ class _Rows:
         """
         self._lines, self._delimiter = itertools.chain(lines, [_END]), delimiter
         self._taken: list[str] = []
+        self._blanks = re.compile(rf'" +(?=[{re.escape(delimiter)}\r\n]|$)')
         self._reader = csv.reader(self._each(), delimiter=delimiter)
         self._begins = above + 1
 
@@ -64,7 +65,9 @@ class _Rows:
         try:
             for cells in self._reader:
                 if len(self._taken) > 1:  # its end was taken on trust
-                    next(csv.reader(self._taken, delimiter=self._delimiter, strict=True))
+                    # Blanks behind a quote are no text.
+                    taken = [self._blanks.sub('"', line) for line in self._taken]
+                    next(csv.reader(taken, delimiter=self._delimiter, strict=True))
                 begins, self._begins = self._begins, self._begins + len(self._taken)
                 self._taken.clear()
                 if cells != [_END]:

@@ -30,6 +30,10 @@ _PACK_BYTES, _FILES_TOGETHER = 2**20, 1_000
 _PACKS, _MOST_PACK_BYTES = 256, 256 * 2**20
 """Packs hold more text where there would be more than that, up to so many bytes."""
 _TYPICAL_COMPRESSION = 4
+_READ = 2
+"""Counted up when what is read of the same files changes."""
+_READ_ANEW = re.compile(r"\.(json|csv|tsv)(\.\w+)?(\?.*)?$")
+"""Files that an earlier version read less of, or more."""
 _UNCOMMITTED = "_temporary"
 """The folder in which tasks of Spark and Hadoop write; what they commit is moved out of it."""
 
@@ -106,11 +110,16 @@ def find_source(corpus: Corpus) -> Source:
             [(name, *version(uri, i)) for name, (uri, i, _) in zip(names, files, strict=True)],
             *(["labels", len(of_labels)] if of_labels else []),
             *(["encoding", corpus.encoding] if corpus.encoding != "utf-8" else []),
+            *(["read", _READ] if any(map(_is_read_anew, infos)) or of_labels else []),
         ),
         text_bytes=text_bytes,
         companions=[piece for piece in whole if piece.kind not in DOCUMENTS],
         unseen=plan.unseen,
     )
+
+
+def _is_read_anew(uri: str) -> bool:
+    return _READ_ANEW.search(uri) is not None
 
 
 def _content(source: str | list[str]) -> str | None:

@@ -204,9 +204,13 @@ def train_identity(
     )
 
 
-def whitening_identity(store: str, encoder: str, plan: WhiteningPlan, precision: Precision) -> str:
-    """Of the whitening of the encoder of this fingerprint, fitted on the token store of that."""
-    return fingerprint("whitening", _WHITENING_FORMAT, store, encoder, plan.identity(), precision)
+def whitening_identity(store: str, encoder: str, plan: WhiteningPlan, precision: Precision, share: float = 1.0) -> str:
+    """Of the whitening of the encoder of this fingerprint, fitted on the token store of that.
+
+    `share` is that of long documents' sentences which are drawn, see `Sample`: once none were drawn of such.
+    """
+    drawn = [] if share == 1.0 else [share]
+    return fingerprint("whitening", _WHITENING_FORMAT, store, encoder, plan.identity(), precision, *drawn)
 
 
 def _annotation(settings: Settings) -> dict[str, Any]:

@@ -191,7 +191,8 @@ def whiten_start(
         ValueError: there is nothing to fit it on.
     """
     plain = saved.without_whitening()
-    identity = whitening_identity(store.fingerprint, plain.fingerprint, plan, precision)
+    share = Sample.of(store, plan.splits, encoder.base_dimension).share
+    identity = whitening_identity(store.fingerprint, plain.fingerprint, plan, precision, share)
 
     def work(stage: Stage) -> dict[str, Any]:
         quiet_data()

@@ -87,7 +87,10 @@ class DeCLUTR(Plain):
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
         began = self.trained.fingerprint() if self.trained else _FIRST_WEIGHTS
-        return ("declutr", self.section, *([began] if self.section.mask else []), *spacing(self.spec.behind_a_space))
+        # Behind more than a special token there is a prompt, which was once guessed, too.
+        prompted = ["prompt"] if self.section.mask and self.spec.around[0] > 1 else []
+        head = [began] if self.section.mask else []
+        return ("declutr", self.section, *head, *prompted, *spacing(self.spec.behind_a_space))
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""

@@ -20,6 +20,9 @@ from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.methods.method import Counted, Plain
 from infocse_ray.methods.opened import Opened, Views
 
+_FORMAT = 2
+"""Counted up when the same settings give another training."""
+
 _SENTENCE, _COUNTERPART, _OTHER = 0, 1, 2
 
 
@@ -47,7 +50,7 @@ class Labelled(Plain):
 
     def identity(self) -> tuple[Any, ...]:
         """Name and settings."""
-        return ("labelled", self.drawn, self.temperature, self.cosine)
+        return ("labelled", _FORMAT, self.drawn, self.temperature, self.cosine)
 
     def count_identity(self) -> tuple[Any, ...]:
         """Name and what the count depends on."""

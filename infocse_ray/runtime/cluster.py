@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import ray
+from ray._private.utils import get_num_cpus
 from ray.data import DataContext
 from ray.exceptions import AuthenticationError
 
@@ -74,9 +75,10 @@ def connect() -> None:
 def _leave_to_others() -> None:
     """Have a Ray that is started here count the cores that this process may run on, as Slurm, taskset or systemd say.
 
-    It counts the machine's; each of them would get a worker.
+    It counts the machine's, or a container's share of them; each would get a worker.
     """
-    if hasattr(os, "sched_getaffinity") and (own := len(os.sched_getaffinity(0))) < (os.cpu_count() or 1):
+    counted = get_num_cpus(override_docker_cpu_warning=True)
+    if hasattr(os, "sched_getaffinity") and (own := len(os.sched_getaffinity(0))) < counted:
         os.environ.setdefault("RAY_OVERRIDE_RESOURCES", json.dumps({"CPU": own}))
 
 

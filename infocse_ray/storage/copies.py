@@ -65,6 +65,9 @@ def _own_folder() -> Path:
     """Of this user alone: what is in it is trusted, and encoders may be nobody else's business."""
     folder = Path(tempfile.gettempdir()) / f"infocse_ray-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    there = folder.stat()
+    if there.st_uid != os.getuid() or there.st_mode & 0o022:
+        raise PermissionError(f"{folder}: others may write there; remove it, or set TMPDIR to a folder of your own")
     return folder
 
 

@@ -28,7 +28,8 @@ def written(info: Mapping[str, Any]) -> datetime | None:
     if isinstance(value, str):
         value = _parsed(value)
     if isinstance(value, int | float):
-        value = datetime.fromtimestamp(value, UTC)
+        with suppress(ValueError, OverflowError, OSError):  # not of seconds
+            value = datetime.fromtimestamp(value, UTC)
     if not isinstance(value, datetime):
         return None
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

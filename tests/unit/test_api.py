@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -80,6 +81,21 @@ def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
 def test_what_is_no_text_is_not_clustered(documents: Any, said: str):
     with pytest.raises(ValueError, match=rf"^documents: {said}"):
         cluster_sentences("e", documents)
+
+
+def test_a_column_of_lists_is_clustered(tiny_encoder: Path):
+    column = pd.Series([np.array(["the ship", "a judge"], dtype=object), np.array(["a tide"], dtype=object)])
+    assert [one.sentences for one in cluster_sentences(str(tiny_encoder), column)] == [  # pyright: ignore
+        ["the ship", "a judge"],
+        ["a tide"],
+    ]
+
+
+def test_the_encoder_is_given_once():
+    for twice in ({"encoder": {"model": "other"}}, {"encoder.model": "other"}):
+        given: dict[str, Any] = twice
+        with pytest.raises(ValueError, match=r"^encoder\.model: the encoder is given; leave it out$"):
+            adapt("e", [TEXT], "n", **given)
 
 
 def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -109,6 +109,14 @@ def test_a_quote_in_a_text_does_not_swallow_rows(
         rows_of(tmp_path)
 
 
+def test_blanks_behind_a_quote_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,text\n"1\n" ,"A ""x"" \nB." \n2,C.\n')
+    assert [(row.values, row.reason) for row in rows_of(tmp_path)] == [
+        ({"id": "1\n ", "text": 'A "x" \nB. '}, None),
+        ({"id": "2", "text": "C."}, None),
+    ]
+
+
 def test_a_quote_in_the_header_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('\nid,"text\n1,A. B.\n')
     with pytest.raises(UnreadableFile, match=r"a\.csv: line 2: unexpected end of data"):

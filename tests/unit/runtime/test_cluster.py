@@ -172,12 +172,19 @@ def test_workers_wait_without_spinning_unless_the_user_wants_it(monkeypatch):
     assert all(int(variables["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 0 for variables in asked)
 
 
-@pytest.mark.parametrize(("own", "expected"), [(range(3), '{"CPU": 3}'), (range(8), None)])
-def test_a_ray_of_ones_own_has_the_cores_that_one_may_use(monkeypatch, own, expected):
+@pytest.mark.parametrize(
+    ("own", "counted", "expected"),
+    [
+        (range(3), 8, '{"CPU": 3}'),
+        (range(8), 8, None),
+        (range(8), 2, None),  # a container's quota of more cores
+    ],
+)
+def test_a_ray_of_ones_own_has_the_cores_that_one_may_use(monkeypatch, own, counted, expected):
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", lambda **_: None)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(own), raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr(cluster, "get_num_cpus", lambda **_: counted)
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", "")
     monkeypatch.delenv("RAY_OVERRIDE_RESOURCES")
     monkeypatch.setenv("RAY_ADDRESS", "local")

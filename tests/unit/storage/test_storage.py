@@ -143,8 +143,12 @@ def test_copies_are_each_users_own(tmp_path, monkeypatch):
     (folder / "a.bin").write_bytes(b"1")
     mine = folder.local_copy("key")
     assert mine.parent.stat().st_mode & 0o777 == 0o700
+    mine.parent.chmod(0o777)
+    with pytest.raises(PermissionError, match="others may write there; remove it, or set TMPDIR"):
+        folder.local_copy("key")
     monkeypatch.setattr("os.getuid", lambda: 12345)
-    assert folder.local_copy("key").parent != mine.parent
+    with pytest.raises(PermissionError, match="infocse_ray-12345: others may write there"):
+        folder.local_copy("key")  # somebody else's, under that name
 
 
 def test_files_that_a_killed_process_left_are_none_of_the_folder(tmp_path):
@@ -171,7 +175,8 @@ _WHEN = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
 )
 def test_filesystems_of_fsspec_say_in_many_ways_when_a_file_was_written(info):
     assert written(info) == _WHEN
-    assert written({"size": 1, "modified": "yesterday"}) is None
+    for value in ("yesterday", float("nan"), 1.7e18):
+        assert written({"size": 1, "modified": value}) is None
 
 
 def test_a_file_of_fsspec_that_is_written_again_is_another_one():
