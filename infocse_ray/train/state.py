@@ -252,6 +252,8 @@ class TrainState:
 
     def _read(self, batch: Batch) -> np.ndarray:
         """Bool [texts]: which are encoded."""
+        if not self.method.only_ids:
+            return np.ones(len(batch.labels), dtype=bool)
         return ~np.isin(batch.labels, sorted(self.method.only_ids))
 
     def agree(self, prepared: Prepared, stop: bool = False) -> Agreed:

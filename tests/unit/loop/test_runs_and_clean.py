@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.fs import FileInfo
 
 from infocse_ray.cli import main
 from infocse_ray.loop.contents import Contents, bytes_of
@@ -240,6 +241,21 @@ def test_what_was_half_written_long_ago_goes_and_what_is_fresh_stays(root):
     assert paths(root) == []
     age(root)
     assert set(paths(root)) == {"sources/s2", "sources/.writing-1", "a/model/.writing-2", "evaluations/workers-1"}
+
+
+def test_a_storage_that_does_not_say_when_files_were_written_is_listed(root, monkeypatch):
+    listed = Storage.files
+
+    def untimed(self: Storage, unfinished: bool = False) -> dict[str, FileInfo]:
+        every = listed(self, unfinished).items()
+        return {name: FileInfo(info.path, info.type, size=info.size) for name, info in every}
+
+    age(root)
+    monkeypatch.setattr(Storage, "files", untimed)
+    contents = Contents.of(root)
+    assert [run.changed for run in contents.runs.values()] == [None] * 3
+    assert len(table(contents)) == 5
+    assert paths(root) == [], "what may be new stays"
 
 
 def test_nothing_but_what_runs_write_is_looked_at(root):

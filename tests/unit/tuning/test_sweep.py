@@ -162,6 +162,15 @@ def test_the_best_settings_are_a_file_for_pretrain(tmp_path: Path, runs: Runs):
     assert file.read_text().startswith("# The best of sweep s, annotate.k = 2, train.batch_size = 8: recall@5 0.2800 ")
 
 
+def test_credentials_are_in_no_file_of_a_sweep(tmp_path: Path, runs: Runs):
+    model = "s3://AKIAEXAMPLE:supersecretpassword@bucket/model"
+    assert run(tmp_path, runs, parameters={"encoder.model": {"grid": [model]}}) == 0
+    files = {file.name: file.read_bytes() for file in (tmp_path / "runs" / "s").iterdir() if file.is_file()}
+    assert {"best.yaml", "sweep.md", "sweep.json"} <= files.keys()
+    assert b"@bucket/model" in files["best.yaml"]
+    assert not [name for name, content in files.items() if b"supersecret" in content]
+
+
 def test_a_trial_that_lags_behind_is_stopped_early_and_stays_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
