@@ -250,7 +250,9 @@ def test_a_storage_that_does_not_say_when_files_were_written_is_listed(root, mon
         every = listed(self, unfinished).items()
         return {name: FileInfo(info.path, info.type, size=info.size) for name, info in every}
 
+    made(root, "c/old", "t0")
     age(root)
+    assert paths(root) == ["c/old"]
     monkeypatch.setattr(Storage, "files", untimed)
     contents = Contents.of(root)
     assert [run.changed for run in contents.runs.values()] == [None] * 3
