@@ -38,10 +38,11 @@ def ranks_of(questions: Questions, scores: np.ndarray) -> np.ndarray:
     scores = scores[questions.asker]
     keys = torch.from_numpy(questions.candidate_keys)
     sorted_keys, order = keys.sort()
-    true = order[torch.searchsorted(sorted_keys, torch.from_numpy(questions.true_keys))].numpy()
+    true_keys = torch.from_numpy(questions.true_keys)
+    true = order[torch.searchsorted(sorted_keys, true_keys)].numpy()
     place = np.arange(len(true))
     bar = scores[place, true][:, None]
     counted = scores >= bar
     counted[place, true] = False
-    counted[tuple(index.numpy() for index in questions.others().places_in(keys))] = False
+    counted[tuple(index.numpy() for index in questions.others().places_in(keys, true_keys))] = False
     return 1 + counted.sum(1)

@@ -130,7 +130,7 @@ def held_out_for(
         rows - offsets[asker],
         true_keys,
         first[mine],
-        _others(offsets, asker, rows, hashes, offered),
+        _others(offsets, asker, hashes, offered),
     )
 
 
@@ -234,18 +234,11 @@ def _exchange(distinct: np.ndarray, hashes: np.ndarray, device: torch.device) ->
     return mine, offered
 
 
-def _others(
-    offsets: np.ndarray, asker: np.ndarray, rows: np.ndarray, hashes: np.ndarray, offered: np.ndarray
-) -> LeftOut:
-    """Each question with every candidate that is a sentence of its document, but for the one it asks for."""
+def _others(offsets: np.ndarray, asker: np.ndarray, hashes: np.ndarray, offered: np.ndarray) -> LeftOut:
+    """Of each document every candidate that is one of its sentences."""
     owner = _owners(offsets)
     pairs = np.unique(np.stack([owner[offered], hashes[offered]], axis=1), axis=0)  # a text of a document once
-    begin, end = np.searchsorted(pairs[:, 0], asker), np.searchsorted(pairs[:, 0], asker, side="right")
-    question = np.repeat(np.arange(len(rows)), end - begin)
-    starts = offsets_of(end - begin)
-    keys = pairs[np.arange(starts[-1]) - np.repeat(starts[:-1] - begin, end - begin), 1]
-    other = keys != hashes[rows][question]
-    return LeftOut(torch.from_numpy(question[other]), torch.from_numpy(keys[other]))
+    return LeftOut.of(asker, *pairs.T.copy())
 
 
 def _asked(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.retrieval.intervals import interval, mean_of
 
 CUTOFFS = (5, 10, 20)
@@ -61,19 +62,53 @@ class Ranking(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """Pairs of a query and a candidate that it is not ranked among; a candidate is told by its key."""
+    """What the queries of a document are not ranked among: all that is told for it, but for what a query is to find.
 
-    queries: torch.Tensor
-    """int64 [pairs], row numbers of queries."""
+    It is told once a document, and scattered to the document's queries where a block of candidates has it: a document
+    with thousands of counterparts would have millions of pairs of a query and a counterpart.
+    """
+
+    documents: torch.Tensor
+    """int64 [n], row numbers in `offsets`."""
     keys: torch.Tensor
-    """int64 [pairs]."""
+    """int64 [n], of the candidate that the document's queries are not ranked among."""
+    offsets: torch.Tensor
+    """int64 [documents + 1]: the queries of document i are queries[offsets[i]:offsets[i + 1]]."""
+    queries: torch.Tensor
+    """int64 [q], row numbers of queries."""
 
-    def places_in(self, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows and columns (int64 [found] each) of the pairs in a matrix of all queries by candidates of `keys`."""
+    @classmethod
+    def of(cls, asker: np.ndarray, documents: np.ndarray, keys: np.ndarray) -> LeftOut:
+        """Make it.
+
+        Args:
+            asker: int64 [q], the document of each query.
+            documents: int64 [n], each of which is the document of some query.
+            keys: int64 [n], the candidates that they are not ranked among.
+        """
+        columns = documents, keys, offsets_of(np.bincount(asker)), np.argsort(asker, kind="stable")
+        return cls(*map(torch.from_numpy, columns))
+
+    def places_in(self, keys: torch.Tensor, true_keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where they are in a matrix of all queries by candidates.
+
+        Args:
+            keys: int64 [c], of the candidates.
+            true_keys: int64 [q], of what each query is to find.
+
+        Returns:
+            Rows and columns, int64 [found] each.
+        """
         keys, order = keys.sort()
         place = torch.searchsorted(keys, self.keys).clamp(max=len(keys) - 1)
         present = keys[place] == self.keys
-        return self.queries[present], order[place[present]]
+        documents, columns = self.documents[present], order[place[present]]
+        begin = self.offsets[documents]
+        sizes = self.offsets[documents + 1] - begin
+        within = torch.arange(int(sizes.sum()), device=keys.device) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        rows, columns = self.queries[begin.repeat_interleave(sizes) + within], columns.repeat_interleave(sizes)
+        others = self.keys[present].repeat_interleave(sizes) != true_keys[rows]
+        return rows[others], columns[others]
 
 
 def rank_among(
@@ -91,7 +126,7 @@ def rank_among(
         true: float [q, d], the vector of each query's counterpart.
         true_keys: int64 [q], its key.
         blocks: candidates (float [c, d]) and their keys (int64 [c]); a key occurs once over all blocks.
-        left_out: what a query is not ranked among; never its true counterpart.
+        left_out: what a query is not ranked among, but for its true counterpart.
         top: how many of what scored highest to tell.
     """
     true_scores = torch.einsum("qd,qd->q", queries, true)
@@ -110,7 +145,7 @@ def rank_among(
             # Not `>=`: a score that is no number must count against the query, or a broken encoder is perfect.
             counted = ~(scores < bar) & (block_keys != true_keys[:, None])
             if left_out is not None:
-                places = left_out.places_in(block_keys)
+                places = left_out.places_in(block_keys, true_keys)
                 counted[places] = False
                 scores[places] = -torch.inf
             ranks += counted.sum(1)

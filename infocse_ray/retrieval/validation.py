@@ -90,17 +90,9 @@ class Questions(NamedTuple):
         return self.true_keys
 
     def others(self) -> LeftOut:
-        """Each question's document's other true counterparts: m - 1 for each of the m that it asks for."""
-        order = np.argsort(self.asker, kind="stable")
-        sizes = np.bincount(self.asker)
-        ends = np.cumsum(sizes)
-        rows, keys = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for end, size in zip(ends[sizes > 1], sizes[sizes > 1], strict=True):
-            mine = order[end - size : end]
-            one, other = np.nonzero(~np.eye(size, dtype=bool))
-            rows.append(mine[one])
-            keys.append(self.true_keys[mine[other]])
-        return LeftOut(torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(keys)))
+        """Of the documents that ask for several counterparts all of these: each is ranked without the others."""
+        several = np.bincount(self.asker)[self.asker] > 1
+        return LeftOut.of(self.asker, self.asker[several], self.true_keys[several])
 
 
 @overload

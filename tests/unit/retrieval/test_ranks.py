@@ -63,13 +63,15 @@ def test_a_query_is_not_ranked_among_what_is_left_out(data):
     queries = torch.from_numpy(draw.integers(-3, 4, (q, 3))).float()
     true = draw.integers(0, n, q)
     keys = torch.from_numpy(draw.permutation(10 * n)[:n])
-    out = draw.random((q, n)) < data.draw(st.sampled_from([0.0, 0.3, 1.0]))
+    asker = draw.integers(0, 4, q)
+    told = draw.random((4, n)) < data.draw(st.sampled_from([0.0, 0.3, 1.0]))
+    told[np.setdiff1d(np.arange(4), asker)] = False
+    documents, columns = draw.permutation(np.argwhere(told)).T
+    out = told[asker]
     out[np.arange(q), true] = False
-    rows, columns = np.nonzero(out)
-    order = draw.permutation(len(rows))
-    rows, columns = torch.from_numpy(rows[order]), torch.from_numpy(columns[order])
     # Keys that no block has, as those of candidates that were never there.
-    left_out = LeftOut(torch.cat([rows, torch.zeros(2).long()]), torch.cat([keys[columns], torch.tensor([-1, 10**9])]))
+    documents, left_keys = np.append(documents, [asker[0], asker[0]]), np.append(keys[columns], [-1, 10**9])
+    left_out = LeftOut.of(asker, documents, left_keys)
     cuts = data.draw(st.lists(st.integers(0, n), max_size=3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranks, "_BLOCK_ELEMENTS", data.draw(st.sampled_from([1, 7, 50, 2**24])))
@@ -89,7 +91,7 @@ def test_the_best_three_are_told_best_first_and_nothing_that_is_left_out(block, 
     draw = torch.Generator().manual_seed(1)
     queries, candidates = torch.randn(6, 4, generator=draw), torch.randn(9, 4, generator=draw)
     keys = torch.arange(100, 109)
-    left_out = LeftOut(torch.tensor([0, 0, 5]), torch.tensor([103, 104, 100]))
+    left_out = LeftOut.of(np.arange(6), np.array([0, 0, 5]), np.array([103, 104, 100]))
     found = rank_among(queries, candidates[:6], keys[:6], blocks_of(candidates, keys, [2, 5]), left_out, top=3)
     scores = queries @ candidates.mT
     scores[[0, 0, 5], [3, 4, 0]] = -torch.inf
