@@ -22,8 +22,6 @@ from infocse_ray.annotate.clusters import checked_offsets, number_clusters
 from infocse_ray.annotate.components import clusters_by_component
 from infocse_ray.corpus.tokens import offsets_of
 
-_MASK_ROUNDS = 8  # up to this K, K maxima are cheaper than one stable sort of the row
-
 
 class Edges(NamedTuple):
     """Directed edges, in the order of their source and, within one source, by weight descending."""
@@ -192,7 +190,7 @@ class _EdgeTable:
 
 def _top_k(similarity: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest of the last axis, descending, and their indices; ties to the lower. Spoils its input."""
-    if k > _MASK_ROUNDS:
+    if k > _mask_rounds(similarity.shape[-1]):
         value, index = similarity.sort(dim=-1, descending=True, stable=True)
         return value[..., :k], index[..., :k]
     maxima = []
@@ -201,3 +199,8 @@ def _top_k(similarity: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor
             similarity.scatter_(-1, maxima[-1][1], -torch.inf)
         maxima.append(similarity.max(dim=-1, keepdim=True))  # of equal maxima, documented to give the first
     return torch.cat([v for v, _ in maxima], -1), torch.cat([i for _, i in maxima], -1)
+
+
+def _mask_rounds(row: int) -> int:
+    """Up to this K, K maxima are cheaper than one stable sort of a row of so many similarities."""
+    return min(64, max(8, row // 4))

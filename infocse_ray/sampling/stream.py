@@ -1,7 +1,7 @@
 """The example stream: global batches of examples, the same for any number of workers, exactly resumable.
 
 1. The corpus is cut into lanes that share no document; a worker owns every W-th lane.
-2. Every batch takes from each lane in proportion to the examples it has left, so all lanes end their pass together.
+2. At any time all lanes have dealt the same part of their examples, to within one each, so they end a pass together.
 3. What is left of a pass starts the batch that the next pass fills up: every batch is full.
 """
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from infocse_ray.corpus.tokens import Tokens, concatenate
-from infocse_ray.methods.chance import mixed
+from infocse_ray.corpus.tokens import Tokens, concatenate, places
+from infocse_ray.methods.chance import mix, mixed, to_unit
 from infocse_ray.methods.method import Method
 from infocse_ray.methods.opened import NO_VIEWS
 from infocse_ray.sampling.lane import Lane
@@ -96,6 +96,7 @@ class ExampleStream:
         self._method = method
         self.batch_size = batch_size
         self._left = self._examples.copy()
+        self._seed = seed
         self.passes = 0
         self._lanes = [
             Lane(examples.source, method, examples.source.of_lane(lane), lane, seed)
@@ -117,7 +118,7 @@ class ExampleStream:
                     lane.begin(lane.passes + 1)
             left = int(self._left.sum())
             taken = min(missing, left)
-            quota = apportion(self._left, taken)
+            quota = due(self._examples, self._examples - self._left, taken, mix(self._seed, self.passes))
             drawn.append(self._pool.draw(quota[own], left // self.batch_size, avoid))
             if missing := missing - taken:
                 avoid = self._pool.keys[np.concatenate([part.documents for part in drawn])]
@@ -170,20 +171,27 @@ class ExampleStream:
                 self._pool.enter(place, [lane.open(shard, group, mine[:, 2])], mine[:, 3])
 
 
-def apportion(left: np.ndarray, count: int) -> np.ndarray:
-    """Share `count` out in proportion to `left`: whole parts, then one each to the largest remainders.
+def due(sizes: np.ndarray, dealt: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The next examples of a pass, in its one order over all lanes.
+
+    Cut into as many equal parts as a lane has examples, the pass has one of the lane's in each part, at a place that is
+    drawn. So at any time all lanes have dealt the same part of theirs, to within one example each, however small the
+    batches; and lanes don't meet in batches by rule.
 
     Args:
-        left: int64 [lanes], not all zero.
-        count: at most the sum of `left`.
+        sizes: int64 [lanes], examples in a pass, not all zero.
+        dealt: int64 [lanes], what earlier calls gave.
+        count: how many, at most as many as are left.
+        seed: of the pass.
 
     Returns:
-        int64 [lanes] that sums to `count`, nowhere more than `left`.
+        int64 [lanes], of each.
     """
-    total = int(left.sum())
-    # Python's integers: pairs times batch size may pass 64 bits.
-    shares = [divmod(lane * count, total) for lane in left.tolist()]
-    out = np.array([whole for whole, _ in shares], dtype=np.int64)
-    largest = sorted(range(len(shares)), key=lambda lane: (-shares[lane][1], lane))
-    out[largest[: count - int(out.sum())]] += 1
-    return out
+    lanes = np.arange(len(sizes))
+    # Both where it begins and where it ends, a lane is off by less than one example, and all together by one each.
+    most = np.ceil((count + 2 * len(lanes)) * (sizes / sizes.sum())).astype(np.int64) + 2
+    ahead = np.minimum(most, sizes - dealt)
+    lane = lanes.repeat(ahead)
+    number = places(dealt, ahead)
+    place = (number + to_unit(mixed(mixed(seed, lane), number))) / sizes[lane]
+    return np.bincount(lane[np.argsort(place, kind="stable")[:count]], minlength=len(lanes))

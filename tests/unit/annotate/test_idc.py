@@ -104,6 +104,12 @@ def test_matches_reference_on_random_vectors(k):
     assert_matches_reference(unit_vectors(60, 48, seed=k), batch([20, 20, 20]), k)
 
 
+@pytest.mark.parametrize("k", [25, 26, 70])
+def test_many_neighbours_of_long_documents_match_the_reference(k):
+    """By maxima one after the other, and by sorting rows; equal similarities go to the lower index either way."""
+    assert_matches_reference(integer_vectors("ties", 130, 3, k), batch([100, 30]), k)
+
+
 @pytest.mark.parametrize("k", [1, 3, 12])
 @pytest.mark.parametrize("bound", [37, 37 * 5, 2**24])
 def test_duplicates_tie_exactly_whatever_the_rounding_of_the_product(k, bound):
