@@ -48,15 +48,16 @@ def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
     share = settings.plusplus.label_share
     among = f" (labelled examples are {share:g} of its batches, too)" if share else ""
     how = f" and with {title_of(settings.train.method)}{among}, in turns," if pretrained else ""
+    is_it = f"the fine-tuned encoder of round {best}" if best else "what training began with, for none validated better"
     about = f"""A sentence encoder adapted to {_corpus(metrics)}, fine-tuned on {count:,} labelled examples{how} by
-infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
+infocse_ray {__version__}. It is {is_it}."""
     rows = []
     for one in metrics["rounds"]:
         rows.append(_row(f"round {one['round']}: {_name(one['zero_shot']['iteration'])}", one["zero_shot"]))
         rows.append(_row(f"round {one['round']}: fine-tuned", one["fine_tuned"]))
     section = settings.finetune
     tuning = f"fine-tuning: batch {section.batch_size}, learning rate {section.learning_rate:g}, at most "
-    tuning += f"{section.epochs} epochs, temperature {section.temperature or settings.train.temperature:g}"
+    tuning += f"{section.epochs} epoch(s), temperature {section.temperature or settings.train.temperature:g}"
     return _card(settings, metrics, about, rows, "; ".join(([_training(settings)] if pretrained else []) + [tuning]))
 
 
@@ -117,8 +118,7 @@ In brackets: 95 % intervals, which are those of having asked so many questions a
 def _results(metrics: dict[str, Any]) -> list[EvalResult]:
     """What the exported encoder scored, for programs."""
     result, results = metrics.get("result", {}), []
-    validated = "counterpart" if "labels" in metrics else metrics["validate_on"]
-    for name, on in (("validation", validated), ("test", "counterpart")):
+    for name, on in (("validation", metrics["validate_on"]), ("test", "counterpart")):
         if name in result:
             results += retrieval_results(result[name], on, name)
     if "result" in metrics.get("sts", {}):

@@ -57,6 +57,8 @@ def iterate(
     """
     settings = run.settings
     iteration_stages = run.iteration_stages if may_stay else run.iteration_stages.from_anything()
+    if labels is not None:  # what has labels among its pairs is validated on labels, as fine-tuning is
+        iteration_stages = iteration_stages._replace(on="counterpart")
     metric, train, loop, patience = settings.validate.metric, settings.train, settings.loop, settings.validate.patience
     encoders = [encoder]
     iterations: list[dict[str, Any]] = [{"iteration": before}]

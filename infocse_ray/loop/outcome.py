@@ -63,6 +63,13 @@ def look_before(run: Run, compares: bool = False) -> Run:
     return run
 
 
+def look_at_start(run: Run) -> dict[str, Any]:
+    """The validation scores of what training began with, which `look_before` has asked for."""
+    name = _START if run.start == run.came else _WHITENED
+    [stage] = run.evaluate(_looks(run, {name: run.start}, "valid")).values()
+    return _metrics(stage)
+
+
 def _may_leave_out(settings: Settings) -> bool:
     """Whether the settings leave it to the run how, and whether, its encoders are whitened."""
     encoder, train = settings.encoder, settings.train
@@ -152,10 +159,19 @@ def _metrics(stage: Stage) -> dict[str, Any]:
 
 
 def _judged(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:
-    """The verdict against the whitened start; against the encoder as it came, should the result be worse than that."""
+    """The verdict against the whitened start; against the encoder as it came, should the result be worse than that.
+
+    Nor is a result that scores below the encoder as it came a WIN, however sure it is that the whitened start is worse.
+    """
     verdicts = _verdicts(stages, over, returned, metric)
-    if over != _START and (came := _verdicts(stages, _START, False, metric))["label"] == "LOSS":
+    if over == _START:
+        return verdicts
+    came = _verdicts(stages, _START, False, metric)
+    if came["label"] == "LOSS":
         say("warning: the encoder as it came is better than whitened here; set encoder.whiten to off")
+        return came
+    if verdicts["label"] == "WIN" and came[came["judged_on"]]["difference"] < 0:
+        say("warning: it is better than the start whitened, but the encoder as it came scores higher than both")
         return came
     return verdicts
 

@@ -2,7 +2,8 @@
 
 1. A round trains without labels until that converges (Alg. 1), then fine-tunes what came of it.
 2. The next round's training without labels is initialised with the fine-tuned encoder (Alg. 1, line 2).
-3. Rounds end when the fine-tuned validation score doesn't grow; the best fine-tuned encoder comes back.
+3. Rounds end when the fine-tuned validation score doesn't grow; the best fine-tuned encoder comes back, or what the run
+   began with, should that be better: training without labels may be validated without labels.
 With `plusplus.label_share` the training without labels has the same labels among its pairs.
 Plain fine-tuning is one round that trains nothing without labels. The test split is looked at after the last round.
 """
@@ -20,7 +21,7 @@ from infocse_ray.loop.identity import few_shot_identity, with_plain
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import iterate
 from infocse_ray.loop.mix import check_mix, mix_of
-from infocse_ray.loop.outcome import look_before, outcome
+from infocse_ray.loop.outcome import look_at_start, look_before, outcome
 from infocse_ray.loop.run import Look, Run, finished, open_run
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
@@ -51,8 +52,8 @@ def plusplus(settings: Settings, fall_back: bool = True, also_plain: bool = Fals
 
     Returns:
         The content of `metrics.json`: of each round the `iterations` as `pretrain` reports them, `zero_shot`, which of
-        them was fine-tuned, with its validation and test metrics, and `fine_tuned`, those after it; `best_round`;
-        `labels`, their counts; the settings and versions.
+        them was fine-tuned, with its validation and test metrics, and `fine_tuned`, those after it; `best_round`, 0
+        if none is better than what it began with; `labels`, their counts; the settings and versions.
 
     Raises:
         ValueError: a setting doesn't fit the corpus, its labels, the encoder or the cluster; nothing was trained.
@@ -120,27 +121,31 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
         if number > 1 and not _grows(run, rounds, best):
             break
         best = number - 1
+    result, best_round = encoders[2 * best + 1], best + 1
+    if fall_back and settings.train.never_worse and _is_worse(run, rounds[best]["fine_tuned"]["validation"]):
+        result, best_round = run.start, 0
     looks: dict[str, Look] = {}
     places = [(one, name) for one in rounds for name in ("zero_shot", "fine_tuned")]
     if run.store.summary["labelled"]["test"]:
         for (one, name), tested in zip(places, encoders, strict=True):
             looks |= run.tests(f"round_{one['round']}/{name}", tested, also_plain)
-    came = outcome(run, encoders[2 * best + 1], looks)
+    came = outcome(run, result, looks)
     for one, name in places:
         one[name] |= came.tests(f"round_{one['round']}/{name}")
     summary = labels.summary or {}
     report = {
-        "best_round": best + 1,
+        "best_round": best_round,
         "labels": {key: summary[key] for key in ("labelled", "leaks")} | {"train_size": settings.labels.train_size},
         "rounds": rounds,
         **came.results,
     }
-    if "whitening" in rounds[best]["fine_tuned"]:
-        report["whitening"] = rounds[best]["fine_tuned"]["whitening"]
-    metrics = run.finish(encoders[2 * best + 1], functools.partial(few_shot_card, settings), report)
+    whitening = rounds[best]["fine_tuned"].get("whitening") if best_round else run.whitening
+    if whitening is not None:
+        report["whitening"] = whitening
+    metrics = run.finish(result, functools.partial(few_shot_card, settings), report)
+    best_one = f"that of round {best_round}, fine-tuned" if best_round else "what it began with"
     say(
-        f"the best encoder is that of round {best + 1}, fine-tuned; it is in {run.folder / 'model'}, its figures in "
-        f"{run.folder / 'metrics.json'}"
+        f"the best encoder is {best_one}; it is in {run.folder / 'model'}, its figures in {run.folder / 'metrics.json'}"
     )
     return metrics
 
@@ -155,3 +160,12 @@ def _grows(run: Run, rounds: list[dict[str, Any]], best: int) -> bool:
         f"{'better than' if grows else 'no growth over'} {before[metric]:.4f}"
     )
     return grows
+
+
+def _is_worse(run: Run, made: dict[str, Any]) -> bool:
+    """Whether what was made validates worse than what the run began with."""
+    metric = run.settings.validate.metric
+    began = look_at_start(run)
+    if worse := made[metric] < began[metric]:
+        say(f"warning: no round is better than what it began with: {metric} {shown(began, metric)}; it is returned")
+    return worse

@@ -145,7 +145,7 @@ class Run(NamedTuple):
         summary = self.store.summary
         metrics = {
             "name": self.settings.name,
-            "validate_on": self.iteration_stages.on,
+            "validate_on": self.judged_on,
             "corpus": {
                 "documents": sum(summary["documents"].values()),
                 **{key: summary[key] for key in ("sentences", "tokens", "rejected", "seconds")},
@@ -179,8 +179,8 @@ def finished(job: str, settings: Settings, identity: str) -> dict[str, Any] | No
         return (folder / "metrics.json").read_json()
     if manifest.job not in (None, job):
         raise ValueError(
-            f"name = {settings.name!r}: {folder} is a run of {manifest.job}.py, whose model this one would replace; "
-            "give this one another name, it finds the stages of that one all the same"
+            f"name = {settings.name!r}: {folder} is a run of `infocse {manifest.job}`, whose model this one would "
+            "replace; give this one another name, it finds the stages of that one all the same"
         )
     return None
 

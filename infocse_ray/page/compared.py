@@ -66,7 +66,8 @@ def _asked(record: Record) -> tuple[Any, ...]:
     """What says which questions a run's validation asks of a corpus."""
     validate = record.settings.get("validate", {})
     on = (record.metrics or {}).get("validate_on")
-    return (record.settings.get("seed"), on, *(validate.get(n) for n in ("reading", "max_documents", "max_candidates")))
+    seed = record.settings.get("seed") if on == "sentence" else None  # it draws which sentences are held out
+    return (seed, on, *(validate.get(n) for n in ("reading", "max_documents", "max_candidates")))
 
 
 def _of(record: Record) -> list[Scored]:

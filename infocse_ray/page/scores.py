@@ -81,13 +81,14 @@ def scored(record: Record) -> list[Scored]:
     metrics = record.metrics
     if metrics is None:
         return list(_scored_so_far(record))
+    initialised = record.settings.get("loop", {}).get("initialization", "none") != "none"
     made = [_entry(_BEGAN[name], metrics[name]) for name in _BEGAN if name in metrics]
     for one in metrics.get("rounds", ()):
         for name, said in (("zero_shot", "before fine-tuning"), ("fine_tuned", "fine-tuned")):
             best = name == "fine_tuned" and one["round"] == metrics["best_round"]
             made.append(_entry(f"round {one['round']}, {said}", one[name], best))
-    initialised = record.settings.get("loop", {}).get("initialization", "none") != "none"
-    if made and not initialised and metrics.get("best_iteration") == 0:  # the start itself, which stands here already
+    none_better = metrics.get("best_round") == 0 or (not initialised and metrics.get("best_iteration") == 0)
+    if made and none_better:  # the start itself, which stands here already
         start = 0 if record.whitening_left_out else -1
         made[start] = made[start]._replace(returned=True)
     for one in metrics.get("iterations", ()):
@@ -125,9 +126,18 @@ def scores_section(record: Record) -> Section:
     blocks: list[Block] = [scores_figure(made, metric) for metric in dict.fromkeys((record.metric, "mrr"))]
     blocks.append(_table(made))
     if any(one.returned for one in made):
-        [best] = [one.name for one in made if one.returned][:1]
-        blocks.append(Note(f"The run returns the encoder “{best}”, which has the best validation score."))
+        [best] = [one for one in made if one.returned][:1]
+        blocks.append(Note(f"The run returns the encoder “{best.name}”, {_how_good(best, made, record.metric)}."))
     return Section("scores", "Scores by iteration", blocks)
+
+
+def _how_good(returned: Scored, made: list[Scored], metric: str) -> str:
+    """Of what a run returns, beside all that it validated."""
+    validated = [one for one in made if one.validation]
+    best = max(validated, key=lambda one: one.validation[metric], default=returned)
+    if returned.validation is None or best.validation[metric] == returned.validation[metric]:
+        return "which has the best validation score"
+    return f"which was chosen among what it trained; “{best.name}” has a better validation score"
 
 
 def scores_figure(made: list[Scored], metric: str, title: str | None = None) -> Figure:

@@ -43,13 +43,18 @@ def training_section(record: Record) -> Section:
     found = {_said(name): history for name, history in histories.items() if history}
     if found:
         blocks.insert(1, _validations(record.metric, found))
+        if len({tuple(h[0].get(name) for name in ("queries", "candidates")) for h in found.values()}) > 1:
+            blocks.insert(
+                2, Note("These trainings were not all asked the same questions: their scores can't be compared.")
+            )
     if any(not curves.get(name, {}).get("train/loss") for name in histories):
         sinks = record.settings.get("tracking", {}).get("sinks", ["tensorboard"])
         gone = "its event files are gone" if "tensorboard" in sinks else "tracking.sinks was without tensorboard"
         blocks.append(
             Note(
-                f"Where a training has points at its validations only, another run of this storage trained it, or "
-                f"{gone}: steps are kept in the events/ folder of the run that took them."
+                "Where a training has points at its validations only, or begins late, another run of this storage "
+                f"trained it, or it was killed and went on, or {gone}: steps are kept in the events/ folder of the run "
+                "that took them."
             )
         )
     return Section("training", "Training curves", blocks)

@@ -23,7 +23,8 @@ _NOTE = (
     "Columns `iteration` have {metric} on validation, 0 being the encoder that training began with, and each trial's "
     "best in bold. Trials are compared by their best iteration after 0. The test is of the best iteration's encoder. "
     "Pairs are those of each annotation; seconds those that the trial's stages took: what trials share is done once "
-    "and counted in each. The row in bold is the best finished trial, `best.yaml` its settings for `jobs/pretrain.py`."
+    "and counted in each. The row in bold is the best finished trial, `best.yaml` its settings, for "
+    "`infocse pretrain --config`."
 )
 
 

@@ -44,9 +44,15 @@ def test_a_result_that_is_worse_than_the_encoder_as_it_came_has_lost(judged, cap
     assert (lost["label"], lost["over"]) == ("LOSS", "start")
     assert lost["line"].startswith("LOSS, against the encoder as it came: test mrr")
     assert "set encoder.whiten to off" in capsys.readouterr().out
-    level = judged({"start": (-0.2, 0.1), "whitened": (0.01, 0.1)}, {"test": 100}, returned)
+    level = judged({"start": (-0.1, 0.2), "whitened": (0.01, 0.1)}, {"test": 100}, returned)
     assert (level["label"], level["over"]) == ("START RETURNED" if returned else "WIN", "whitened")
     assert capsys.readouterr().out == ""
+
+
+def test_a_result_that_scores_below_the_encoder_as_it_came_has_not_won(judged, capsys):
+    below = judged({"start": (-0.2, 0.1), "whitened": (0.01, 0.1)}, {"test": 100})
+    assert (below["label"], below["over"]) == ("LEVEL", "start")
+    assert "warning: it is better than the start whitened, but" in capsys.readouterr().out
 
 
 def test_the_line_has_every_split_and_the_label_of_the_one_that_judges(judged):

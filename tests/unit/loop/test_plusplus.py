@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,6 +17,17 @@ from infocse_ray.storage.folder import Storage
 HERE = Storage("here")
 
 
+class Rounds(NamedTuple):
+    """As much of `IterationStages` as is looked at."""
+
+    anything: bool = False
+    on: str = "sentence"
+    root: Any = HERE
+
+    def from_anything(self) -> Rounds:
+        return self._replace(anything=True)
+
+
 class Script:
     """Stands in for training and evaluation; encoders are names, their validation scores are given."""
 
@@ -26,15 +37,18 @@ class Script:
         self.exported: Any = None
         self.from_anything: dict[str, bool] = {}
         """Whether a training was let off being better than its start, by what it trained."""
+        self.on: dict[str, str] = {}
+        """What it was validated on, likewise."""
         self.labels: dict[str, Any] = {}
         """What a training without labels had of them all the same, by what it trained."""
         run = SimpleNamespace(
             inputs=SimpleNamespace(method=None, initialization=None),
-            iteration_stages=SimpleNamespace(from_anything=lambda: "from anything", root=HERE),
+            iteration_stages=Rounds(),
             manifest=SimpleNamespace(add=lambda *_: None),
             store=SimpleNamespace(summary={"labelled": {"test": 9}}),
             folder=HERE,
             start="start",
+            whitening=None,
             tests=lambda name, encoder, also_plain: {name: encoder},
             finish=self.finish,
         )
@@ -57,6 +71,7 @@ class Script:
         monkeypatch.setattr(plusplus, "drawn_examples", lambda _, sample: SimpleNamespace(source=sample))
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
         monkeypatch.setattr(plusplus, "look_before", lambda run, _: run)
+        monkeypatch.setattr(plusplus, "look_at_start", lambda run: self.entry(run.start))
         monkeypatch.setattr(plusplus, "outcome", self.outcome)
         monkeypatch.setattr(iterate, "train_iteration", self.train_iteration)
 
@@ -78,7 +93,8 @@ class Script:
         assert scored is None or scored == {"recall@5": self.scores[encoder], "queries": 100}, "of what it starts from"
         self.labels[trained] = labels
         self.done.append(f"{encoder} > {trained}")
-        self.from_anything[trained] = rounds == "from anything"
+        self.from_anything[trained] = rounds.anything
+        self.on[trained] = rounds.on
         history = [self.entry(encoder), self.entry(trained) | {"step": 1}]
         summary = {"best_step": 1, "history": history, "chosen": history[1], "seconds": 0.0}
         return {"train": Stage("train", trained, HERE, summary)}, trained
@@ -150,7 +166,7 @@ def test_what_training_made_worse_is_fine_tuned_if_that_is_asked_for(
 
 
 def test_fine_tuning_alone_trains_nothing_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = Script({"start": 0.4, "f1": 0.3}, monkeypatch)
+    script = Script({"start": 0.4, "f1": 0.5}, monkeypatch)
     metrics = plusplus.finetune(settings(plusplus={"max_rounds": 5}))
     assert script.done == ["start > f1", "test: start f1"]
     assert (metrics["best_round"], script.exported) == (1, "f1")
@@ -164,10 +180,22 @@ def test_labels_are_mixed_into_every_round_if_that_is_asked_for(monkeypatch: pyt
     script = Script(scores, monkeypatch)
     plusplus.plusplus(settings(plusplus={"max_rounds": 2}, **asked))
     assert script.labels == {"i1": None, "i2": None}
+    assert set(script.on.values()) == {"sentence"}
     script = Script(scores, monkeypatch)
     monkeypatch.setattr(plusplus, "mix_of", lambda run, sample, examples: (run.settings.plusplus.label_share, sample))
     plusplus.plusplus(settings(plusplus={"max_rounds": 2, "label_share": 0.25}, **asked))
     assert script.labels == dict.fromkeys(("i1", "i2"), (0.25, LabelSample(42, 7)))
+    assert set(script.on.values()) == {"counterpart"}, "what trains on labels is validated on them"
+
+
+@pytest.mark.parametrize(("never_worse", "exported", "round_"), [(True, "start", 0), (False, "f1", 1)])
+def test_what_it_began_with_comes_back_where_no_round_is_better(
+    never_worse: bool, exported: str, round_: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training without labels, validated without labels, may have made worse what fine-tuning can't make good again."""
+    script = Script({"start": 0.4, "i1": 0.45, "i2": 0.1, "f1": 0.3}, monkeypatch)
+    metrics = plusplus.plusplus(settings(plusplus={"max_rounds": 1}, train={"never_worse": never_worse}))
+    assert (metrics["best_round"], script.exported) == (round_, exported)
 
 
 def test_fine_tuning_alone_mixes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

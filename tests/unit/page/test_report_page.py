@@ -273,6 +273,21 @@ def test_rounds_of_plusplus(root):
     assert "The run returns the encoder “round 2, fine-tuned”" in text
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_what_plusplus_returns_is_told_as_it_is(root):
+    """Its start, where no round was better; and nothing is the best that isn't."""
+    folder = write_run(root)
+    few_shot(folder)
+    metrics = (folder / "metrics.json").read_json()
+    (folder / "metrics.json").write_json(metrics | {"best_round": 0})
+    assert "The run returns the encoder “whitened only”" in page(root).sections["scores"]
+    better = metrics["start"]["validation"] | {metrics["settings"]["validate"]["metric"]: 1.0}
+    metrics["start"] = metrics["start"] | {"validation": better}
+    (folder / "metrics.json").write_json(metrics)
+    text = page(root).sections["scores"]
+    assert "“round 2, fine-tuned”, which was chosen among what it trained; “as it came” has a better" in text
+
+
 def test_a_run_that_returned_its_start_says_so(root):
     folder = write_run(root)
     write_run(root, "small")
