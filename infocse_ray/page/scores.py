@@ -83,14 +83,14 @@ def scored(record: Record) -> list[Scored]:
         return list(_scored_so_far(record))
     initialised = record.settings.get("loop", {}).get("initialization", "none") != "none"
     made = [_entry(_BEGAN[name], metrics[name]) for name in _BEGAN if name in metrics]
-    for one in metrics.get("rounds", ()):
-        for name, said in (("zero_shot", "before fine-tuning"), ("fine_tuned", "fine-tuned")):
-            best = name == "fine_tuned" and one["round"] == metrics["best_round"]
-            made.append(_entry(f"round {one['round']}, {said}", one[name], best))
     none_better = metrics.get("best_round") == 0 or (not initialised and metrics.get("best_iteration") == 0)
     if made and none_better:  # the start itself, which stands here already
         start = 0 if record.whitening_left_out else -1
         made[start] = made[start]._replace(returned=True)
+    for one in metrics.get("rounds", ()):
+        for name, said in (("zero_shot", "before fine-tuning"), ("fine_tuned", "fine-tuned")):
+            best = name == "fine_tuned" and one["round"] == metrics["best_round"]
+            made.append(_entry(f"round {one['round']}, {said}", one[name], best))
     for one in metrics.get("iterations", ()):
         if one["iteration"] or initialised or "start" not in metrics:
             name = f"iteration {one['iteration']}" if one["iteration"] else "initialised"
