@@ -107,7 +107,9 @@ def drawn(settings: Settings, labels: Stage) -> LabelSample:
 def fine_tune(
     run: Run, sample: LabelSample, source: Shards | None, encoder: EncoderFolder, number: int
 ) -> tuple[dict[str, Any], EncoderFolder]:
-    """Train an encoder on the drawn examples, at most `finetune.epochs` times each.
+    """Train an encoder on the drawn examples, no more of them in all than `finetune.epochs` passes have.
+
+    Every batch is full, also across the end of a pass: of 65 examples 20 passes are 20 batches of 64.
 
     Args:
         run: under way.
@@ -121,7 +123,7 @@ def fine_tune(
     """
     settings, section = run.settings, run.settings.finetune
     size = train_size(settings, run.store)
-    epoch = -(-size // section.batch_size)
+    epoch = max(1, round(size / section.batch_size))
     # No warm-up: one that suits training without labels may be longer than all of fine-tuning.
     update = {"batch_size": section.batch_size, "learning_rate": section.learning_rate, "warmup_steps": 0}
     once_an_epoch = {"every": epoch, "every_tokens": None}
@@ -137,8 +139,10 @@ def fine_tune(
         settings.train.similarity == "cosine",
         EncoderSpec.of(run.inputs.encoder),
     )
-    budget = Budget(section.epochs * epoch, None, section.patience * epoch)
-    say(f"round {number}: fine-tuning on {size:,} labelled examples, {epoch:,} steps an epoch")
+    budget = Budget(section.epochs * size // section.batch_size, None, section.patience * epoch)
+    say(
+        f"round {number}: fine-tuning on {size:,} labelled examples, {budget.steps:,} steps at most, {epoch:,} an epoch"
+    )
     iteration_stages = run.iteration_stages.fine_tuning(own)
     stages, tuned = train_iteration(run, iteration_stages, method, encoder, budget, number, source=source)
     report = iteration_report(number, stages)

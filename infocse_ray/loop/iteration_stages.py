@@ -35,6 +35,9 @@ from infocse_ray.train.models import INTERPOLATED, model_name
 from infocse_ray.train.schedule import Budget
 from infocse_ray.train.trainer import train
 
+_MUCH = 0.25
+"""Of all examples: more in one of many lanes, which get documents by hash, is one document's."""
+
 
 class IterationStages(NamedTuple):
     """Settings and inputs that all iterations of a run share."""
@@ -199,6 +202,7 @@ class IterationStages(NamedTuple):
             f"  examples: {counts['examples']:,} of {counts['documents']:,} documents"
             + (f"; {'; '.join(notes)}" if notes else "")
         )
+        found = Examples.of(stage, source)
         if counts["documents"] < (size := self.settings.train.batch_size):
             tuning = self.phase == "fine_tuning"
             say(
@@ -206,7 +210,13 @@ class IterationStages(NamedTuple):
                 f"{counts['documents']:,} documents that give examples: a batch has several of one document, which are "
                 "no negatives of each other; lower it"
             )
-        return stage, Examples.of(stage, source)
+        elif (share := found.of_largest_lane) > max(_MUCH, 4 / source.lanes):
+            say(
+                f"  warning: {share:.0%} of the examples are of one lane of {source.lanes}, most likely of one "
+                "document: so much of a batch is of it, whose texts are no negatives of each other; cut it into "
+                "several, or set it aside with a lower corpus.max_document_sentences"
+            )
+        return stage, found
 
     def train(
         self,

@@ -70,9 +70,11 @@ class ICT(Plain):
 
     def views(self, opened: Opened, documents: np.ndarray, numbers: np.ndarray, seeds: np.ndarray) -> Views:
         """The query (0) and its block: one text (1), or its sentences (1 each)."""
-        keep = uniforms(seeds, 1)[:, 0] < self.section.keep_query
         first, end = opened.offsets[documents], opened.offsets[documents + 1]
         query = first + numbers
+        # A query that fills the block by itself would leave none of what is around it.
+        fits = (opened.texts.lengths[query] < self.block) | (self.section.block == "sentences")
+        keep = (uniforms(seeds, 1)[:, 0] < self.section.keep_query) & fits
         begin, end = self._around(opened.texts.lengths, first, query, end, keep)
         if self.section.block == "sentences":
             return self._sentences(opened.texts, begin, query, end, keep)

@@ -34,6 +34,11 @@ class Examples(NamedTuple):
         """int64 [lanes]: examples of each."""
         return np.asarray(self.summary["examples_by_lane"], dtype=np.int64)
 
+    @property
+    def of_largest_lane(self) -> float:
+        """The part of all examples that the lane with most has."""
+        return float(self.by_lane.max() / self.by_lane.sum())
+
     @classmethod
     def of(cls, stage: Stage, source: Shards) -> Examples:
         """The output of a finished stage of `count_examples`."""

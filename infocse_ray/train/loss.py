@@ -101,5 +101,8 @@ def _besides(
     if last - first < count:  # of all rows these are all; how many they are of some, a GPU would be waited for
         here = ((rows >= first) & (rows < last)).nonzero()[:, 0]
         rows, own = rows[here] - first, own[here]
-    hits = (own[:, None] == texts).int()
-    return hits.new_zeros(last - first, len(texts)).index_add(0, rows, hits) > 0
+    found = torch.zeros(last - first, len(texts), dtype=torch.int32, device=texts.device)
+    step = max(1, _BLOCK_ELEMENTS // max(1, len(texts)))
+    for some, of_some in zip(rows.split(step), own.split(step), strict=True):
+        found.index_add_(0, some, (of_some[:, None] == texts).int())
+    return found > 0

@@ -131,7 +131,7 @@ def test_weights_between_start_and_best_step_come_back_where_they_are_better_tha
         )
 
 
-def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_epochs_are_no_more_steps_than_the_drawn_examples_give(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.model_validate(
         {
             "name": "x",
@@ -169,8 +169,8 @@ def test_an_epoch_is_as_many_steps_as_the_drawn_examples_take(monkeypatch: pytes
     report, tuned = fine_tune(run, LabelSample(settings.seed, 77), copied, "encoder", 4)  # pyright: ignore
     [(own, method, encoder, budget, number, source)] = asked
     assert source == copied
-    assert budget == Budget(60, None, 6)  # 130 examples are 3 batches of 64
-    assert (own.validate.every, own.validate.every_tokens) == (3, None)
+    assert budget == Budget(40, None, 4)  # 20 passes over 130 examples are 40 full batches of 64, and a part of one
+    assert (own.validate.every, own.validate.every_tokens) == (2, None)
     assert (own.train.batch_size, own.train.learning_rate, own.train.warmup_steps) == (64, 0.25, 0)
     assert (method.drawn, method.temperature) == ((settings.seed, 77), 0.3)
     assert (encoder, tuned, number) == ("encoder", "tuned", 4)

@@ -42,15 +42,15 @@ def test_the_card_says_how_the_encoder_came_about():
     assert "K = " not in baseline
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, **counts: int) -> None:
+def counted(monkeypatch: pytest.MonkeyPatch, by_lane: list[int] | None = None, **counts: int) -> None:
     """Count examples as a round does, where the stage finds `counts`."""
     settings = Settings.model_validate(
         {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "train": {"batch_size": 10}}
     )
     nowhere = Storage("nowhere")
-    found = Stage("examples", "f", nowhere, {"examples_by_lane": [counts["examples"]], "short": 0} | counts)
+    found = Stage("examples", "f", nowhere, {"examples_by_lane": by_lane or [counts["examples"]], "short": 0} | counts)
     monkeypatch.setattr(iteration_stages, "run_stage", lambda *_: found)
-    store = TokenStore(nowhere, "f", {"shards": 1, "lanes": 1})
+    store = TokenStore(nowhere, "f", {"shards": 1, "lanes": len(by_lane or [1])})
     one = iteration_stages.IterationStages(nowhere, nowhere, settings, store, ["train"], "halves", {}, None, None)
     one.count(one.documents, idc(), 1)
 
@@ -69,3 +69,12 @@ def test_fewer_documents_with_examples_than_a_batch_are_spoken_of(monkeypatch, c
     assert "train.batch_size = 10 is more than the 9 documents that give examples" in said
     counted(monkeypatch, examples=90, documents=10, none=0)
     assert capsys.readouterr().out == "  examples: 90 of 10 documents\n"
+
+
+def test_a_document_with_most_of_the_examples_is_spoken_of(monkeypatch, capsys):
+    """Few lanes have much each by themselves."""
+    counted(monkeypatch, [10] * 63 + [300], examples=930, documents=90, none=0)
+    assert "warning: 32% of the examples are of one lane of 64, most likely of one document" in capsys.readouterr().out
+    for even in ([10] * 64, [10, 20, 60]):
+        counted(monkeypatch, even, examples=sum(even), documents=90, none=0)
+        assert "warning" not in capsys.readouterr().out

@@ -71,6 +71,13 @@ def test_ict_cuts_queries_and_blocks():
     assert views("ict sentences", doc, 2, keep_query=1.0)[1:] == [(1, LONG[:14]), (1, LONG[::-1][:14]), (1, [5])]
 
 
+def test_a_query_that_fills_the_block_is_not_kept_in_it():
+    """Else the block would be the query alone, which is found by its beginning."""
+    query, block = views("ict", document([LONG, [7, 8], [9]]), 0, keep_query=1.0)
+    assert query == (0, LONG[:10])
+    assert block == (1, [7, 8, 9])
+
+
 def test_ict_keeps_the_query_one_time_in_ten():
     doc = document([[1], [2], [3]])
     blocks = [views("ict", doc, 1, seed)[1][1] for seed in range(2000)]
