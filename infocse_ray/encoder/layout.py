@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from infocse_ray.encoder.folder_config import read_json, transformer_options
 from infocse_ray.encoder.modules import Dense, Normalize, write_dense, write_json
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
@@ -22,6 +23,9 @@ from infocse_ray.encoder.whitening import Whitening
 Pooling = Literal["mean", "cls"]
 
 _WHITENING = "whitening.safetensors"
+
+_POOLING_FIX = {True: "set encoder.pooling to", False: "name an encoder with"}
+"""By whether the setting is `encoder.model`."""
 
 _LEGACY_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
@@ -42,6 +46,8 @@ class Layout(NamedTuple):
     max_seq_length: int | None = None
     """Tokens a text is cut to, special tokens included; None: the folder doesn't say."""
     prompts: Prompts = Prompts({})
+    lower_case: bool = False
+    """Whether letters are made small before a text is tokenised."""
 
 
 def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "encoder.model") -> Layout:
@@ -53,15 +59,22 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
         setting: what error messages call what named the folder.
 
     Raises:
-        ValueError: there is a module or a pooling that this library doesn't compute.
+        ValueError: there is a module, an option of one or a pooling that this library doesn't compute.
     """
+    if (folder / "adapter_config.json").exists():
+        raise ValueError(
+            f"{setting}: {folder} has an adapter (LoRA or such) beside its encoder; merge it into the weights"
+        )
     listed = folder / "modules.json"
     if not listed.exists():
         return Layout(chosen, False)
     pooling, include_prompt = chosen, True
     modules: list[tuple[str, str]] = []
-    for module in json.loads(listed.read_text()):
-        match module["type"].rsplit(".", 1)[-1]:
+    for module in read_json(listed, setting):
+        package, _, kind = module["type"].rpartition(".")
+        if package.partition(".")[0] != "sentence_transformers":
+            raise ValueError(f"{setting}: {folder}: {module['type']} is code of the encoder's own, which is never run")
+        match kind:
             case "Transformer":
                 if module.get("path"):
                     raise ValueError(
@@ -70,17 +83,22 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
             case "Pooling":
                 if modules:
                     raise ValueError(f"{setting}: {folder}: a {modules[0][0]} module before pooling is not supported")
-                config = _read(folder / module["path"] / "config.json")
+                config = read_json(folder / module["path"] / "config.json", setting)
                 pooling = chosen or _pooling(folder, config, setting)
                 include_prompt = config.get("include_prompt", True)
-            case "Dense" | "Normalize" as kind:
+            case "Dense" | "Normalize":
+                _check_of_sentences(folder / module["path"], setting)
                 modules.append((kind, module["path"]))
             case "Dropout":
                 pass  # does nothing at inference
-            case other:
+            case _:
                 raise ValueError(
-                    f"{setting}: {folder}: a {other} module is not supported; only pooling, Dense and normalising are"
+                    f"{setting}: {folder}: a {kind} module is not supported; only pooling, Dense and normalising are"
                 )
+    if pooling is None:
+        raise ValueError(
+            f"{setting}: {folder} lists no Pooling module; {_POOLING_FIX[setting == 'encoder.model']} mean or cls"
+        )
     whitening = None
     kinds, last = [kind for kind, _ in modules[-3:]], modules[-2][1] if len(modules) > 1 else ""
     if kinds == ["Normalize", "Dense", "Normalize"] and (folder / last / _WHITENING).exists():
@@ -90,20 +108,26 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
         modules.pop()
     if whitening is not None:
         normalize = _read_whitening(folder / whitening)[1]
-    # Older releases called the file by the kind of the backbone, such as sentence_roberta_config.json.
-    lengths = [_read(file).get("max_seq_length") for file in sorted(folder.glob("sentence_*_config.json"))]
-    max_seq_length = next((length for length in lengths if length), None)
-    return Layout(pooling, normalize, tuple(modules), whitening, include_prompt, max_seq_length, read_prompts(folder))
+    max_seq_length, lower_case = transformer_options(folder, setting)
+    prompts = read_prompts(folder, setting)
+    return Layout(pooling, normalize, tuple(modules), whitening, include_prompt, max_seq_length, prompts, lower_case)
 
 
-def read_prompts(folder: Path) -> Prompts:
+def read_prompts(folder: Path, setting: str = "encoder.model") -> Prompts:
     """The prompts in an encoder's folder."""
     said = folder / "config_sentence_transformers.json"
-    return Prompts.read(_read(said) if said.exists() else {})
+    return Prompts.read(read_json(said, setting) if said.exists() else {})
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+def _check_of_sentences(folder: Path, setting: str) -> None:
+    """Refuse a module that reads or writes something else than the sentence vector."""
+    path = folder / "config.json"
+    said = read_json(path, setting) if path.exists() else {}
+    if not {said.get(name) for name in ("module_input_name", "module_output_name")} <= {None, "sentence_embedding"}:
+        raise ValueError(
+            f"{setting}: {folder} works on token vectors or others, not on sentence vectors alone, "
+            "which is not supported"
+        )
 
 
 def _pooling(folder: Path, config: dict[str, Any], setting: str) -> Pooling:
@@ -113,7 +137,7 @@ def _pooling(folder: Path, config: dict[str, Any], setting: str) -> Pooling:
         given = [str(_LEGACY_MODES.get(name, name)) for name in on]
     modes: list[str] = [given] if isinstance(given, str) else [str(mode) for mode in given]
     if len(modes) != 1 or modes[0] not in ("mean", "cls"):
-        fix = "set encoder.pooling to" if setting == "encoder.model" else "name an encoder with"
+        fix = _POOLING_FIX[setting == "encoder.model"]
         raise ValueError(f"{setting}: {folder}: pooling {'+'.join(modes)} is not supported; {fix} mean or cls")
     return modes[0]  # pyright: ignore[reportReturnType]
 
@@ -156,6 +180,7 @@ def write_layout(
     whitening: Whitening | None = None,
     prompts: Prompts = Prompts({}),  # noqa: B008
     include_prompt: bool = True,
+    lower_case: bool = False,
 ) -> None:
     """Write everything of the layout but the backbone and the tokenizer.
 
@@ -169,6 +194,7 @@ def write_layout(
         whitening: what comes last.
         prompts: what is put before texts.
         include_prompt: whether a prompt's tokens are pooled.
+        lower_case: whether letters are made small before a text is tokenised.
     """
     names = ["Transformer", "Pooling"]
     after = [*modules, *([Normalize()] if normalize or whitening is not None else [])]
@@ -197,7 +223,7 @@ def write_layout(
     if not include_prompt:
         pooling_config["include_prompt"] = False
     write_json(folder / "modules.json", listed)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": lower_case})
     write_json(folder / "1_Pooling" / "config.json", pooling_config)
     similarity = "cosine" if names[-1] == "Normalize" else "dot"
     write_json(folder / "config_sentence_transformers.json", prompts.config() | {"similarity_fn_name": similarity})

@@ -51,6 +51,7 @@ def load_encoder(
         ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
     """
     where = redacted(f"{setting} = {settings.model!r}")
+    layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
@@ -63,7 +64,6 @@ def load_encoder(
         raise ValueError(
             f"{where}: a {config.model_type} model is no encoder; use BERT, RoBERTa, MPNet, ModernBERT, ..."
         )
-    layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
     pooling = layout.pooling or pooling
     max_length = settings.max_length
     room = position_room(config)
@@ -84,6 +84,12 @@ def load_encoder(
             dtype=torch.float32,
             output_loading_info=True,
         )
+    except (
+        ImportError,
+        KeyError,
+        TypeError,
+    ) as error:  # of packages that aren't here, of what the library doesn't know
+        raise ValueError(f"{where}: transformers can't build it: {first_line(error)}") from error
     except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"{where}: its weights can't be loaded as safetensors: {first_line(error)}; convert them with "
@@ -95,6 +101,7 @@ def load_encoder(
     for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
         nn.init.zeros_(backbone.get_parameter(name))
     tokenizer = load_tokenizer(folder, settings.model, setting)
+    _check_fit(tokenizer, backbone, where)
     after = _after_pooling(folder, layout, config.hidden_size, where)
     last = None if layout.whitening is None or not whitening else read_whitening(folder / layout.whitening)
     known = layout.max_seq_length or _longest(tokenizer, room)
@@ -120,6 +127,7 @@ def load_encoder(
         prompts,
         tokens,
         layout.include_prompt,
+        layout.lower_case,
     ).eval()
     if not _takes_padding(encoder):
         raise ValueError(
@@ -127,6 +135,23 @@ def load_encoder(
             "use BERT, RoBERTa, MPNet, ModernBERT, ..."
         )
     return encoder
+
+
+def _check_fit(tokenizer: Any, backbone: Any, where: str) -> None:
+    """Refuse a tokenizer that gives ids without a vector, or more than one type of token.
+
+    Raises:
+        ValueError: it does.
+    """
+    rows = backbone.get_input_embeddings().num_embeddings
+    added = tokenizer.get_added_vocab()  # which may stand for nothing that an encoder reads
+    if (last := max((id for token, id in tokenizer.get_vocab().items() if token not in added), default=0)) >= rows:
+        raise ValueError(
+            f"{where}: its tokenizer has ids up to {last:,}, its weights have vectors of {rows:,} tokens; the two are "
+            "not of one encoder"
+        )
+    if any(tokenizer("a", return_token_type_ids=True).get("token_type_ids", ())):
+        raise ValueError(f"{where}: its tokenizer gives texts another type of token than 0, which is not supported")
 
 
 def _takes_padding(encoder: SentenceEncoder) -> bool:

@@ -59,6 +59,7 @@ class SentenceEncoder(nn.Module):
         prompts: Prompts = Prompts({}),  # noqa: B008
         prompt_tokens: PromptTokens | None = None,
         include_prompt: bool = True,
+        lower_case: bool = False,
     ) -> None:
         """Put the parts together; each module reads the dimension that the one before it gives.
 
@@ -77,6 +78,7 @@ class SentenceEncoder(nn.Module):
         self.kernel: Kernel | None = None
         self.prompts = prompts
         self.include_prompt = include_prompt
+        self.lower_case = lower_case
         self.prefix, self.suffix = special_tokens(tokenizer)
         self.pad_id: int = tokenizer.pad_token_id or 0
         tokens = prompt_tokens or PromptTokens((), (), "")
@@ -250,6 +252,7 @@ class SentenceEncoder(nn.Module):
             self.whitening,
             self.prompts,
             self.include_prompt,
+            self.lower_case,
         )
 
     def corpus_tokenizer(self) -> str:

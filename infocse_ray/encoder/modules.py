@@ -58,9 +58,6 @@ class Dense(nn.Module):
             raise ValueError(f"{where}: activation {path} of {folder.name}/ is not supported; Tanh, GELU and such are")
         if config.get("use_residual"):
             raise ValueError(f"{where}: {folder.name}/ adds its input to its output, which is not supported")
-        names = {config.get(name) for name in ("module_input_name", "module_output_name")}
-        if not names <= {None, "sentence_embedding"}:
-            raise ValueError(f"{where}: {folder.name}/ works on token vectors, which is not supported")
         linear = nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
         try:
             weights = load_file(folder / "model.safetensors")

@@ -26,5 +26,15 @@ def position_room(config: Any) -> int | None:
 
 
 def first_position(config: Any) -> int:
-    """The position of the first token: RoBERTa and its kin count from pad_token_id + 1."""
-    return config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0
+    """The position of the first token: RoBERTa and its kin count from pad_token_id + 1.
+
+    Raises:
+        ValueError: such a configuration has no pad_token_id.
+    """
+    if config.model_type not in _OFFSET_POSITIONS:
+        return 0
+    if config.pad_token_id is None:
+        raise ValueError(
+            f"encoder.model: a {config.model_type} counts positions from pad_token_id, which its config.json lacks"
+        )
+    return config.pad_token_id + 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, normalizers
 from transformers import AutoTokenizer
 
+from infocse_ray.encoder.folder_config import transformer_options
+
+_TRIED = 300
+"""Tokens that are tried as a text, where a letter is none."""
 _CAPITALS = "A Capital IN Every WORD"
 
 
@@ -34,16 +38,12 @@ def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> A
         raise ValueError(f"{setting} = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
     tokenizer.truncation_side = "right"
     backend = tokenizer.backend_tokenizer
-    if _lowers(folder) and backend.encode(_CAPITALS).ids != backend.encode(_CAPITALS.lower()).ids:
-        parts = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
+    own = backend.normalizer
+    keeps = own is None or own.normalize_str(_CAPITALS) != own.normalize_str(_CAPITALS.lower())
+    if keeps and transformer_options(folder, setting).lower_case:
+        parts = [normalizers.Lowercase(), *([own] if own else [])]
         backend.normalizer = normalizers.Sequence(parts)  # pyright: ignore[reportAttributeAccessIssue]
     return tokenizer
-
-
-def _lowers(folder: Path) -> bool:
-    # Older releases called the file by the kind of the backbone, such as sentence_roberta_config.json.
-    said = [json.loads(file.read_text()) for file in folder.glob("sentence_*_config.json")]
-    return any(one.get("do_lower_case") for one in said)
 
 
 def tokenizer_json(tokenizer: Any) -> str:
@@ -56,8 +56,11 @@ def tokenizer_json(tokenizer: Any) -> str:
 
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """What the tokenizer puts before and after a sentence."""
-    body = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a")["input_ids"]
+    # A tokenizer without a token for what it doesn't know may have none for this letter, but has its own tokens.
+    texts = itertools.chain("a", (tokenizer.decode([id]) for id in range(_TRIED)))
+    bodies = ((text, tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
+    text, body = next(((text, ids) for text, ids in bodies if ids), ("", []))
+    whole = tokenizer(text)["input_ids"]
     for start in range(len(whole) - len(body) + 1):
         if whole[start : start + len(body)] == body:
             return whole[:start], whole[start + len(body) :]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.texts import TextEncoder
@@ -76,6 +77,123 @@ def test_capitals_are_as_in_sentence_transformers(lower: bool, normalised: bool,
     for place in (folder, tmp_path / "saved"):
         theirs = library.SentenceTransformer(str(place), device="cpu").encode(texts)
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["PreTrainedTokenizerFast", "BertTokenizer", "RobertaTokenizer"])
+def test_capitals_stay_as_they_were_in_what_is_saved(name: str, tmp_path: Path, tiny_encoder: Path):
+    """A tokenizer's class may make its normaliser anew when it is loaded, and forget what was put before it."""
+    library = pytest.importorskip("sentence_transformers")
+    folder, kinds = tmp_path / "model", ("pad", "unk", "cls", "sep", "mask")
+    special = {f"{kind}_token": f"[{kind.upper()}]" for kind in kinds}
+    words = [*special.values(), "the", "The", "ship", "SHIP", *"theshipTSHIP\u0120"]
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    if name == "RobertaTokenizer":
+        ends = {"bos_token": "[CLS]", "eos_token": "[SEP]"}
+        tokenizer: Any = transformers.RobertaTokenizer(vocab=vocabulary, merges=[], **special, **ends)
+    elif name == "BertTokenizer":
+        tokenizer = transformers.BertTokenizer(vocab=vocabulary, do_lower_case=False, **special)
+    else:
+        made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+        made.pre_tokenizer = pre_tokenizers.Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
+    load_encoder(tiny_encoder, Encoder(model="x"), cosine=True).save(folder)
+    tokenizer.save_pretrained(folder)
+    config = folder / "sentence_bert_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"do_lower_case": True}))
+    texts = ["The SHIP", "the ship"]
+    loaded = load_encoder(folder, Encoder(model="x"), cosine=True)
+    loaded.save(tmp_path / "saved")
+    again = load_encoder(tmp_path / "saved", Encoder(model="x"), cosine=True)
+    theirs = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(texts)
+    for vectors in (TextEncoder(loaded).vectors(texts).numpy(), TextEncoder(again).vectors(texts).numpy(), theirs):
+        np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"config_args": {"num_hidden_layers": 1}}, r"sentence_bert_config\.json sets config_args\.num_hidden_layers,"),
+        (
+            {"processing_kwargs": {"text": {"add_special_tokens": False}}},
+            r"processing_kwargs\.text\.add_special_tokens,",
+        ),
+        (
+            {"modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}}},
+            "modality_config",
+        ),
+        ({"module_output_name": "sentence_embedding"}, "module_output_name"),
+    ],
+)
+def test_options_that_change_vectors_are_refused(said: dict[str, Any], named: str, tmp_path: Path, tiny_encoder: Path):
+    with pytest.raises(ValueError, match=rf"^encoder\.model: .*{named}"):
+        load_encoder(saved_with(tmp_path, tiny_encoder, said), Encoder(model="x"), cosine=True)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {
+            "tokenizer_args": {"model_max_length": 20},
+            "model_args": {"torch_dtype": "float16"},
+            "transformer_task": "fill-mask",
+        },
+        {"processing_kwargs": {"text": {"max_length": 20, "truncation": True}}},
+    ],
+)
+def test_the_length_may_be_among_the_options(said: dict[str, Any], tmp_path: Path, tiny_encoder: Path):
+    folder = saved_with(tmp_path, tiny_encoder, {"max_seq_length": None} | said)
+    assert load_encoder(folder, Encoder(model="x", max_length=8), cosine=True).max_seq_length == 20
+
+
+def test_folders_of_something_else_are_refused_by_what_they_are(tmp_path: Path, tiny_encoder: Path):
+    def changed(name: str, modules: Any) -> Path:
+        folder = tmp_path / name
+        load_encoder(tiny_encoder, Encoder(model="x"), cosine=True).save(folder)
+        (folder / "modules.json").write_text(modules if isinstance(modules, str) else json.dumps(modules))
+        return folder
+
+    def refused(folder: Path, pooling: Any = "auto") -> str:
+        with pytest.raises(ValueError, match=r"^encoder\.model") as caught:
+            load_encoder(folder, Encoder(model="x", pooling=pooling), cosine=True)
+        return str(caught.value)
+
+    transformer = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
+    alone = changed("alone", [transformer])
+    assert "no Pooling module; set encoder.pooling to mean or cls" in refused(alone)
+    assert load_encoder(alone, Encoder(model="x", pooling="cls"), cosine=True).pooling == "cls"
+    assert "is code of the encoder's own" in refused(changed("own", [transformer | {"type": "custom_st.Transformer"}]))
+    static = changed("static", [transformer | {"type": "sentence_transformers.models.StaticEmbedding"}])
+    (static / "config.json").unlink()
+    assert "a StaticEmbedding module is not supported" in refused(static)
+    assert "modules.json is no JSON" in refused(changed("broken", "[{"))
+    pooling = transformer | {"path": "1_Pool", "type": "sentence_transformers.models.Pooling"}
+    assert "1_Pool/config.json is missing" in refused(changed("unpooled", [transformer, pooling]))
+    normalize = transformer | {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+    tokens = changed("tokens", [transformer, pooling | {"path": "1_Pooling"}, normalize])
+    (tokens / "2_Normalize").mkdir(exist_ok=True)
+    (tokens / "2_Normalize" / "config.json").write_text('{"module_input_name": "token_embeddings"}')
+    assert "2_Normalize works on token vectors" in refused(tokens)
+    adapter = changed("adapter", [transformer, pooling | {"path": "1_Pooling"}])
+    (adapter / "adapter_config.json").write_text("{}")
+    assert "merge it into the weights" in refused(adapter)
+
+
+def test_a_tokenizer_of_another_encoder_is_refused(tmp_path: Path, tiny_encoder: Path):
+    """Before a corpus is tokenised with it: its ids have no vectors."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_encoder, folder)
+    config = json.loads((folder / "config.json").read_text()) | {"vocab_size": 20}
+    transformers.AutoModel.from_config(transformers.BertConfig.from_dict(config)).save_pretrained(folder)
+    with pytest.raises(ValueError, match=r"^encoder\.model = 'x': its tokenizer has ids up to .* vectors of 20 tokens"):
+        load_encoder(folder, Encoder(model="x"), cosine=True)
+
+
+def saved_with(tmp_path: Path, tiny_encoder: Path, said: dict[str, Any]) -> Path:
+    """The tiny encoder with more options of its first module."""
+    load_encoder(tiny_encoder, Encoder(model="x"), cosine=True).save(tmp_path / "model")
+    config = tmp_path / "model" / "sentence_bert_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | said))
+    return tmp_path / "model"
 
 
 def test_what_is_saved_cuts_long_texts_as_it_does_here(tmp_path: Path, tiny_encoder: Path):
