@@ -57,7 +57,8 @@ def tokenizer_json(tokenizer: Any) -> str:
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """What the tokenizer puts before and after a sentence."""
     # A tokenizer without a token for what it doesn't know may have none for this letter, but has its own tokens.
-    texts = itertools.chain("a", (tokenizer.decode([id]) for id in range(_TRIED)))
+    others = (id for id in range(_TRIED) if id not in tokenizer.all_special_ids)
+    texts = itertools.chain("a", (tokenizer.decode([id]) for id in others))
     bodies = ((text, tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
     text, body = next(((text, ids) for text, ids in bodies if ids), ("", []))
     whole = tokenizer(text)["input_ids"]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.texts import TextEncoder
+from infocse_ray.encoder.tokenizer import special_tokens
 from infocse_ray.settings import Encoder
 from tests.unit.trainees import Run, annotated
 
@@ -186,6 +187,15 @@ def test_a_tokenizer_of_another_encoder_is_refused(tmp_path: Path, tiny_encoder:
     transformers.AutoModel.from_config(transformers.BertConfig.from_dict(config)).save_pretrained(folder)
     with pytest.raises(ValueError, match=r"^encoder\.model = 'x': its tokenizer has ids up to .* vectors of 20 tokens"):
         load_encoder(folder, Encoder(model="x"), cosine=True)
+
+
+def test_special_tokens_are_found_where_a_letter_is_no_token(tmp_path: Path, tiny_encoder: Path):
+    words = {word: number for number, word in enumerate(("[CLS]", "[SEP]", "[PAD]", "[MASK]", "x"))}
+    made = Tokenizer(models.BPE(words, []))  # nothing stands for what it doesn't know
+    made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 0), ("[SEP]", 1)])  # pyright: ignore
+    special = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("pad", "cls", "sep", "mask")}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
+    assert special_tokens(tokenizer) == ([0], [1])
 
 
 def saved_with(tmp_path: Path, tiny_encoder: Path, said: dict[str, Any]) -> Path:

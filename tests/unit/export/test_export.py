@@ -117,6 +117,20 @@ def test_graphs_give_the_encoders_vectors(make: Any, tiny_encoder: Path, tmp_pat
     assert sys.modules["openvino_telemetry"] is None  # nothing is sent
 
 
+def test_a_backbone_that_cannot_be_traced_is_one_line(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever export raises of it, which is of no one class."""
+
+    class Unheard(Exception):
+        pass
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise Unheard("data-dependent sizes\nand where")
+
+    monkeypatch.setattr(torch.export, "export", fails)
+    with pytest.raises(ValueError, match=r"^model: a bert backbone can't be made a graph by .*: data-dependent sizes$"):
+        traced(load(tiny_encoder))
+
+
 def test_products_of_an_onnx_graph_in_8_bits_never_overflow_on_cpus_without_vnni(
     tiny_encoder: Path, tmp_path: Path
 ) -> None:
