@@ -21,12 +21,15 @@ _HARMLESS = {
 _ANYWHERE = {"trust_remote_code", "revision", "token", "cache_dir", "local_files_only"}
 
 
-def read_json(path: Path, setting: str) -> dict[str, Any]:
+def read_json(path: Path, setting: str) -> Any:
     """A file of JSON.
 
     Args:
         path: of it.
         setting: what named its folder, for errors.
+
+    Returns:
+        What it says.
 
     Raises:
         ValueError: it isn't there, or no JSON.

@@ -133,11 +133,11 @@ def scores_section(record: Record) -> Section:
 
 def _how_good(returned: Scored, made: list[Scored], metric: str) -> str:
     """Of what a run returns, beside all that it validated."""
-    validated = [one for one in made if one.validation]
-    best = max(validated, key=lambda one: one.validation[metric], default=returned)
-    if returned.validation is None or best.validation[metric] == returned.validation[metric]:
+    validated = {one.name: one.validation[metric] for one in made if one.validation}
+    best = max(validated, key=validated.__getitem__, default=returned.name)
+    if returned.name not in validated or validated[best] == validated[returned.name]:
         return "which has the best validation score"
-    return f"which was chosen among what it trained; “{best.name}” has a better validation score"
+    return f"which was chosen among what it trained; “{best}” has a better validation score"
 
 
 def scores_figure(made: list[Scored], metric: str, title: str | None = None) -> Figure:

@@ -85,7 +85,7 @@ def test_capitals_stay_as_they_were_in_what_is_saved(name: str, tmp_path: Path, 
     """A tokenizer's class may make its normaliser anew when it is loaded, and forget what was put before it."""
     library = pytest.importorskip("sentence_transformers")
     folder, kinds = tmp_path / "model", ("pad", "unk", "cls", "sep", "mask")
-    special = {f"{kind}_token": f"[{kind.upper()}]" for kind in kinds}
+    special: dict[str, Any] = {f"{kind}_token": f"[{kind.upper()}]" for kind in kinds}
     words = [*special.values(), "the", "The", "ship", "SHIP", *"theshipTSHIP\u0120"]
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
     if name == "RobertaTokenizer":
