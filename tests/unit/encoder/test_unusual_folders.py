@@ -89,7 +89,7 @@ def test_capitals_stay_as_they_were_in_what_is_saved(name: str, tmp_path: Path, 
     words = [*special.values(), "the", "The", "ship", "SHIP", *"theshipTSHIP\u0120"]
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
     if name == "RobertaTokenizer":
-        ends = {"bos_token": "[CLS]", "eos_token": "[SEP]"}
+        ends: dict[str, Any] = {"bos_token": "[CLS]", "eos_token": "[SEP]"}
         tokenizer: Any = transformers.RobertaTokenizer(vocab=vocabulary, merges=[], **special, **ends)
     elif name == "BertTokenizer":
         tokenizer = transformers.BertTokenizer(vocab=vocabulary, do_lower_case=False, **special)
