@@ -18,6 +18,8 @@ _HARMLESS = {
     "processing": {"max_length", "padding", "truncation", "return_tensors"},
 }
 """Of the options of each of these those that change no vector, or are heeded."""
+_LONG = 10**6
+"""Tokens: tokenizers without a limit have one of 10^30."""
 _ANYWHERE = {"trust_remote_code", "revision", "token", "cache_dir", "local_files_only"}
 
 
@@ -103,4 +105,4 @@ def _not_computed(said: Mapping[str, Any]) -> Iterator[str]:
 def _lengths(said: Mapping[str, Any]) -> Iterator[int]:
     for _, name, value in _options(said):
         if name.rpartition(".")[2] in ("model_max_length", "max_length") and isinstance(value, int):
-            yield value
+            yield min(value, _LONG)

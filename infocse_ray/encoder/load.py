@@ -84,11 +84,7 @@ def load_encoder(
             dtype=torch.float32,
             output_loading_info=True,
         )
-    except (
-        ImportError,
-        KeyError,
-        TypeError,
-    ) as error:  # of packages that aren't here, of what the library doesn't know
+    except (ImportError, KeyError, TypeError) as error:  # a package isn't here, or the library knows no such name
         raise ValueError(f"{where}: transformers can't build it: {first_line(error)}") from error
     except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(
