@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from infocse_ray.annotate import actor as actor_module
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.benchmarks.corpora import encoder_in, make_store
 from infocse_ray.benchmarks.measure import in_fresh_process, local_ray
@@ -67,6 +68,7 @@ def memory_once(model: str, documents: int) -> dict[str, float]:
     # A corpus that fills shards, pieces and runs of the usual size takes hours; a larger one has more of them, not
     # larger ones.
     prepare_module._SHARD_TEXT_BYTES = source_module._PIECE_BYTES = PART_BYTES
+    actor_module._SMALL_ON_CPU = actor_module._SMALL_ON_GPU = 0.0  # so small an encoder would need no actors
     shuffle_module._RUN_BYTES, shuffle_module._MOST_RUNS = RUN_BYTES, MOST_RUNS
     draw, words = random.Random(0), TEXT.split()
     body = ([" ".join(draw.choices(words, k=12)) for _ in range(draw.randint(5, 30))] for _ in range(documents))

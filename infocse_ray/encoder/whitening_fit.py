@@ -67,8 +67,9 @@ def fit_whitenings(
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     if values.sum() < _CONSTANT:
         raise ConstantVectors(
-            f"encoder.whiten: the {moments.count:,} texts it is fitted on all have the same vector; set "
-            "encoder.whiten to off, or look into the corpus for what repeats"
+            f"encoder.whiten: the {moments.count:,} texts it is fitted on all have the same vector, or nearly; set "
+            "encoder.pooling to the other of mean and cls, or encoder.whiten to off, or look into the corpus for what "
+            "repeats"
         )
     values = _shrunk(values, moments.effective_count)
     mean = torch.from_numpy(moments.mean().astype(np.float32))

@@ -151,6 +151,7 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
             if method in run and (config.only_corpora is None or corpus in config.only_corpora)
         ],
     )
+    _check_label_sizes(asked)
     return CellPlan(
         studies,
         slots,
@@ -235,6 +236,21 @@ def _check_corpus(config: Tables, corpus: TableCorpus, find: Callable[[Corpus], 
     except ValueError as error:
         raise ValueError(f"corpus {corpus.name}: {error}") from error
     return settings, source.fingerprint
+
+
+def _check_label_sizes(asked: list[Slot]) -> None:
+    """Refuse, before the first cell, labels that are fewer than a batch of fine-tuning.
+
+    Raises:
+        ValueError: a cell has so few.
+    """
+    for cell in (slot.cells[0] for slot in asked if slot.cells[0].labelled):
+        size, batch = cell.settings.labels.train_size, cell.settings.finetune.batch_size
+        if size != "all" and size < batch:
+            raise ValueError(
+                f"label_sizes: {size} labelled examples are fewer than a batch (finetune.batch_size = {batch}, "
+                f"{cell.title}); set finetune.batch_size to {size} or less"
+            )
 
 
 def _stamp(path: str | None) -> Any:

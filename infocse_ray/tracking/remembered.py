@@ -43,12 +43,24 @@ class Remembered:
         self.save()
 
     def new_step(self, trained: Trained, group: str, step: int) -> bool:
-        """Whether this step of a training wasn't shown yet."""
+        """Whether this step of a training wasn't shown yet.
+
+        A validation may come after later ones, as a finished stage's do that a killed command had not shown yet.
+        """
+        if group == "validation":
+            return step not in self._validations(trained)
         return step > self._note["steps"].get(_key(trained, group), -1)
 
     def step_shown(self, trained: Trained, group: str, step: int) -> None:
         """Note that it was; written with the next `save`."""
-        self._note["steps"][_key(trained, group)] = step
+        if group == "validation":
+            self._validations(trained).append(step)
+        else:
+            self._note["steps"][_key(trained, group)] = step
+
+    def _validations(self, trained: Trained) -> list[int]:
+        """Steps of a training whose validations were shown."""
+        return self._note.setdefault("validations", {}).setdefault(trained.stage.fingerprint, [])
 
     def save(self) -> None:
         """Write the note."""

@@ -2,7 +2,7 @@
 
 1. A folder with the steps and validations of each training, and a file with the numbers of each stage, over iterations.
 2. A training that goes on from a checkpoint begins a new file, whose first entry tells TensorBoard to forget the steps
-   after the checkpoint (`purge_step`): every step is shown once.
+   after the checkpoint (`purge_step`): no step is shown twice. What a killed command had not written yet is missing.
 3. What storage refuses to take isn't shown. Of a stage that another run trained there are the validations, not the
    steps between.
 """

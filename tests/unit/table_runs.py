@@ -28,7 +28,16 @@ def tables(folder: Path, **changes: Any) -> Tables:
         "tokens": 600,
         "learning_rates": [2e-5],
         "encoder": "model",
-        "corpora": [{"name": "a", "settings": {"corpus": {"source": str(source)}, "validate": {"metric": "recall@5"}}}],
+        "corpora": [
+            {
+                "name": "a",
+                "settings": {
+                    "corpus": {"source": str(source)},
+                    "validate": {"metric": "recall@5"},
+                    "finetune": {"batch_size": 2},
+                },
+            }
+        ],
         "tables": ["zero_shot"],
     }
     return Tables.model_validate(content | changes)

@@ -448,3 +448,10 @@ def test_a_configuration_of_minutes_is_one_and_what_has_no_method_says_so(tmp_pa
         file.write_text(text)
         with pytest.raises(ValueError, match=said):
             plan(tmp_path, adapt=str(file))
+
+
+def test_labels_that_are_fewer_than_a_batch_are_refused_before_the_first_cell(tmp_path: Path):
+    few = {"tables": ["few_shot"], "label_sizes": [40], "methods": {"simcse_40": {"finetune.batch_size": 64}}}
+    with pytest.raises(ValueError, match=r"^label_sizes: 40 labelled examples .* = 64, a / SimCSE, fine-tuned"):
+        plan(tmp_path, **few)
+    plan(tmp_path, **few, only_rows=["start_40"])  # of what is asked for
