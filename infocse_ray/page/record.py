@@ -129,7 +129,10 @@ def _json(file: Storage, sealed: bool = False) -> dict[str, Any] | None:
 
 
 def _there(root: Storage, name: str) -> str:
-    """What to say of the runs that there are."""
+    """What to say of the runs that there are, or of what the name is of else."""
+    for kind, page in {"a sweep": "sweep.md", "tables": "tables.md"}.items():
+        if (there := root / name / page).exists():
+            return f"it is {kind}, shown in {there}; `infocse runs` lists its runs"
     runs = sorted({path.partition("/")[0] for path in root.files() if path.endswith("/manifest.json")})
     near = difflib.get_close_matches(name, runs, n=1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(runs) or 'none'}"

@@ -25,7 +25,8 @@ def short_help(model: type[BaseModel], prog: str, description: str, essentials: 
     lines = [f"usage: {prog} [--config NAME] [--SETTING VALUE ...]", "", description.strip(), "", "Settings one needs:"]
     for name in essentials:
         lines += _entry(name, _first_sentence(fields[name].description or ""), _WIDTH)
-    lines += ["", f"Options (and {len(fields) - len(essentials)} more settings, by --help all):"]
+    more = len(fields) - len(essentials)
+    lines += ["", f"Options (and {more} more settings, by --help all):" if more else "Options:"]
     for name, said in _OPTIONS:
         lines += _entry(name, said, _WIDTH)
     return "\n".join(lines)

@@ -44,6 +44,7 @@ def test_a_page_for_one_and_a_page_for_several(tmp_path: Path, capsys: pytest.Ca
     [
         ([], "names is required"),
         (["nwes"], "names = 'nwes': no such run in {root}; did you mean news?"),
+        (["trials"], "no such run in {root}; it is a sweep, shown in {root}/trials/sweep.md; `infocse runs` lists its"),
         (["news", "news"], "name every run once"),
         (["../news"], "use letters, digits"),
         (["news", "--storage", "{root}/none"], "storage = '{root}/none': no such folder"),
@@ -51,6 +52,7 @@ def test_a_page_for_one_and_a_page_for_several(tmp_path: Path, capsys: pytest.Ca
 )
 def test_mistakes_are_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], argv, message):
     write_run(Storage.open(str(tmp_path)))
+    (Storage.open(str(tmp_path)) / "trials" / "sweep.md").write_bytes(b"")
     argv = [argument.replace("{root}", str(tmp_path)) for argument in argv]
     with pytest.raises(SystemExit) as ended:
         main(argv if "--storage" in argv else [*argv, "--storage", str(tmp_path)])
