@@ -36,8 +36,8 @@ def look_before(run: Run, compares: bool = False) -> Run:
         compares: whether every encoder is tested with and without whitening; then it isn't left out.
 
     Returns:
-        The run; without whitening, where that takes away beyond luck and the settings leave it to the run: its start,
-        too, is never worse than the encoder as it came.
+        The run, with the scores of what it begins with; without whitening, where that takes away beyond luck and the
+        settings leave it to the run: its start, too, is never worse than the encoder as it came.
     """
     looks = _looks(run, _began(run), "valid")
     metric = run.settings.validate.metric
@@ -57,17 +57,11 @@ def look_before(run: Run, compares: bool = False) -> Run:
             )
             say(f"warning: whitening takes away: validation {found.scores()}; {then}")
             run = run.without_whitening() if leaves else run
+    began = _metrics(came if run.start == run.came else whitened[0])
     if run.trains:
-        for line in doubts(_metrics(came if run.start == run.came else whitened[0]), metric, run.judged_on):
+        for line in doubts(began, metric, run.judged_on):
             say(f"warning: {line}")
-    return run
-
-
-def look_at_start(run: Run) -> dict[str, Any]:
-    """The validation scores of what training began with, which `look_before` has asked for."""
-    name = _START if run.start == run.came else _WHITENED
-    [stage] = run.evaluate(_looks(run, {name: run.start}, "valid")).values()
-    return _metrics(stage)
+    return run._replace(began=began)
 
 
 def _may_leave_out(settings: Settings) -> bool:

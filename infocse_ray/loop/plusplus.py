@@ -21,7 +21,7 @@ from infocse_ray.loop.identity import few_shot_identity, with_plain
 from infocse_ray.loop.inputs import check
 from infocse_ray.loop.iterate import iterate
 from infocse_ray.loop.mix import check_mix, mix_of
-from infocse_ray.loop.outcome import look_at_start, look_before, outcome
+from infocse_ray.loop.outcome import look_before, outcome
 from infocse_ray.loop.run import Look, Run, finished, open_run
 from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
@@ -164,8 +164,8 @@ def _grows(run: Run, rounds: list[dict[str, Any]], best: int) -> bool:
 
 def _is_worse(run: Run, made: dict[str, Any]) -> bool:
     """Whether what was made validates worse than what the run began with."""
-    metric = run.settings.validate.metric
-    began = look_at_start(run)
+    metric, began = run.settings.validate.metric, run.began
+    assert began is not None
     if worse := made[metric] < began[metric]:
         say(f"warning: no round is better than what it began with: {metric} {shown(began, metric)}; it is returned")
     return worse

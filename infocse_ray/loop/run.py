@@ -69,6 +69,8 @@ class Run(NamedTuple):
     """What was warned of so far."""
     piloted: bool = False
     """Whether short trainings chose how it is trained, or that it isn't."""
+    began: dict[str, Any] | None = None
+    """Validation scores of the start, once they were looked at."""
     left_out: EncoderFolder | None = None
     """The start whitened, where validation found that worse than the encoder as it came: the run is as with
     `encoder.whiten: off` then."""

@@ -62,9 +62,9 @@ def test_plusplus_alternates_and_shares_its_stages(
     assert one["fine_tuned"]["history"][0]["recall@5"] == one["zero_shot"]["validation"]["recall@5"]
     assert two["iterations"][0]["history"][0]["recall@5"] == one["fine_tuned"]["validation"]["recall@5"]
     assert two["fine_tuned"]["history"][0]["recall@5"] == two["zero_shot"]["validation"]["recall@5"]
-    # 40 examples in batches of 16 are 3 steps an epoch; validation comes once an epoch.
+    # Three passes over 40 examples are 7 batches of 16, and a part of one; validation comes about once a pass.
     for tuned in (one["fine_tuned"], two["fine_tuned"]):
-        assert [entry["step"] for entry in tuned["history"]] == [0, 3, 6, 9][: len(tuned["history"])]
+        assert [entry["step"] for entry in tuned["history"]] == [0, 2, 4, 6, 7][: len(tuned["history"])]
         assert tuned["examples"]["examples"] == 40
         assert {"recall@5", "recall@5_low", "queries"} <= tuned["test"].keys()
     scores = [entry["fine_tuned"]["validation"]["mrr"] for entry in metrics["rounds"]]
@@ -118,7 +118,7 @@ def test_finetune_trains_an_encoder_as_it_is(folder: Path, tiny_encoder: Path, m
     assert one["zero_shot"]["validation"]["recall@5"] == one["fine_tuned"]["history"][0]["recall@5"]
     assert one["fine_tuned"]["examples"]["examples"] == metrics["labels"]["labelled"]["train"]
     assert one["fine_tuned"]["test"]["recall@5"] > one["zero_shot"]["test"]["recall@5"], "it learns"
-    with pytest.raises(ValueError, match=r"^name = 'tuned': .*tuned is a run of finetune.py"):
+    with pytest.raises(ValueError, match=r"^name = 'tuned': .*tuned is a run of `infocse finetune`"):
         pretrain(few_shot(folder, tiny_encoder, "tuned", corpus=corpus))
 
 

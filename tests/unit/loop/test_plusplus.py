@@ -49,6 +49,7 @@ class Script:
             folder=HERE,
             start="start",
             whitening=None,
+            began=self.entry("start"),
             tests=lambda name, encoder, also_plain: {name: encoder},
             finish=self.finish,
         )
@@ -71,7 +72,6 @@ class Script:
         monkeypatch.setattr(plusplus, "drawn_examples", lambda _, sample: SimpleNamespace(source=sample))
         monkeypatch.setattr(plusplus, "fine_tune", self.fine_tune)
         monkeypatch.setattr(plusplus, "look_before", lambda run, _: run)
-        monkeypatch.setattr(plusplus, "look_at_start", lambda run: self.entry(run.start))
         monkeypatch.setattr(plusplus, "outcome", self.outcome)
         monkeypatch.setattr(iterate, "train_iteration", self.train_iteration)
 

@@ -75,7 +75,7 @@ def test_resumed_equals_uninterrupted(tiny_encoder, source, case, tmp_path):
 def curve(folder, source, case, chunk_tokens=128, batch_size=14):
     """Losses, gradient norms and tokens of a few steps without dropout, the gradients of the last, workers' shares."""
     run = Run(folder, source, dropout=False, case=case, chunk_tokens=chunk_tokens, batch_size=batch_size)
-    batches = [run.stream.next_batch() for _ in range(2 if batch_size == 14 else 1)]
+    batches = [run.stream.next_batch() for _ in range(2 if batch_size == 14 else 3)]
     reports = [run.take(batch, step) for step, batch in enumerate(batches, 1)]
     modules = (("encoder", run.encoder), ("head", run.state.head))
     gradients = {
