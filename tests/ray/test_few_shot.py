@@ -71,7 +71,9 @@ def test_plusplus_alternates_and_shares_its_stages(
     assert metrics["best_round"] == 1 + scores.index(max(scores))
     assert "verdict: " in said
     assert metrics["verdict"]["label"] in ("WIN", "LEVEL", "LOSS", "START RETURNED")
-    assert metrics["verdict"]["over"] == "whitened"
+    judged = metrics["verdict"]
+    # The encoder as it came is what it is held against only where it is the better one.
+    assert judged["over"] == "whitened" or judged[judged["judged_on"]]["difference"] < 0
     card = (folder / "runs" / "plus" / "model" / "README.md").read_text()
     assert "fine-tuned on 40 labelled examples" in card
     assert card.count(" to 0.") > 8
