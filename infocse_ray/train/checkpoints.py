@@ -90,7 +90,8 @@ class OfOneProcess:
                 with contextlib.suppress(OSError):  # room for what is to be said of it
                     place.delete()
                 raise
-        kept = self._names()[-_KEPT:]
+        # Those of later steps are damaged: training went on from before them.
+        kept = [name for name in self._names() if name <= place.name][-_KEPT:]
         for name in {file.split("/")[0] for file in self._folder.files()} - set(kept):
             (self._folder / name).delete()
 

@@ -41,6 +41,23 @@ def test_the_last_two_are_kept_and_the_last_is_offered(tmp_path: Path, part: Pat
     assert damage(Path(found.path)) is None
 
 
+def test_what_is_written_after_damaged_ones_takes_their_place(tmp_path: Path, part: Path) -> None:
+    stage = tmp_path / "stage"
+    kept = OfOneProcess(Storage.open(str(stage)))
+    for step in (1000, 1500):
+        kept.add(part, step)
+        weights = stage / "checkpoints" / f"checkpoint_{step:012d}" / "encoder.safetensors"
+        weights.write_bytes(b"x" + weights.read_bytes()[1:-1])
+    offered = kept.last()
+    assert offered is not None
+    assert newest_whole(offered, lambda _: None) is None
+    kept.add(part, 500)
+    assert steps(stage) == [500]
+    found = kept.last()
+    assert found is not None
+    assert damage(Path(found.path)) is None
+
+
 def test_one_that_is_cut_off_is_not_offered_and_makes_room_for_the_next(
     tmp_path: Path, part: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
