@@ -65,9 +65,10 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
         raise ValueError(
             f"{setting}: {folder} has an adapter (LoRA or such) beside its encoder; merge it into the weights"
         )
+    max_seq_length, lower_case = transformer_options(folder, setting)
     listed = folder / "modules.json"
     if not listed.exists():
-        return Layout(chosen, False)
+        return Layout(chosen, False, lower_case=lower_case)
     pooling, include_prompt = chosen, True
     modules: list[tuple[str, str]] = []
     for module in read_json(listed, setting):
@@ -108,7 +109,6 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
         modules.pop()
     if whitening is not None:
         normalize = _read_whitening(folder / whitening)[1]
-    max_seq_length, lower_case = transformer_options(folder, setting)
     prompts = read_prompts(folder, setting)
     return Layout(pooling, normalize, tuple(modules), whitening, include_prompt, max_seq_length, prompts, lower_case)
 

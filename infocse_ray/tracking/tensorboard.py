@@ -49,8 +49,6 @@ class TensorBoard(Sink):
             self.begin(trained, step)
         assert self._writer is not None
         _add(self._writer, group, values, step)
-        if group == "validation":  # a checkpoint follows, and what is before that is never trained again
-            self._writer.flush()
 
     def stage(self, name: str, stage: Stage, values: Mapping[str, float]) -> None:
         """See `Sink`; a file of the same name is replaced."""

@@ -110,6 +110,13 @@ def test_capitals_stay_as_they_were_in_what_is_saved(name: str, tmp_path: Path, 
         np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
 
 
+def test_a_folder_without_modules_keeps_its_lower_case(tmp_path: Path, tiny_encoder: Path):
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    (tmp_path / "model" / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    load_encoder(tmp_path / "model", Encoder(model="x"), cosine=True).save(tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "sentence_bert_config.json").read_text())["do_lower_case"] is True
+
+
 @pytest.mark.parametrize(
     ("said", "named"),
     [

@@ -391,3 +391,25 @@ def test_runs_that_ask_otherwise_are_said_to(root, asked):
     assert said not in Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
     write_run(root, "small", validate=asked)
     assert said in Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("on", "differ"), [("sentence", True), ("counterpart", False)])
+def test_a_seed_asks_other_questions_only_where_it_draws_them(root, on, differ):
+    for name, seed in (("news", 42), ("small", 43)):
+        folder = write_run(root, name, seed=seed)
+        (folder / "metrics.json").write_json((folder / "metrics.json").read_json() | {"validate_on": on})
+    text = Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+    assert ("Their validation questions differ" in text) == differ
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_trainings_that_were_asked_otherwise_are_said_to(root):
+    folder, said = write_run(root, trainings=2), "not all asked the same questions"
+    assert said not in page(root).sections["training"]
+    place = folder / "iteration_2" / "train" / "stage.json"
+    content = place.read_json()
+    del content["checksum"]
+    content["summary"]["history"] = [one | {"queries": 7} for one in content["summary"]["history"]]
+    place.write_json(checked(content))
+    assert said in page(root).sections["training"]
