@@ -356,13 +356,13 @@ class TrainingWorker:
         return scores | known
 
     def _validated(self, name: str, changed: bool) -> dict[str, Any]:
-        self._reporter.begin(f"validating {name}")
-        ready = for_inference(self._encoder, self._settings.encoder.precision, self._device)
-        found = None
-        if self._refit is not None and changed:
-            found = self._refit.scores(ready, self._questions)
-            self._encoder.whitening = ready.whitening
-        return (score(ready, self._questions) if found is None else found).metrics
+        with self._reporter.instead(f"validating {name}"):
+            ready = for_inference(self._encoder, self._settings.encoder.precision, self._device)
+            found = None
+            if self._refit is not None and changed:
+                found = self._refit.scores(ready, self._questions)
+                self._encoder.whitening = ready.whitening
+            return (score(ready, self._questions) if found is None else found).metrics
 
     def _choose(self) -> None:
         """Give back the best, by validation, of the start, the best step, and the weights between the two."""

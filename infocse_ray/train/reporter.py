@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from infocse_ray.distributed.collectives import rank
@@ -31,10 +33,16 @@ class Reporter:
         if self.board is not None:
             self.board.line.remote(f"    {line}")
 
-    def begin(self, what: str) -> None:
-        """Show beside the bar, instead of the last step's figures, what is done until the next step."""
+    @contextmanager
+    def instead(self, what: str) -> Iterator[None]:
+        """Show beside the bar, instead of the last step's figures, what is done meanwhile; the speed is without it."""
         if self.board is not None:
             self.board.tell.remote(what)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._begun += time.monotonic() - begun
 
     def count(self, report: StepReport) -> None:
         """Count a step for the speed."""
