@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
@@ -19,19 +20,21 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
         setting: what error messages call it.
 
     Raises:
-        ValueError: nothing is there, or the hub can't be reached.
+        ValueError: nothing is there, a run is and no encoder, or the hub can't be reached.
     """
     asked = redacted(f"{setting} = {model!r}")
     if is_remote(model):
         storage = Storage.open(model)
         if not (files := storage.files()):
             raise ValueError(f"{asked}: nothing is there")
+        check_no_run(asked, model, files.__contains__)
         # With their times: weights that are trained anew have the size of the old ones.
         content = [(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]
         known = all(time is not None for _, _, time in content)
         return storage.local_copy(repr(content) if known else uuid.uuid4().hex)
     folder = Path(open_filesystem(model)[1])
     if folder.is_dir():
+        check_no_run(asked, model, lambda name: (folder / name).exists())
         return folder
     if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") > 1:
         raise ValueError(f"{asked}: no such folder")
@@ -42,3 +45,21 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
     except Exception as error:  # the hub's client raises a dozen unrelated kinds
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"{asked}: no such folder, and not available from the Hugging Face hub: {reason}") from error
+
+
+def check_no_run(asked: str, model: str, has: Callable[[str], bool]) -> None:
+    """Refuse the folder of a run, whose encoder is in a folder inside it.
+
+    Args:
+        asked: the setting and its value, for people.
+        model: the folder.
+        has: whether it has a file of this name.
+
+    Raises:
+        ValueError: it is a run's.
+    """
+    if has("config.json") or has("modules.json") or not has("manifest.json"):
+        return
+    if not has("model/config.json"):
+        raise ValueError(f"{asked}: is the folder of a run that has no result yet; the same command goes on with it")
+    raise ValueError(f"{asked}: is the folder of a run; its encoder is {redacted(model).rstrip('/')}/model")

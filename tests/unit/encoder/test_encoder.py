@@ -357,6 +357,17 @@ def test_a_folder_that_is_not_there(tmp_path):
     assert "no Hugging Face model" in refused(tmp_path)
 
 
+@pytest.mark.parametrize("remote", [False, True])
+def test_the_folder_of_a_run_is_told_where_its_encoder_is(remote, tmp_path):
+    run = Storage.open(f"memory://{uuid.uuid4().hex}/news" if remote else str(tmp_path / "news"))
+    (run / "manifest.json").write_bytes(b"{}")
+    with pytest.raises(ValueError, match=r"encoder\.model = .*/news': is the folder of a run that has no result yet"):
+        resolve_encoder(str(run))
+    (run / "model" / "config.json").write_bytes(b"{}")
+    with pytest.raises(ValueError, match=r"is the folder of a run; its encoder is .*/news/model$"):
+        resolve_encoder(str(run))
+
+
 def test_a_hub_name_without_the_hub(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ValueError, match=r"encoder\.model = 'nobody/nothing-at-all'.*hub") as error:
