@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -42,20 +41,29 @@ def corpus_of(arguments: argparse.Namespace, folder: str) -> Corpus:
 
 
 def read_documents(arguments: argparse.Namespace, most_sentences: int | None = None) -> list[list[str]]:
-    """Documents as lists of sentences, in a random order that is always the same, until there are enough sentences."""
+    """Documents as lists of sentences, in a random order that is always the same, until there are enough sentences.
+
+    Raises:
+        ValueError: there are none.
+    """
     with tempfile.TemporaryDirectory() as folder:
         settings = corpus_of(arguments, folder)
         source = find_source(settings)
         rows = [row.values for piece in source.pieces for row in read_rows(piece, source.columns, by_line=False)]
     random.Random(0).shuffle(rows)
     documents: list[list[str]] = []
-    total = 0
+    total, reason = 0, "there is none"
     for row in rows[: arguments.documents]:
         if most_sentences is not None and total >= most_sentences:
             break
-        with contextlib.suppress(Rejected):
+        try:
             documents.append(document_of(row or {}, settings)["sentences"])
             total += len(documents[-1])
+        except Rejected as rejected:
+            reason = str(rejected)
+    if not documents:
+        what = f"{arguments.corpus}, column {arguments.text}" if arguments.text else str(arguments.corpus)
+        raise ValueError(f"{what}: no row is a document ({reason}); name another file, or the column of its text")
     return documents
 
 

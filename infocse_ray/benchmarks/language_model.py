@@ -65,8 +65,6 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
     source = argparse.Namespace(corpus=arguments.train, text=arguments.train_text, documents=arguments.documents)
     longest = min(MAX_LENGTH, model.config.max_position_embeddings)
     documents = read_documents(source)
-    if not documents:
-        raise ValueError(f"--train {arguments.train}: has no document to train on; name another, or its --train_text")
     stretches = packed(tokenizer, documents, longest, rng)
     optimizer = torch.optim.AdamW(
         [*model.parameters(), *head.parameters()], lr=arguments.learning_rate, weight_decay=0.01

@@ -39,8 +39,6 @@ def train_once(arguments: argparse.Namespace) -> list[tuple]:
     torch.manual_seed(arguments.seed)
     rng, device = np.random.default_rng(arguments.seed), default_device()
     sentences = [s for document in read_documents(arguments) for s in document if s.split()]
-    if not sentences:
-        raise ValueError(f"--corpus {arguments.corpus}: has no sentence to train on; name another, or its --text")
     model = SentenceTransformer(arguments.model, device=str(device))
     model.max_seq_length = MAX_LENGTH
     objective = DenoisingAutoEncoderLoss(model).to(device).train()

@@ -86,7 +86,9 @@ def test_a_corpus_with_nothing_to_train_on_is_refused(tmp_path: Path, tiny_encod
     pytest.importorskip("sentence_transformers")
     asked = arguments(tmp_path, tiny_encoder, train_text=None)
     asked.train = asked.corpus = str(write_jsonl(tmp_path / "short.jsonl", [{"text": "One alone."}]))
-    with pytest.raises(ValueError, match=r"--train .*: has no document to train on"):
+    with pytest.raises(ValueError, match=r"short.jsonl: no row is a document \(fewer than 2 sentences\)"):
         language_model.train_once(asked, None)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match=r"--corpus .*: has no sentence to train on"):
+    asked.text = "sentences"
+    write_jsonl(tmp_path / "short.jsonl", [{"sentences": ["A list.", "Of sentences."]}])
+    with pytest.raises(ValueError, match=r"column sentences: no row is a document \(text is not a string\)"):
         tsdae.train_once(asked)
