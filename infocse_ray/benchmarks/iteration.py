@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     table(("stage", "seconds", "of these starting", "share"), rows)
     notes(
-        f"{len(documents):,} documents, {sum(map(len, documents)):,} sentences; {arguments.iterations} iterations of "
-        f"at most {arguments.steps} steps of {arguments.batch_size} pairs. Starting: until a stage's workers had done "
-        "something for the first time, the encoder loaded.",
+        f"{len(documents):,} documents, {sum(map(len, documents)):,} sentences; {arguments.iterations} iteration(s) of "
+        f"at most {arguments.steps} steps of {arguments.batch_size} pairs. Starting: until a stage's workers began or "
+        "had done something for the first time.",
     )

@@ -121,7 +121,7 @@ def evaluate(
                 title = f"evaluating on {whose or ' and '.join(dict.fromkeys(one.split for one, _ in todo))}"
                 with waits_kept() as waits, Board(title, unit="scores", total=len(todo)) as board:
                     _in_workers(_Evaluation(store, precision, seed, todo, board.handle), placement, folder, title)
-                starting = max(0.0, sum(waits) - read_checked(todo[0][1] / "metrics.json")["seconds"])
+                starting = sum(waits)
                 todo.clear()
             content = read_checked(stage.folder / "metrics.json")
             return content | {"seconds": round(content["seconds"] + starting, 2)}
@@ -167,7 +167,9 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
     """Encoders that differ in nothing but their whitening embed once what they are asked alike."""
     torch.set_num_threads(assigned_cores())
     device = worker_device()
-    done = 0
+    if rank() == 0:
+        evaluation.board.begin.remote()
+    begun, done = time.monotonic(), 0
     named = [(repr(one.questions), one.encoder.before_whitening(), one, place) for one, place in evaluation.todo]
     by_questions, by_encoder = operator.itemgetter(0), operator.itemgetter(1)
     for _, same_questions in itertools.groupby(sorted(named, key=operator.itemgetter(0, 1)), key=by_questions):
@@ -176,7 +178,6 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
         drawn = {"device": device, "seed": evaluation.seed, "max_candidates": one.max_candidates}
         questions = questions_for(evaluation.store, one.split, one.on, one.max_documents, **drawn, reading=one.reading)
         for _, same_encoder in itertools.groupby(asked, key=by_encoder):
-            begun = time.monotonic()
             folders, places = zip(*((one.encoder, place) for *_, one, place in same_encoder), strict=True)
             plain = for_inference(folders[0].without_whitening().load(), evaluation.precision, device)
             maps = [None if (one := folder.whitening()) is None else one.to(device) for folder in folders]
@@ -187,6 +188,7 @@ def _evaluate_worker(evaluation: _Evaluation) -> None:
                 done += 1
                 if rank() == 0:
                     evaluation.board.set.remote(done, "")
+            begun = time.monotonic()
 
 
 def _write(place: Storage, questions: Questions | HeldOut, scores: Scores, seconds: float) -> None:

@@ -22,7 +22,7 @@ class StageRecord(NamedTuple):
     summary: dict[str, Any]
     """Empty where it can't be read any more."""
     starting: float | None = None
-    """Seconds of it until its workers had done something; None where that is unknown."""
+    """Seconds of it until its workers began or had done something; None where that is unknown."""
 
 
 class Record(NamedTuple):

@@ -90,7 +90,7 @@ def time_section(record: Record) -> Section:
     table = listed("Seconds by stage", ("stage", "work", "seconds", "of these starting", "share"), cells, folded=True)
     said = f"{duration(total)} in finished stages, one after the other. A stage that another run of this storage had "
     said += "finished is counted with the time that it took then. Starting is what passed until a stage's workers, "
-    said += "whose processes load libraries and the encoder first, had done something."
+    said += "whose processes load libraries and the encoder first, began or had done something."
     return Section("time", "Where the time went", [Figure("Seconds by stage", alt, drawn.svg, table), Note(said)])
 
 

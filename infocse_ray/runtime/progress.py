@@ -48,7 +48,10 @@ def warnings_kept() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def waits_kept() -> Iterator[list[float]]:
-    """Of each bar that this process shows meanwhile, the seconds until something was done: workers were starting."""
+    """Of each bar that this process shows meanwhile, the seconds that workers were starting.
+
+    That is until they began or, where they don't say so, until something was done.
+    """
     waits: list[float] = []
     _waits.append(waits)
     try:
@@ -74,6 +77,7 @@ class Bar:
     def __init__(self, title: str, total: int | None, unit: str) -> None:
         self.title, self.total, self.unit, self.done, self.note = title, total, unit, 0, ""
         self._started = self._shown = time.monotonic()
+        self._begun = False
         self._first: tuple[float, int] | None = None
         """When something was first done, and how much: a resumed training begins with what it had done."""
         bar = _notebook_bar() or (tqdm if sys.stderr.isatty() else None)
@@ -83,14 +87,20 @@ class Bar:
         """Show that `done` units are done."""
         step, self.done, self.note = done - self.done, done, note or self.note
         if self._first is None and done:
+            self.begin()
             self._first = time.monotonic(), done
-            for waits in _waits:
-                waits.append(self._first[0] - self._started)
         if self._bar is not None:
             self._bar.set_postfix_str(self.note, refresh=False)
             self._bar.update(step)
         elif time.monotonic() - self._shown > _LINE_SECONDS:
             self._line()
+
+    def begin(self) -> None:
+        """Take down, the first time, that workers have started."""
+        if not self._begun:
+            self._begun, waited = True, time.monotonic() - self._started
+            for waits in _waits:
+                waits.append(waited)
 
     def add(self, units: int, note: str = "") -> None:
         """Show `units` more."""
@@ -144,7 +154,10 @@ class _BoardActor:
         self.note = ""
         self.lines: list[str] = []
         self.waiting: list[Any] = []
-        self.asked = self.looked = False
+        self.asked = self.looked = self.begun = False
+
+    def begin(self) -> None:
+        self.begun = True
 
     def add(self, units: int) -> None:
         self.done += units
@@ -161,9 +174,9 @@ class _BoardActor:
     def points(self, more: list[Any]) -> None:
         self.waiting += more
 
-    def look(self) -> tuple[int, str, list[str], list[Any]]:
+    def look(self) -> tuple[bool, int, str, list[str], list[Any]]:
         (lines, points), self.lines, self.waiting = (self.lines, self.waiting), [], []
-        return self.done, self.note, lines, points
+        return self.begun, self.done, self.note, lines, points
 
     def ask_to_stop(self) -> bool:
         self.asked = True
@@ -175,7 +188,7 @@ class _BoardActor:
 
 
 class Board:
-    """Shows, while the `with` block runs, what workers report to `handle` (`add`, `set`, `line`, `points`)."""
+    """Shows, while the `with` block runs, what workers report to `handle` (`begin`, `add`, `set`, `line`, `points`)."""
 
     def __init__(
         self, title: str, unit: str, total: int | None = None, points: Callable[[Any], None] | None = None
@@ -243,9 +256,11 @@ class Board:
         from ray.exceptions import RayError
 
         try:
-            done, note, lines, points = ray.get(self.handle.look.remote(), timeout=5)
+            begun, done, note, lines, points = ray.get(self.handle.look.remote(), timeout=5)
         except RayError:  # progress is never worth a run
             return None
+        if begun:
+            self._bar.begin()
         for line in lines:
             say(line)
         if self._points is not None:

@@ -44,7 +44,7 @@ class Stage:
     summary: dict[str, Any] | None = None
     """What the stage counted; None until it is finished."""
     starting: float | None = None
-    """Seconds of it until its workers had done something for the first time; None where that wasn't seen."""
+    """Seconds of it until its workers began or, where they don't say so, had done something; None: unseen."""
 
     @property
     def seconds(self) -> float | None:

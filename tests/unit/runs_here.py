@@ -47,7 +47,8 @@ def settings_here(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(run_module, "placement", lambda *_: Placement(1, False, 1))
     monkeypatch.setattr(run_module, "prepare", prepared)
     monkeypatch.setattr(examples, "over_shards", over_shards)
-    says_nothing = SimpleNamespace(set=SimpleNamespace(remote=lambda *_: None))
+    nothing = SimpleNamespace(remote=lambda *_: None)
+    says_nothing = SimpleNamespace(set=nothing, begin=nothing)
     for room, handle in ((trainer, None), (evaluate, says_nothing)):
         board = contextlib.nullcontext(SimpleNamespace(handle=handle))
         monkeypatch.setattr(room, "Board", lambda *_, shown=board, **__: shown)

@@ -100,19 +100,21 @@ def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, wo
 
 
 def test_the_start_of_the_workers_is_the_first_stages(root, worked, monkeypatch):
-    moments = itertools.chain([100.0], itertools.repeat(107.5))
+    """Both are scored at once, and so told at once: what passes until then isn't their start."""
+    moments = itertools.chain([100.0, 107.5], itertools.repeat(109.5))
 
     @contextlib.contextmanager
     def board(*_: object, **__: object) -> Iterator[SimpleNamespace]:
         monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(moments)))
         bar = progress.Bar("evaluating", 2, "scores")
         yield SimpleNamespace(handle=None)
-        bar.to(1)
+        bar.begin()
+        bar.to(2)
         monkeypatch.undo()
 
     monkeypatch.setattr(module, "Board", board)
     stages = evaluate(root, "one", ("e1", "e2"))
-    assert [(stage.starting, stage.seconds) for stage in stages] == [(7.5, 7.5), (None, 1.0)]
+    assert [(stage.starting, stage.seconds) for stage in stages] == [(7.5, 8.5), (None, 1.0)]
 
 
 def test_damaged_ranks_of_another_run_are_made_again_where_they_are(root, worked):
