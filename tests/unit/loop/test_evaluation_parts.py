@@ -44,10 +44,8 @@ class Worker:
         ]
 
     def work(self, todo: list[tuple[Asked, Storage]]) -> None:
-        begin, shown = (
-            SimpleNamespace(remote=said) for said in (lambda: None, lambda done, _: self.shown.append(done))
-        )
-        board = SimpleNamespace(begin=begin, set=shown)
+        shown = SimpleNamespace(remote=lambda done, _: self.shown.append(done))
+        board = SimpleNamespace(begin=SimpleNamespace(remote=lambda: None), set=shown)
         evaluate._evaluate_worker(evaluate._Evaluation(cast(Any, None), "fp32", 5, todo, board))
 
 
