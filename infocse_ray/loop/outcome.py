@@ -89,13 +89,14 @@ class Outcome(NamedTuple):
         return results
 
 
-def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
+def outcome(run: Run, result: EncoderFolder, more: dict[str, Look], trainings: list[dict[str, Any]]) -> Outcome:
     """Score the result beside what the run began with, and say which is better.
 
     Args:
         run: whose training is done.
         result: what it exports.
         more: other looks to take, by name; workers are started once for all.
+        trainings: what `metrics.json` says of each; validation chose among all that they validated.
     """
     encoders = {**_began(run), _RESULT: result}
     looks = _looks(run, encoders, "valid")
@@ -108,7 +109,8 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look]) -> Outcome:
         results[name] = {key: _metrics(stages[f"{name}/{s}"]) for key, s in scored.items() if f"{name}/{s}" in stages}
     over = _WHITENED if run.trains and run.start != run.came else _START
     returned = run.trains and result.fingerprint == run.start.fingerprint
-    results["verdict"] = _judged(stages, over, returned, run.settings.validate.metric)
+    among = sum(map(_validated, trainings))
+    results["verdict"] = _judged(stages, over, returned, run.settings.validate.metric, max(1, among))
     say(f"verdict: {results['verdict']['line']}")
     judged = results["verdict"]["judged_on"]
     split, on = ("test", "counterpart") if judged == "test" else ("valid", run.judged_on)
@@ -148,19 +150,24 @@ def _looks(run: Run, encoders: dict[str, EncoderFolder], split: str) -> dict[str
     return {f"{name}/{split}": Look(encoder, split) for name, encoder in encoders.items()}
 
 
+def _validated(training: dict[str, Any]) -> int:
+    """How many encoders a training validated, but what it began with."""
+    return len(training.get("history", [None])) - 1 + len(training.get("train", {}).get("between", []))
+
+
 def _metrics(stage: Stage) -> dict[str, Any]:
     return (stage.summary or {})["metrics"]
 
 
-def _judged(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:
+def _judged(stages: dict[str, Stage], over: str, returned: bool, metric: Metric, among: int = 1) -> dict[str, Any]:
     """The verdict against the whitened start; against the encoder as it came, should the result be worse than that.
 
     Nor is a result that scores below the encoder as it came a WIN, however sure it is that the whitened start is worse.
     """
-    verdicts = _verdicts(stages, over, returned, metric)
+    verdicts = _verdicts(stages, over, returned, metric, among)
     if over == _START:
         return verdicts
-    came = _verdicts(stages, _START, False, metric)
+    came = _verdicts(stages, _START, False, metric, among)
     if came["label"] == "LOSS":
         say("warning: the encoder as it came is better than whitened here; set encoder.whiten to off")
         return came
@@ -170,17 +177,20 @@ def _judged(stages: dict[str, Stage], over: str, returned: bool, metric: Metric)
     return verdicts
 
 
-def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metric) -> dict[str, Any]:
+def _verdicts(stages: dict[str, Stage], over: str, returned: bool, metric: Metric, among: int = 1) -> dict[str, Any]:
     """What `metrics.json` says: the verdict on the test, where there is one, that on validation, and a line of both.
 
-    The test judges, for validation has chosen; validation, where the test asks too few documents to tell.
+    The test judges, for validation has chosen, `among` so many; validation, where the test asks too few documents to
+    tell: then a lead has to be more than that of the best of so many by luck.
     """
     verdicts: dict[str, Verdict] = {}
     for split, said in (("test", "test"), ("valid", "validation")):
         if (theirs := stages.get(f"{over}/{split}")) is not None:
             ours = stages[f"{_RESULT}/{split}"]
             lead = compare(ours.folder, theirs.folder, metric)
-            verdicts[said] = verdict(lead, returned, metric, _metrics(theirs)[metric], _metrics(ours)[metric])
+            chosen = among if said == "validation" and not returned else 1
+            scores = _metrics(theirs)[metric], _metrics(ours)[metric]
+            verdicts[said] = verdict(lead, returned, metric, *scores, chosen)
     judged = next((said for said, one in verdicts.items() if one.lead.documents >= FEWEST), next(iter(verdicts)))
     parts = [f"{said} {one.scores()}" for said, one in verdicts.items()]
     line = f"{verdicts[judged].label}, against {_NAMES[over]}: {'; '.join(parts)}"

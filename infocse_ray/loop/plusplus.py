@@ -129,7 +129,8 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     if run.store.summary["labelled"]["test"]:
         for (one, name), tested in zip(places, encoders, strict=True):
             looks |= run.tests(f"round_{one['round']}/{name}", tested, also_plain)
-    came = outcome(run, result, looks)
+    trainings = [training for one in rounds for training in (*one["iterations"], one["fine_tuned"])]
+    came = outcome(run, result, looks, trainings)
     for one, name in places:
         one[name] |= came.tests(f"round_{one['round']}/{name}")
     summary = labels.summary or {}

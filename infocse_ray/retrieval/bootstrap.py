@@ -4,11 +4,15 @@
 2. As many documents are drawn with replacement as there are, each with all its questions, 10,000 times; each draw has
    a mean difference over its questions. Questions of one document are alike: drawn alone, they would seem more than
    they are.
-3. The middle 95 % of these means are the interval; those not above 0 are draws without a lead.
+3. The middle 95 % of these means are the interval; those not above 0 are draws without a lead. Of few documents that
+   interval is too narrow, and Student's counts, of the same mean as a ratio of two sums, where it is wider.
+4. The best of several encoders that these very questions chose leads by luck, too: its interval begins where one
+   begins that holds for all of them at once (`Lead.of_the_best`).
 
 Efron and Tibshirani, An Introduction to the Bootstrap, 1993 (percentile interval); Davison and Hinkley, Bootstrap
 Methods and their Application, 1997 (whole clusters drawn); Berg-Kirkpatrick, Burkett and Klein, An Empirical
-Investigation of Statistical Significance in NLP, 2012 (paired, over test items).
+Investigation of Statistical Significance in NLP, 2012 (paired, over test items); Cochran, Sampling Techniques, 1977,
+section 6.3 (the variance of a ratio); Dunn, Multiple Comparisons among Means, 1961 (Bonferroni's inequality).
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 RESAMPLES = 10_000
 _ZERO = 1e-12
 """A mean that floating point alone keeps from 0 is 0."""
+_FEW = 200
+"""Documents from which on the bootstrap's interval alone is clear of 0 by luck in 5 to 6 % of cases, no more."""
 _ELEMENTS = 2**22
 _COST_OF_A_KIND = 8
 """Drawing how often a kind of document is drawn takes some eight times as long as drawing a document."""
@@ -38,6 +45,16 @@ class Lead(NamedTuple):
     documents: int
     resamples: int
 
+    def of_the_best(self, among: int) -> Lead:
+        """The lead of the best of so many encoders, which these questions chose; all of them over the same other one.
+
+        Its low end is lower, as far as the normal distribution's quantiles are further out (Bonferroni's inequality).
+        """
+        if among == 1:
+            return self
+        grown = ndtri(1.0 - 0.025 / among) / ndtri(0.975)
+        return self._replace(low=self.difference - float(grown) * (self.difference - self.low))
+
 
 def paired_bootstrap(
     ours: np.ndarray, theirs: np.ndarray, documents: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
@@ -45,7 +62,7 @@ def paired_bootstrap(
     """Resample documents with all their questions, both methods' scores of a question together.
 
     Args:
-        ours: float [questions].
+        ours: float [questions], from 0 to 1.
         theirs: float [questions], of the same questions in the same order.
         documents: int [questions], the same number for questions of the same document.
         resamples: how many.
@@ -78,8 +95,12 @@ def paired_bootstrap(
         means[begin : begin + size] = total / of
     means[np.abs(means) <= _ZERO] = 0.0
     low, high = np.quantile(means, (0.025, 0.975))
+    mean = float(differences.mean())
+    if 1 < len(sizes) < _FEW:
+        around = _students(sums, sizes, mean)
+        low, high = max(-1.0, min(low, mean - around)), min(1.0, max(high, mean + around))
     return Lead(
-        float(differences.mean()),
+        mean,
         float(low),
         float(high),
         float((means <= 0.0).mean()),
@@ -87,3 +108,16 @@ def paired_bootstrap(
         len(sizes),
         resamples,
     )
+
+
+def _students(sums: np.ndarray, sizes: np.ndarray, mean: float) -> float:
+    """Half of the width of Student's 95 % interval of a mean over questions, by documents.
+
+    Args:
+        sums: float [documents], of their questions' differences.
+        sizes: int [documents], how many questions each has.
+        mean: of all questions.
+    """
+    count = len(sizes)
+    variance = ((sums - mean * sizes) ** 2).sum() * count / (count - 1)
+    return float(stdtrit(count - 1, 0.975) * np.sqrt(variance) / sizes.sum())

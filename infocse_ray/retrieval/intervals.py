@@ -6,8 +6,9 @@
    Student's distribution with D - 1 degrees of freedom.
 2. The interval is that of Wilson (1927) of such a share: never without width, never beyond 0 or 1. Of a recall with one
    question a document nothing is estimated: n is the number of questions, and this is the plain Wilson interval.
-3. Where all score the same, V says nothing, and n is the number of documents. Where documents are few they may be as
-   alike by chance, so n is no more than the number of questions; a recall's never is.
+3. Where all score the same, V says nothing, and n is the number of documents. Where documents are few, or few of them
+   score other than nearly 0 or nearly 1, they may be as alike by chance, so n is no more than the number of questions;
+   a recall's never is.
 
 Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of Positive Counts Estimated from
 Survey Data, 1998 (the effective number of questions, no more than there are, and its correction by t).
@@ -24,6 +25,8 @@ _Z = 1.959963984540054
 """97.5 % of a standard normal is below it."""
 _FEW = 30
 """Documents from which on their variance is believed that questions with scores of their own say more than a share."""
+_FEW_HITS = 10
+"""Questions' worth of hits, and of misses, from which on."""
 
 
 def wilson(share: float, questions: float) -> tuple[float, float]:
@@ -63,4 +66,5 @@ def interval(scores: np.ndarray, documents: np.ndarray) -> tuple[float, float]:
         effective = mean * (1 - mean) / variance
         if scores.dtype != bool or apart < len(scores):
             effective *= (_Z / stdtrit(apart - 1, 0.975)) ** 2
-    return wilson(mean, min(effective, len(scores)) if scores.dtype == bool or apart < _FEW else effective)
+    capped = scores.dtype == bool or apart < _FEW or min(mean, 1 - mean) * apart < _FEW_HITS
+    return wilson(mean, min(effective, len(scores)) if capped else effective)

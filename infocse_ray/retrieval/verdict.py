@@ -23,13 +23,15 @@ class Verdict(NamedTuple):
     before: float
     after: float
     lead: Lead
+    among: int = 1
+    """Encoders that these questions chose the one from; `lead` is that of the best of them."""
 
     def scores(self) -> str:
         """For people: mrr 0.5000 to 0.5312, +0.0312 (95 % interval +0.0104 to +0.0521); of a start its score alone."""
         before = f"{self.metric} {self.before:.4f}"
         if self.label == "START RETURNED":
             return before
-        return f"{before} to {self.after:.4f}, {difference(self.lead)}"
+        return f"{before} to {self.after:.4f}, {difference(self.lead, self.among)}"
 
     def content(self) -> dict[str, Any]:
         """For programs."""
@@ -45,10 +47,11 @@ class Verdict(NamedTuple):
             "no_lead": lead.no_lead,
             "questions": lead.questions,
             "documents": lead.documents,
+            "chosen_among": self.among,
         }
 
 
-def verdict(lead: Lead, returned_start: bool, metric: Metric, before: float, after: float) -> Verdict:
+def verdict(lead: Lead, returned_start: bool, metric: Metric, before: float, after: float, among: int = 1) -> Verdict:
     """Judge a run.
 
     Args:
@@ -57,8 +60,10 @@ def verdict(lead: Lead, returned_start: bool, metric: Metric, before: float, aft
         metric: what is compared.
         before: the score that the run began with.
         after: that of what is returned.
+        among: encoders that the questions of the lead chose it from; 1: they didn't choose.
     """
-    return Verdict("START RETURNED" if returned_start else _label(lead), metric, before, after, lead)
+    lead = lead.of_the_best(among)
+    return Verdict("START RETURNED" if returned_start else _label(lead), metric, before, after, lead, among)
 
 
 def told(line: str, over: str, judged_on: str, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
@@ -84,9 +89,10 @@ def versus(lead: Lead, metric: Metric, ours: str, theirs: str) -> str:
     return f"{label}, {said}: {ours} less {theirs} is {difference(lead)}, {asked(lead)}"
 
 
-def difference(lead: Lead) -> str:
+def difference(lead: Lead, among: int = 1) -> str:
     """A difference with its interval, for people: +0.0312 (95 % interval +0.0104 to +0.0521)."""
-    return f"{lead.difference:+.4f} (95 % interval {lead.low:+.4f} to {lead.high:+.4f})"
+    best = f", of the best of {among:,}" if among > 1 else ""
+    return f"{lead.difference:+.4f} (95 % interval {lead.low:+.4f} to {lead.high:+.4f}{best})"
 
 
 def asked(lead: Lead) -> str:

@@ -16,7 +16,9 @@ from infocse_ray.storage.folder import Storage
 def judged(monkeypatch: pytest.MonkeyPatch):
     """The verdict on a result whose lead over each start is between `low` and `high`, by split."""
 
-    def judge(leads: dict[str, tuple[float, float]], asked: dict[str, int], returned: bool = False) -> dict[str, Any]:
+    def judge(
+        leads: dict[str, tuple[float, float]], asked: dict[str, int], returned: bool = False, among: int = 1
+    ) -> dict[str, Any]:
         def compare(ours: Storage, theirs: Storage, metric: str) -> Lead:
             start, split = theirs.relative.split("/")
             low, high = leads[start]
@@ -25,7 +27,7 @@ def judged(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(outcome, "compare", compare)
         names = [f"{name}/{split}" for name in (*leads, "result") for split in asked]
         stages = {n: Stage("evaluate", n, Storage("/", n), {"metrics": {"mrr": 0.5}}) for n in names}
-        return outcome._judged(stages, "whitened", returned, "mrr")
+        return outcome._judged(stages, "whitened", returned, "mrr", among)
 
     return judge
 
@@ -36,6 +38,26 @@ def test_the_test_judges_unless_it_asks_too_few(judged):
     few = judged(leads, {"test": 9, "valid": 50})
     assert (few["judged_on"], few["label"], few["test"]["label"]) == ("validation", "WIN", "LEVEL")
     assert judged(leads, {"test": 9, "valid": 9})["judged_on"] == "test"
+
+
+def test_a_lead_on_what_chose_it_must_be_more_than_that_of_the_best_by_luck(judged):
+    leads = {"start": (0.1, 0.2), "whitened": (0.01, 0.1)}
+    assert judged(leads, {"valid": 50}, among=1)["label"] == "WIN"
+    chosen = judged(leads, {"valid": 50}, among=23)
+    assert (chosen["label"], chosen["validation"]["chosen_among"]) == ("LEVEL", 23)
+    assert "of the best of 23)" in chosen["line"]
+    assert chosen["validation"]["low"] < 0 < chosen["validation"]["high"] == 0.1
+    tested = judged(leads, {"test": 50, "valid": 50}, among=23)
+    assert (tested["label"], tested["test"]["chosen_among"]) == ("WIN", 1), "the test has chosen none"
+    assert judged({"start": (0.1, 0.2), "whitened": (-0.2, -0.1)}, {"valid": 50}, among=23)["label"] == "LOSS"
+    assert "best of" not in judged(leads, {"valid": 50}, returned=True, among=23)["line"]
+
+
+def test_what_validation_chose_among():
+    history = [{"step": step} for step in (0, 24, 48)]
+    assert outcome._validated({"history": history, "train": {"between": [{}, {}, {}]}}) == 5
+    assert outcome._validated({"history": history}) == 2
+    assert outcome._validated({"iteration": 0}) == 0
 
 
 @pytest.mark.parametrize("returned", [False, True])

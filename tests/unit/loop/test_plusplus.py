@@ -105,7 +105,7 @@ class Script:
         self.done.append(f"{encoder} > {tuned}")
         return {"history": [self.entry(encoder)], "validation": self.entry(tuned)}, tuned
 
-    def outcome(self, run: Any, result: str, looks: dict[str, str]) -> Any:
+    def outcome(self, run: Any, result: str, looks: dict[str, str], trainings: list[dict[str, Any]]) -> Any:
         self.done.append(f"test: {' '.join(looks.values())}")
         return SimpleNamespace(results={}, tests=lambda name: {"test": {"of": looks[name]}})
 

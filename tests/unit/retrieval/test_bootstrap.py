@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, t, ttest_1samp
 
+from infocse_ray.retrieval import bootstrap as bootstrap_module
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 
 
@@ -63,7 +64,8 @@ def test_agrees_with_scipy(shift: float):
     assert lead.no_lead == pytest.approx((expected.bootstrap_distribution <= 1e-12).mean(), abs=0.01)
 
 
-def test_documents_are_drawn_whole():
+def test_documents_are_drawn_whole(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bootstrap_module, "_FEW", 0)
     draw = np.random.default_rng(8)
     documents = draw.permutation(np.repeat(np.arange(12), draw.integers(1, 9, 12)))
     # Questions of one document share their luck, so that drawing them alone would give a narrower interval.
@@ -114,3 +116,51 @@ def test_however_resamples_are_drawn_they_agree(different: int):
     error = differences.std() / np.sqrt(2_000)
     expected = (differences.mean() - 0.45 - 1.96 * error, differences.mean() - 0.45 + 1.96 * error)
     assert (found.low, found.high) == pytest.approx(expected, abs=0.15 * error)
+
+
+def test_of_few_documents_the_interval_is_students_where_that_is_wider():
+    draw = np.random.default_rng(6)
+    sums = draw.normal(0.02, 0.1, 12)
+    lead = one_each(np.clip(0.5 + sums, 0, 1), np.full(12, 0.5))
+    # With one question a document it is that of a mean of as many.
+    expected = ttest_1samp(sums, 0.0).confidence_interval(0.95)
+    assert (lead.low, lead.high) == pytest.approx((expected.low, expected.high))
+    # Of documents with several questions it is that of a ratio: by the plain formula.
+    sizes = draw.integers(1, 5, 15)
+    documents = np.repeat(np.arange(15), sizes)
+    ours = draw.random(len(documents))
+    mean = (ours - 0.5).mean()
+    rest = [(ours - 0.5)[documents == d].sum() - mean * n for d, n in enumerate(sizes)]
+    half = t.ppf(0.975, 14) * np.sqrt(15 / 14 * np.square(rest).sum()) / sizes.sum()
+    found = paired_bootstrap(ours, np.full(len(ours), 0.5), documents)
+    assert (found.low, found.high) == pytest.approx((mean - half, mean + half), abs=0.01)
+    assert found.high - found.low >= 2 * half - 1e-12
+
+
+@pytest.mark.parametrize("documents", [12, 60])
+def test_two_encoders_that_are_alike_are_told_apart_by_luck_in_one_case_of_twenty(documents: int):
+    """Reciprocal ranks, which are skewed, of documents with several questions each, which are alike."""
+    draw, apart, cases = np.random.default_rng(2), 0, 400
+    for case in range(cases):
+        of = np.repeat(np.arange(documents), 1 + draw.poisson(2, documents))
+        hard = draw.normal(1, 1, documents)[of]
+        logarithms = (hard + draw.normal(0, 0.4, documents)[of] + draw.normal(0, 0.3, len(of)) for _ in range(2))
+        one, other = (1 / np.maximum(1, np.exp(rank).astype(int)) for rank in logarithms)
+        lead = paired_bootstrap(one, other, of, resamples=500, seed=case)
+        apart += lead.low > 0 or lead.high < 0
+    assert apart / cases < 0.075  # by the bootstrap alone 0.11 and 0.08
+
+
+def test_the_best_of_many_that_the_questions_chose_leads_beyond_luck_in_few_cases():
+    draw, won, seemed, cases = np.random.default_rng(4), 0, 0, 200
+    for case in range(cases):
+        start = draw.normal(0.5, 0.1, 250)
+        best = max((draw.normal(0.5, 0.1, 250) for _ in range(20)), key=np.mean)
+        lead = one_each(best, start, resamples=1_000, seed=case)
+        seemed += lead.low > 0
+        won += lead.of_the_best(20).low > 0
+    assert seemed / cases > 0.2
+    assert won / cases < 0.06
+    lead = Lead(0.1, 0.02, 0.19, 0.0, 9, 9, 10)
+    assert lead.of_the_best(1) == lead
+    assert lead.of_the_best(8) == lead._replace(low=pytest.approx(0.1 - 0.08 * 2.7344 / 1.95996, abs=1e-5))

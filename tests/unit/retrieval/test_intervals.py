@@ -57,6 +57,17 @@ def test_intervals_of_few_documents_hold_as_often_as_they_say(documents):
     assert high - low > 0.3
 
 
+@pytest.mark.parametrize("documents", [30, 60])
+def test_intervals_of_hard_questions_hold_though_some_samples_lack_a_hit(documents: int):
+    """Three of 100 questions are answered at once, the rest far down: a sample without those seems sure of itself."""
+    draw, held, cases = np.random.default_rng(7), 0, 400
+    right = np.array([1.0] * 3 + (1 / np.linspace(20, 2_000, 97)).tolist())
+    for _ in range(cases):
+        low, high = interval(draw.choice(right, documents), np.arange(documents))
+        held += low <= right.mean() <= high
+    assert held / cases > 0.93  # 0.50 and 0.80 by their variance
+
+
 def test_the_order_of_the_questions_changes_no_bit():
     draw = np.random.default_rng(1)
     ranks, documents = draw.integers(1, 2**40, 30_000), draw.integers(0, 300, 30_000)

@@ -198,10 +198,15 @@ def test_words_count_only_where_they_find_more_beyond_luck():
     by_vectors = np.random.default_rng(0).random(40)
     luck = by_vectors + np.where(np.arange(40) % 2, 0.3, -0.29)
     more = by_vectors + 0.1
-    assert _best(np.stack([by_vectors, luck], axis=1)) == 0
-    assert _best(np.stack([by_vectors, more, luck], axis=1)) == 1
-    assert _best(np.stack([by_vectors, more, more], axis=1)) == 1, "of several the least"
-    assert _best(np.stack([by_vectors, by_vectors - 0.1], axis=1)) == 0
+    each = np.arange(40)
+    assert _best(np.stack([by_vectors, luck], axis=1), each) == 0
+    assert _best(np.stack([by_vectors, more, luck], axis=1), each) == 1
+    assert _best(np.stack([by_vectors, more, more], axis=1), each) == 1, "of several the least"
+    assert _best(np.stack([by_vectors, by_vectors - 0.1], axis=1), each) == 0
+    # Three standard errors where every question is of a document of its own, two where four are of one.
+    some = np.stack([by_vectors, by_vectors + np.where(each // 4 % 2, 0.3, -0.1)], axis=1)
+    assert _best(some, each) == 1
+    assert _best(some, each // 4) == 0
 
 
 def test_what_somebody_else_indexed_is_taken_as_it_is(tmp_path: Path, capsys):
