@@ -340,9 +340,16 @@ def _validated(model: type[Checked], values: Mapping[str, Any]) -> Checked:
         ValueError: they don't fit.
     """
     try:
-        return model.model_validate(values)
+        return model.model_validate(_paths_as_text(values))
     except ValidationError as error:
         raise ValueError(explain(error, model)) from None
+
+
+def _paths_as_text(value: Any) -> Any:
+    """Settings with a str for every `Path`."""
+    if isinstance(value, Mapping):
+        return {name: _paths_as_text(one) for name, one in value.items()}
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _section(name: str, given: object) -> Mapping[str, Any]:

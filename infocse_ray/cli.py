@@ -43,6 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(argv)
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        # While libraries are loaded: a command that is at work listens for it, and says what is kept.
+        print("infocse: stopped by Ctrl-C before it began", file=sys.stderr)
+        return 130
     except BrokenPipeError:
         # Whoever read what is printed, such as `head`, has seen enough; what is left is for nobody.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -178,16 +178,21 @@ def _plain(value: Any) -> Any:
     return None if unequal is True or unequal is value else value
 
 
+def _kind(row: Any) -> str | None:
+    """What a row is; None: nothing that a document is made of."""
+    kinds = (("text", str), ("sentences", (list, tuple)), ("dict", Mapping))
+    return next((kind for kind, types in kinds if isinstance(row, types)), None)
+
+
 def _from_rows(rows: list[Any], corpus: Corpus) -> Iterator[pa.Table]:
     """Texts, lists of sentences, or dicts."""
     if not rows:
         return
-    kinds = {str: "text", list: "sentences", tuple: "sentences"}
-    first = "dict" if isinstance(rows[0], Mapping) else kinds.get(type(rows[0]))
+    first = _kind(rows[0])
     if first is None:
         raise ValueError(f"documents: item 0 is a {type(rows[0]).__qualname__}; give {ACCEPTED}")
     for number, row in enumerate(rows):
-        if ("dict" if isinstance(row, Mapping) else kinds.get(type(row))) != first:
+        if _kind(row) != first:
             raise ValueError(
                 f"documents: item {number} is a {type(row).__qualname__} and item 0 a {type(rows[0]).__qualname__}; "
                 "give all of one kind"

@@ -347,4 +347,6 @@ def show_rejected(store: TokenStore) -> str:
         return "no rows set aside"
     detail = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items(), key=lambda r: -r[1]))
     hint = f"; {advice('utf-8')}" if NOT_UTF8 in reasons else ""
+    if total > sum(store.summary["documents"].values()):
+        hint += "; these are most of all: look whether that is what the corpus is meant to be"
     return f"{total:,} rows set aside ({detail}); they are listed in {store.folder / 'rejected'}{hint}"

@@ -72,17 +72,17 @@ class Embedding(NamedTuple):
         """Make the output this embedding's; one that was asked for and of which nothing was made gives way.
 
         Raises:
-            ValueError: it is another's, or has folders that nothing embedded made, which would be lost.
+            ValueError: it is another's, or has what nothing embedded made, which would be lost, or mixed with vectors.
         """
         file = output / "embedding.json"
         try:
             there = read_embedding(output)
         except FileNotFoundError:
             there = None
-        if there is None and (others := [name for name in _MADE if (output / name).exists()]):
+        if there is None and (others := sorted({name.partition("/")[0] for name in output.files()})):
             raise ValueError(
-                f"output = {str(output)!r}: there is {', '.join(others)} in it, which `infocse embed` didn't make and "
-                "would remove; give a folder of its own"
+                f"output = {str(output)!r}: there is {others[0]} in it, which `infocse embed` didn't make; give a "
+                "folder of its own"
             )
         if there is None or not any((output / made).exists() for made in ("encoder", "vectors")):
             file.write_json(checked(self._asdict()))
@@ -100,8 +100,6 @@ class Embedding(NamedTuple):
         return EncoderFolder(output / "encoder" / "model", self.encoder, self.max_length)
 
 
-_MADE = ("encoder", "vectors", "search", "documents.lance", "sentences.lance")
-"""What is made in an output, `embedding.json` always first."""
 _LONG = {"encoder": ("another model (or max_length, pooling or prompts)", "this one"), "corpus": ("another", "this")}
 
 

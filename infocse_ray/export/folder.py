@@ -29,11 +29,11 @@ def place_of(model: str, output: str | None, form: str, dimensions: int | None) 
         dimensions: that are kept, where not all are.
 
     Raises:
-        ValueError: there is no folder beside a model of the hub, or it is the model's own.
+        ValueError: there is no folder beside a model of the hub, or it is the model's own, or a file.
     """
     own = Storage.open(model)
     if output is not None:
-        target = Storage.open(output)
+        target = Storage.of_runs(output, "output")
         if str(target).rstrip("/") == str(own).rstrip("/"):
             raise ValueError(f"output = {output!r}: is the model's own folder; name another")
         return target

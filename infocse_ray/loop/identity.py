@@ -20,7 +20,7 @@ from infocse_ray.train.schedule import Budget
 _OF_METHOD = {"method", "distillation", "temperature", "max_steps", "max_tokens"}
 """Training settings that a train stage's method and budget stand for."""
 
-_FORMATS = {"annotate": 3, "examples": 2, "train": 5}
+_FORMATS = {"annotate": 3, "examples": 2, "train": 6}
 """Counted up when the code of a stage begins to give another result for the same settings."""
 
 _LABELS_FORMAT = 1

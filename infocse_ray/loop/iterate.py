@@ -153,9 +153,11 @@ def train_iteration(
     summary = trained.summary or {}
     chosen = summary["chosen"]
     share = f"; {chosen.get('share', 0):g} of the way there is better"
-    came = {"start": "; it returns its start", "trained": "", "interpolated": share}[chosen["kind"]]
-    say(
-        f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, best at step {summary['best_step']:,}"
-        f"{came} ({trained.seconds:.0f} s)"
-    )
+    best = f"best at step {summary['best_step']:,}"
+    came = {
+        "start": "no step better than its start, which it returns",
+        "trained": best,
+        "interpolated": best + share,
+    }[chosen["kind"]]
+    say(f"  trained: {summary['steps']:,} steps, {summary['tokens']:,} tokens, {came} ({trained.seconds:.0f} s)")
     return stages, iteration_stages.trained_encoder(trained, encoder)

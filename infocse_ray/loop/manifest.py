@@ -64,6 +64,7 @@ class Manifest:
         """
         self._run, self._lease, self._tracking = run, lease, tracking
         self._content = self._read()
+        self._before: dict[str, Any] | None = None
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -140,10 +141,17 @@ class Manifest:
         """
         settings = {name: value for name, value in settings.items() if name != "storage"}
         earlier = sorted(folders_of(self._content))
+        self._before = self._content if "settings" in self._content else None
         self._content = {"format": _FORMAT, "job": job, "settings": settings, "inputs": inputs, "stages": {}}
         if earlier:
             self._content["earlier"] = earlier
         self._write()
+
+    def take_back(self) -> None:
+        """Leave what ran before under this name as it was: what has begun is refused."""
+        if self._before is not None:
+            self._content = self._before
+            self._write()
 
     def add(self, name: str, stage: Stage) -> None:
         """Commit a finished stage under its name in the run."""

@@ -209,7 +209,7 @@ def open_run(
         fine_tunes: whether it trains on labels.
 
     Raises:
-        ValueError: a setting doesn't fit the corpus or the cluster.
+        ValueError: a setting doesn't fit the corpus or the cluster; what ran before under this name is as it was.
         RunInUse: another driver is at work on the run.
         LeaseLost: another driver took it over.
     """
@@ -220,7 +220,11 @@ def open_run(
         lease.take()
         with Tracking(settings, job, folder) as tracking:
             manifest = Manifest(folder, lease, tracking)
-            run = _opened(job, settings, inputs, identity, check, at_once, root, manifest, tracking, fine_tunes)
+            try:
+                run = _opened(job, settings, inputs, identity, check, at_once, root, manifest, tracking, fine_tunes)
+            except ValueError:
+                manifest.take_back()
+                raise
             yield run._replace(warnings=warnings)
 
 

@@ -104,8 +104,11 @@ def _scored_and_shown(
     scored = _score(settings, root, encoders, stores, on, where, pairs)
     _show_scores(settings, scored, on)
     comparison = None if settings.compare is None else _compare(settings, root, scored, on, pairs)
-    for one in scored:
-        say(f"figures: {one.stage.folder / 'metrics.json'}; every question's rank: {one.stage.folder / 'ranks'}")
+    places = {one.stage.fingerprint: one.stage.folder for one in scored}
+    for place in places.values():
+        say(f"figures: {place / 'metrics.json'}; every question's rank: {place / 'ranks'}")
+    if len(places) < len(scored):
+        say("note: both are the same encoder")
     return Evaluated(scored, comparison)
 
 

@@ -33,6 +33,7 @@ _ONE_REQUEST_SECONDS = 1.0
 """`timeout`, for one, sends a signal to the process and to its group: both are one request."""
 _LOOK_SECONDS = 0.2
 _ASK_SECONDS = 0.5
+_ANSWER_SECONDS = 5.0
 _END_RAY_SECONDS = 10.0
 
 
@@ -191,7 +192,7 @@ def run_interruptible(work: Callable[[], Result], board: Board | None = None) ->
 
 
 class Request:
-    """What a worker knows of a request to stop: asks the board now and then, and never waits for its answer."""
+    """What a worker knows of a request to stop: asks the board now and then, and in no step waits for its answer."""
 
     def __init__(self, board: Any) -> None:
         """Look at `board`, a handle, or at none."""
@@ -212,6 +213,15 @@ class Request:
             with contextlib.suppress(RayError):  # a board that is gone asks for nothing
                 self._asked = bool(ray.get(self._answer))
             self._answer = None
+        return self._asked
+
+    def now(self) -> bool:
+        """Whether the board says so, which is waited for some seconds: where nobody asks again for long."""
+        if self._board is not None and not self._asked:
+            answer = self._board.stop_asked.remote()
+            if ray.wait([answer], timeout=_ANSWER_SECONDS)[0]:
+                with contextlib.suppress(RayError):
+                    self._asked = bool(ray.get(answer))
         return self._asked
 
 

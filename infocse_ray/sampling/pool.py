@@ -1,7 +1,8 @@
 """The documents that are open in a worker's lanes, and draws of examples from them.
 
 1. Of each lane so many documents are open; a draw takes examples from different ones, the likelier the more examples
-   a document has left.
+   a document has left. One with more left than there are batches gives several at a time from the beginning: held back,
+   they would fill the last batches of a pass, which then had few documents, and so few negatives.
 2. A document whose examples are dealt out leaves, and others enter: a pass deals every example once.
 3. What is drawn follows from the documents that are open, whatever the order they lie in, and of a lane from its own.
 """
@@ -140,26 +141,27 @@ class Pool:
         return np.bincount(self._lane[self._left > 0], minlength=len(self._lanes))
 
     def _once(self, missing: np.ndarray, batches: int, avoid: np.ndarray, seeds: np.ndarray) -> Drawn:
-        """As many as `missing`, no document twice."""
+        """As many as `missing`, a document once, or as often as it must be in every batch from now on."""
         wanted = missing > 0
         rows = np.flatnonzero((self._left > 0) & wanted[self._lane])
+        rows = rows.repeat(np.maximum(1, self._left[rows] // (batches + 1)))  # and a last one that isn't full
         lane, left, chance = self._lane[rows], self._left[rows], self.chance[rows]
         # Weighted sampling without replacement (Efraimidis and Spirakis 2006).
         draw = to_unit(mixed(chance ^ seeds[lane]))
         score = np.log(draw) / left
         avoided = np.isin(self.keys[rows], avoid) if len(avoid) else np.zeros(len(rows), bool)
-        # A document with as many examples left as there are batches must be in each, or it would be twice in one.
+        # A document with as many examples left as there are batches must be in each, or it would be more often in one.
         must = (left >= batches) & ~avoided
         score[must] = (left + draw)[must]
         score[avoided] += _AVOIDED
-        order = np.argsort(-score)
+        order = np.argsort(-score, kind="stable")
         order = order[np.argsort(lane[order], kind="stable")]
         offsets = np.searchsorted(lane[order], np.arange(len(missing)))
         chosen = rows[order[np.arange(len(order)) - offsets[lane[order]] < missing[lane[order]]]]
         examples = self.opened.examples[chosen]
         steps, shifts = (self._columns[column].rows[chosen] for column in (_STEPS, _SHIFTS))
-        found = Drawn(chosen, numbers(examples, steps, shifts, examples - self._left[chosen]))
-        self._left[chosen] -= 1
+        found = Drawn(chosen, numbers(examples, steps, shifts, examples - self._left[chosen] + _times_before(chosen)))
+        np.subtract.at(self._left, chosen, 1)
         return found
 
     def leave(self) -> None:
@@ -174,3 +176,12 @@ class Pool:
         rows = np.flatnonzero((self._left > 0) & (self._lane == lane))
         used = self.opened.examples[rows] - self._left[rows] if len(rows) else rows
         return np.concatenate([self._columns[_PLACES].rows[rows], used[:, None]], axis=1)
+
+
+def _times_before(rows: np.ndarray) -> np.ndarray:
+    """int64 [n]: how often each of n numbers was there before."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    times = np.empty(len(rows), np.int64)
+    times[order] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return times

@@ -87,12 +87,14 @@ class Index:
             raise ValueError(f"words = {words!r}: give a number from 0 (vectors alone) to 1 (words alone), or auto")
         if over not in get_args(Over):
             raise ValueError(f"over = {over!r}: give one of {', '.join(get_args(Over))}")
-        output = Storage.open(os.fspath(folder))
+        output = Storage.of_runs(os.fspath(folder), setting)
         where = f"{setting} = {str(output)!r}"
         try:
             embedding = read_embedding(output)
         except FileNotFoundError:
-            raise ValueError(f"{where}: no vectors are there; `infocse embed` writes them") from None
+            of_what = {"manifest.json": "the folder of a run", "config.json": "an encoder"}
+            there = next((f"is {what}, and no" for name, what in of_what.items() if (output / name).exists()), "no")
+            raise ValueError(f"{where}: {there} vectors are there; `infocse embed` writes them") from None
         try:
             vectors = read_stage(output / "vectors")
         except FileNotFoundError:

@@ -85,10 +85,17 @@ def chosen_weight(
         say(
             f"words don't count: fewer than {_ENOUGH} sentences could ask what they should; --words 0.5, say, lets them"
         )
+    elif tried.weight:
+        found = tried.mrr[WEIGHTS.index(tried.weight)]
+        say(
+            f"words count {tried.weight:g}: sentences taken out of documents find them with MRR {found:.3f} then, "
+            f"{tried.mrr[0]:.3f} by vectors alone"
+        )
     else:
         say(
-            f"words count {tried.weight:g}: sentences taken out of documents find them with MRR {max(tried.mrr):.3f} "
-            f"then, {tried.mrr[0]:.3f} by vectors alone"
+            f"words don't count: sentences taken out of documents find them with MRR {tried.mrr[0]:.3f} by vectors "
+            f"alone, {max(tried.mrr):.3f} with the best weight of words, which is no more than luck; --words 0.5, say, "
+            "lets them"
         )
     with contextlib.suppress(OSError):  # of a storage that can only be read: it is tried again the next time
         file.write_json(checked({"format": _FORMAT, "vectors": vectors, **tried._asdict()}))

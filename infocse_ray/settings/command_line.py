@@ -143,6 +143,8 @@ def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = No
             if unnamed is not None and unnamed not in values:
                 values = merged(values, {unnamed: argument})
                 continue
+            if unnamed is not None:
+                raise ValueError(f"{argument!r} is one word too many: put a {unnamed} of several words into quotes")
             raise ValueError(f"{argument!r} is not an option: settings are given as --SETTING VALUE")
         if not equals:
             if arguments and not arguments[0].startswith("--"):

@@ -372,6 +372,10 @@ class TrainingWorker:
             start = self._training.encoder.load()
             best = self._models.load(model_name(best_step), self._encoder.max_length)
             for share in train.interpolation:
+                if any_worker(self._request.now()):
+                    self._saver.wait()
+                    self._reporter.tell(f"stopped, before all weights on the way to step {best_step} were validated")
+                    return
                 between(self._encoder, start, best, share)
                 if choice.offer(self._scores(f"{share:g} of the way to step {best_step}", {"share": share})):
                     self._saver.bring(self._models.begin(self._encoder, INTERPOLATED))

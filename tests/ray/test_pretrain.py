@@ -30,6 +30,7 @@ from infocse_ray.loop import evaluate as evaluate_module
 from infocse_ray.loop import iteration_stages
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
+from infocse_ray.loop.manifest import read_manifest
 from infocse_ray.loop.prepared import prepare_corpus
 from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.methods.chance import mix
@@ -332,7 +333,8 @@ def test_a_batch_larger_than_the_corpus_is_refused_before_anything_is_trained(
     with pytest.raises(
         ValueError, match=r"train.batch_size = 3200: the corpus has 150 training documents.*150 or less"
     ):
-        pretrain(settings_for(folder, still_encoder, name="big", train={"batch_size": 3200}))
+        pretrain(settings_for(folder, still_encoder, train={"batch_size": 3200}))
+    assert read_manifest(Storage.open(str(folder / "runs")) / "run")["finished"], "of its name a run was, and is still"
 
 
 @pytest.mark.parametrize(

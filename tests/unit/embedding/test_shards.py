@@ -178,7 +178,7 @@ def test_another_reading_names_other_vectors(tmp_path: Path, tiny_encoder: Path)
     assert len({plain, *named.values()}) == 3
 
 
-@pytest.mark.parametrize("name", ["encoder/model.py", "vectors/old.npy", "documents.lance/data"])
+@pytest.mark.parametrize("name", ["encoder/model.py", "vectors/old.npy", "documents.lance/data", "news.csv"])
 def test_folders_that_nothing_embedded_made_are_left_alone(tmp_path: Path, tiny_encoder: Path, name: str):
     there = tmp_path / "index" / name
     there.parent.mkdir(parents=True)

@@ -87,6 +87,24 @@ def test_a_run_whose_export_is_damaged_is_not_finished(run, capsys, name):
     assert f"{run / name} is damaged (it is missing)" in said
 
 
+def test_a_finished_run_stays_so_where_other_settings_are_refused(run):
+    finished(run)
+    before = (run / "manifest.json").read_bytes()
+    manifest = Manifest(run)
+    manifest.begin("pretrain", settings(train={"batch_size": 9}).model_dump(mode="json"), dict(INPUTS))
+    assert not Manifest(run).finished("i")
+    manifest.take_back()
+    assert (run / "manifest.json").read_bytes() == before
+    assert Manifest(run).finished("i")
+
+
+def test_what_is_refused_first_stays_as_far_as_it_came(run):
+    manifest = Manifest(run)
+    manifest.begin("pretrain", settings().model_dump(mode="json"), dict(INPUTS))
+    manifest.take_back()
+    assert Manifest(run).job == "pretrain"
+
+
 def test_nothing_is_committed_to_a_run_that_another_driver_took_over(run):
     with Lease(run / "driver.lease", "name = 'news'") as lease:
         lease.take()

@@ -287,6 +287,17 @@ def test_a_worker_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch):
     assert answers.questions == 1
 
 
+def test_before_something_long_a_worker_asks_at_once(monkeypatch: pytest.MonkeyPatch):
+    answers = Answers(monkeypatch)
+    request = Request(answers)
+    assert not request.made()
+    answers.asked = True
+    assert not request.now(), "there is no answer"
+    answers.ready = True
+    assert request.now()
+    assert not Request(None).now()
+
+
 def test_a_worker_asks_again_but_not_in_every_step(monkeypatch: pytest.MonkeyPatch):
     answers = Answers(monkeypatch)
     answers.ready = True

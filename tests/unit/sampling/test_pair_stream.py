@@ -154,6 +154,19 @@ def test_a_batch_across_the_end_of_a_pass_repeats_no_document_it_need_not(tmp_pa
             assert len(set(stream.next_batch().doc_ids)) == 5
 
 
+@pytest.mark.parametrize("lanes", [4, 64])
+def test_long_documents_are_dealt_throughout_a_pass(tmp_path, lanes):
+    """Held back, their pairs would be all that is left at its end: few documents, and so few negatives."""
+    draw = np.random.default_rng(0)
+    sizes = np.maximum(2, np.exp(draw.normal(np.log(12), 0.9, 150)).astype(int))
+    documents = [document(i, [0] * n) for i, n in enumerate(sizes.tolist())]
+    [stream] = streams(write_annotations(Storage.open(str(tmp_path)), documents, lanes, lanes), 64)
+    count = all_pairs(documents).total() // 64
+    batches = [stream.next_batch().doc_ids for _ in range(count)]
+    first, last = (np.mean([len(set(batch)) for batch in some]) for some in (batches[:20], batches[-20:]))
+    assert last > 0.5 * first
+
+
 def test_batches_larger_than_the_corpus_are_full(tmp_path):
     documents = [document(0, [0, 0, 0]), document(1, [0, 1, 1, 2])]
     annotations = write_annotations(Storage.open(str(tmp_path)), documents, 2, 2)

@@ -243,6 +243,9 @@ def asked_at(step: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
             self.steps += 1
             return self.steps == step
 
+        def now(self) -> bool:
+            return self.made()
+
     monkeypatch.setattr(loop, "Request", Request)
 
 
@@ -292,6 +295,30 @@ def test_who_is_asked_to_stop_says_at_which_step_it_ends_and_goes_on_there(
         assert result[name] == right[name], name
     best = f"models/step-{right['stopping']['best_step']:08d}/model.safetensors"
     assert (training.folder / best).read_bytes() == (tmp_path / "stage" / best).read_bytes()
+
+
+def test_who_is_asked_to_stop_while_weights_are_tried_tries_them_again(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for("simcse", tiny_encoder, interpolation=[0.25, 0.5], never_worse=False)
+    results = []
+    for name, step in (("whole", None), ("cut", 11)):  # in nine steps, and before each of the two weights
+        training = begun_training(settings, tmp_path / f"{name}-source", tmp_path / name, tiny_encoder, monkeypatch)
+        FakeRayTrain(tmp_path / f"{name}-checkpoints", monkeypatch)
+        asked_at(step, monkeypatch)
+        worker_of(training).run()
+        if step is not None:
+            assert not (training.folder / "result.json").exists()
+            tried = [line.split(":")[0].strip() for line in training.board.lines if "of the way" in line]
+            best = results[0]["stopping"]["best_step"]
+            assert tried == [f"0.25 of the way to step {best}"]
+            assert training.board.lines[-1].endswith(f"before all weights on the way to step {best} were validated")
+            asked_at(None, monkeypatch)
+            worker_of(training).run()
+        results.append((training.folder / "result.json").read_json())
+    whole, cut = results
+    assert cut["chosen"] == whole["chosen"]
+    assert cut["between"] == whole["between"]
 
 
 def test_models_that_no_checkpoint_names_are_dropped(
