@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
-from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.corpus.sentences import split_sentences, visible
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.settings import Corpus
 
@@ -38,7 +38,7 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
             raise Rejected("null")
         if not isinstance(sentences, list) or not all(s is None or isinstance(s, str) for s in sentences):
             raise Rejected("sentences are not a list of strings")
-        sentences = [" ".join(s.split()) for s in sentences if s and s.strip()]
+        sentences = [" ".join(s.split()) for s in sentences if s and visible(s)]
     else:
         text = values.get("text")
         if text is None:
@@ -89,7 +89,7 @@ def counterpart_texts(value: Any) -> list[str]:
     Raises:
         Rejected: one can't be written as UTF-8.
     """
-    texts = [t for t in (value if isinstance(value, list) else [value]) if isinstance(t, str) and t.strip()]
+    texts = [t for t in (value if isinstance(value, list) else [value]) if isinstance(t, str) and visible(t)]
     for text in texts:
         _encodable(text)
     return list(dict.fromkeys(" ".join(text.split()) for text in texts))

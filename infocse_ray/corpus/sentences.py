@@ -20,11 +20,20 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     that lost a space, and so does the dot of a name such as ``torch.Tensor``.
 
     Args:
-        text: any text; an empty one, or one of white space alone, has no sentences.
+        text: any text; one in which nothing is `visible` has no sentences.
         language: the ISO 639-1 code of the text's language. A code that is not known gets the rules of
             English.
 
     Returns:
-        The sentences in the order of the text, none of them empty.
+        The sentences in the order of the text, something visible in each.
     """
-    return [sentence for piece in segment(language, text) if (sentence := " ".join(piece.split()))]
+    return [" ".join(piece.split()) for piece in segment(language, text) if visible(piece)]
+
+
+def visible(text: str) -> bool:
+    """Whether there is more than white space, soft hyphens, zero-width spaces and other characters that aren't shown.
+
+    Of those scraped pages have whole paragraphs, and tokenizers leave no token of them. Halves of surrogate pairs count:
+    they are no text at all, which is for others to say.
+    """
+    return any((one.isprintable() and one != " ") or "\ud800" <= one <= "\udfff" for one in text)

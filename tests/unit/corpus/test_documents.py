@@ -61,6 +61,16 @@ def test_row_is_set_aside_with_a_reason(values: dict, reason: str):
     assert str(rejected.value) == reason
 
 
+@pytest.mark.parametrize("nothing", ["\u200b", "\ufeff\u00ad ", "\x00\u2028"])
+def test_what_shows_nothing_is_no_sentence(nothing: str):
+    """Tokenizers leave no token of zero-width spaces and soft hyphens, of which scraped pages have paragraphs."""
+    document = document_of({"sentences": ["One.", nothing, "Two."], "counterpart": [nothing, "A."]}, CORPUS)
+    assert (document["sentences"], document["counterparts"]) == (["One.", "Two."], ["A."])
+    assert document_of({"text": f"One.\n\n{nothing}\n\nTwo."}, CORPUS)["sentences"] == ["One.", "Two."]
+    with pytest.raises(Rejected, match="empty"):
+        document_of({"text": f"{nothing}\n\n{nothing}\n\n{nothing}"}, CORPUS)
+
+
 def test_caps_are_the_most_that_is_kept():
     assert len(document(sentences=["a", "b", "c", "d"])["sentences"]) == 4
     assert document(sentences=["a", "b" * 20])["sentences"][1] == "b" * 20
