@@ -90,7 +90,8 @@ class CPC(Plain):
         """The context (0 each), then the target k sentences on (k each)."""
         sizes, first = opened.sizes[documents], opened.offsets[documents] + numbers
         short = sizes < self.section.context + self.section.ahead
-        context = np.where(short, np.minimum(self.section.context, sizes // 2), self.section.context)
+        most = np.maximum(sizes // 2, sizes - self.section.ahead)
+        context = np.where(short, np.minimum(self.section.context, most), self.section.context)
         ahead = np.where(short, np.minimum(self.section.ahead, sizes - context), self.section.ahead)
         place = np.arange(self.section.context + self.section.ahead)
         labels = np.maximum(0, place - context[:, None] + 1)

@@ -75,9 +75,12 @@ class ICT(Plain):
         # A query that fills the block by itself would leave none of what is around it.
         fits = (opened.texts.lengths[query] < self.block) | (self.section.block == "sentences")
         keep = (uniforms(seeds, 1)[:, 0] < self.section.keep_query) & fits
-        begin, end = self._around(opened.texts.lengths, first, query, end, keep)
+        lengths = opened.texts.lengths
         if self.section.block == "sentences":
+            # Each is encoded by itself, and cut then.
+            begin, end = self._around(np.minimum(lengths, self.sentence), first, query, end, keep)
             return self._sentences(opened.texts, begin, query, end, keep)
+        begin, end = self._around(lengths, first, query, end, keep)
         offsets = opened.texts.offsets
         # The query, what is before it, and it and what is after it: two ranges of tokens, cut as one text.
         before = np.minimum(offsets[query] - offsets[begin], self.block)

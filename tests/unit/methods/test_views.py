@@ -71,6 +71,13 @@ def test_ict_cuts_queries_and_blocks():
     assert views("ict sentences", doc, 2, keep_query=1.0)[1:] == [(1, LONG[:14]), (1, LONG[::-1][:14]), (1, [5])]
 
 
+def test_a_block_of_sentences_is_as_long_as_they_are_encoded():
+    """Of 62 tokens four sentences fill 56, however much longer they were before each was cut at 14."""
+    for text in (LONG, LONG[:14]):
+        doc = document([text] * 9)
+        assert views("ict sentences", doc, 4, keep_query=0.0) == [(0, text), *[(1, LONG[:14])] * 4]
+
+
 def test_a_query_that_fills_the_block_is_not_kept_in_it():
     """Else the block would be the query alone, which is found by its beginning."""
     query, block = views("ict", document([LONG, [7, 8], [9]]), 0, keep_query=1.0)
@@ -97,6 +104,9 @@ def test_cpc_windows():
     }
     for size, expected in shorter.items():
         assert views("cpc", document([[n] for n in range(size)]), 0) == expected
+    # Where more is asked for before than ahead, too, a window is all of a short document.
+    uneven = views("cpc", document([[n] for n in range(5)]), 0, context=5, ahead=1)
+    assert uneven == [(0, [0]), (0, [1]), (0, [2]), (0, [3]), (1, [4])]
 
 
 def test_conpono_passages_and_targets():
