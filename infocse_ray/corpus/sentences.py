@@ -33,7 +33,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
 def visible(text: str) -> bool:
     """Whether there is more than white space, soft hyphens, zero-width spaces and other characters that aren't shown.
 
-    Of those scraped pages have whole paragraphs, and tokenizers leave no token of them. Half of a surrogate pair counts:
-    it is no text at all, which is for others to say.
+    Of those scraped pages have whole paragraphs, and tokenizers leave no token of them. Half of a surrogate pair counts
+    as shown: it is no text at all, which is for others to say.
     """
     return any((one.isprintable() and one != " ") or "\ud800" <= one <= "\udfff" for one in text)
