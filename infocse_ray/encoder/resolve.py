@@ -36,7 +36,9 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
     if folder.is_dir():
         check_no_run(asked, model, lambda name: (folder / name).exists())
         return folder
-    if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") > 1:
+    if folder.exists():
+        raise ValueError(f"{asked}: is a file; name the folder that has the encoder")
+    if model.startswith((".", "/", "~")) or model.count("/") > 1:
         raise ValueError(f"{asked}: no such folder")
     try:
         from huggingface_hub import snapshot_download

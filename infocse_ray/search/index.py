@@ -161,10 +161,12 @@ class Index:
             exact: compare with every vector, also where the index is large.
 
         Raises:
-            ValueError: the query has no text, or `top` is less than 1.
+            ValueError: the query is no text, or has none, or `top` is less than 1.
         """
         if top < 1:
             raise ValueError(f"top = {top}: give how many to find, from 1")
+        if not isinstance(query, str):
+            raise ValueError(f"query: is a {type(query).__qualname__}; give one text")
         if not query.strip():
             raise ValueError("query: has no text")
         vector = self.vector(query)

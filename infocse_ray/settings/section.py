@@ -39,14 +39,19 @@ def parts(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
 def plain_name(value: str) -> str:
     """A name that is a folder's, too.
 
     Raises:
         ValueError: it has letters that not every storage takes.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-        raise ValueError("use letters, digits, dot, dash and underscore, starting with a letter or digit")
+    if not re.fullmatch(_NAME, value):
+        last = value.rstrip("/").rpartition("/")[2]
+        meant = f"; it is no path: did you mean {last}?" if "/" in value and re.fullmatch(_NAME, last) else ""
+        raise ValueError(f"use letters, digits, dot, dash and underscore, starting with a letter or digit{meant}")
     return value
 
 

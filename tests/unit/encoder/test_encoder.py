@@ -355,6 +355,9 @@ def test_a_folder_that_is_not_there(tmp_path):
             resolve_encoder(name)
         assert "\n" not in str(error.value)
     assert "no Hugging Face model" in refused(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file; name the folder that has the encoder"):
+        resolve_encoder(str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -52,10 +52,17 @@ def test_the_model_must_be_the_one_that_made_it(tmp_path: Path, tiny_encoder: Pa
 def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path):
     with pytest.raises(ValueError, match=r"^index = .*: no vectors are there; `infocse embed` writes them$"):
         Index(str(tmp_path / "nowhere"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"^index = .*: is a file; name a folder"):
+        Index(str(tmp_path / "file"))
+    with pytest.raises(ValueError, match=r"^index = .*: is an encoder, and no vectors are there"):
+        Index(str(tiny_encoder))
     output = write_index(tmp_path, tiny_encoder)
     with pytest.raises(ValueError, match="has no sentences; embed with --sentences true"):
         Index(str(output), over="sentences")
     index = Index(Path(output.path), words=0.5)
+    with pytest.raises(ValueError, match="query: is a list; give one text"):
+        index.search(["oil"])  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="query: has no text"):
         index.search(" ")
     for top in (0, -1):

@@ -43,3 +43,9 @@ def test_all_documents_are_embedded_unless_it_is_said_otherwise():
 def test_what_is_of_the_page_is_refused_without_it():
     with pytest.raises(ValueError, match=r"port = 0: is of the page; add --serve"):
         Search.model_validate({"index": "i", "query": "oil", "port": 0})
+
+
+def test_a_query_of_several_words_is_asked_for_in_quotes(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        parse(Search, ["--index", "i", "oil", "prices"], "infocse search", "", unnamed="query")
+    assert "'prices' is one word too many: put a query of several words into quotes" in capsys.readouterr().err

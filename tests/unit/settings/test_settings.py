@@ -104,7 +104,7 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("--name=../up", "starting with a letter or digit"),
+        ("--name=../up", "it is no path: did you mean up?"),
         ("--name=a/b", "letters, digits, dot, dash"),
         ("--name=", "letters, digits, dot, dash"),
         ("--name=two words", "letters, digits, dot, dash"),
