@@ -73,8 +73,8 @@ def _settled(run: Run, begun: float) -> Stage:
         if (least := work.estimate(speed, tokens).seconds) > 1.1 * rest:
             say(
                 f"warning: minutes = {settings.minutes:g}: with one step in each training the run still takes about "
-                f"{duration(least + seconds - rest)}; raise it, lower loop.max_iterations or validate.max_documents, or "
-                "set train.interpolation to []"
+                f"{duration(least + seconds - rest)}; raise it, lower loop.max_iterations or validate.max_documents, "
+                "or set train.interpolation to []"
             )
         return {"speed": list(speed), "max_tokens": tokens}
 
