@@ -165,6 +165,9 @@ def test_rows_set_aside_are_listed_and_counted(store, corpus):
             assert (line, row["doc_id"], row["reason"]) in BAD
     assert show_rejected(store).startswith("11 rows set aside (")
     assert "2 duplicate id" in show_rejected(store)
+    assert "most of all" not in show_rejected(store)
+    few = store._replace(summary=store.summary | {"documents": dict.fromkeys(SPLITS, 3)})
+    assert "; these are most of all: look whether" in show_rejected(few)
 
 
 def test_counts_are_those_of_the_store(store, documents):

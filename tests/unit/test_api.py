@@ -169,3 +169,9 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, t
     with pytest.raises(ValueError, match="splits"):
         evaluate(str(tiny_encoder), [TEXT], storage=str(tmp_path), splits="test")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_may_be_paths() -> None:
+    given = {"model": Path("m"), "output": Path("out"), "corpus": {"source": "documents", "text": "body"}}
+    checked = api._validated(api.Embed, given)
+    assert (checked.model, checked.output) == ("m", "out")

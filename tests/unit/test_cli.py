@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray import __version__
+from infocse_ray import __version__, cli
 from infocse_ray.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,15 @@ def test_a_command_says_its_own_name(name: str, capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert f"usage: infocse {name}" in text
     assert len(text.splitlines()) < 60
+
+
+def test_ctrl_c_while_libraries_are_loaded_is_one_line(monkeypatch, capsys):
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupted)
+    assert cli.main(["pretrain"]) == 130
+    assert capsys.readouterr().err == "infocse: stopped by Ctrl-C before it began\n"
 
 
 def test_nothing_heavy_is_loaded_before_a_command_is_called():

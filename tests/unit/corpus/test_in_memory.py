@@ -64,6 +64,11 @@ def test_texts_and_lists_of_sentences(root: Storage) -> None:
     assert read(corpus_of([["a", "b"], ("c", "d")], root)) == [{"sentences": ["a", "b"]}, {"sentences": ["c", "d"]}]
 
 
+def test_numpys_texts_are_texts(root: Storage) -> None:
+    texts = np.array(["A text. Of two.", "Another one. Of two."])
+    assert read(corpus_of(texts, root)) == [{"text": text} for text in texts.tolist()]
+
+
 @pytest.mark.parametrize("kind", ["dicts", "pandas", "arrow", "datasets"])
 def test_tables_have_the_columns_that_are_named(root: Storage, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     table = pa.Table.from_pylist([{k: v for k, v in row.items() if k != "other"} for row in ROWS])
