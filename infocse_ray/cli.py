@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        # While libraries are loaded: a command that is at work listens for it, and says what is kept.
-        print("infocse: stopped by Ctrl-C before it began", file=sys.stderr)
+        # While libraries are loaded, or of a command of a moment: others listen for it, and say what is kept.
+        print("infocse: stopped by Ctrl-C", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read what is printed, such as `head`, has seen enough; what is left is for nobody.

@@ -79,11 +79,11 @@ class Embedding(NamedTuple):
             there = read_embedding(output)
         except FileNotFoundError:
             there = None
-        if there is None and (others := sorted({name.partition("/")[0] for name in output.files()})):
-            raise ValueError(
-                f"output = {str(output)!r}: there is {others[0]} in it, which `infocse embed` didn't make; give a "
-                "folder of its own"
-            )
+            if others := sorted(name for name in output.files() if not name.startswith(".")):
+                raise ValueError(
+                    f"output = {str(output)!r}: there is {others[0].partition('/')[0]} in it, which `infocse embed` "
+                    "didn't make; give a folder of its own"
+                ) from None
         if there is None or not any((output / made).exists() for made in ("encoder", "vectors")):
             file.write_json(checked(self._asdict()))
             return

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
 RESAMPLES = 10_000
 _ZERO = 1e-12
@@ -48,11 +48,12 @@ class Lead(NamedTuple):
     def of_the_best(self, among: int) -> Lead:
         """The lead of the best of so many encoders, which these questions chose; all of them over the same other one.
 
-        Its low end is lower, as far as the normal distribution's quantiles are further out (Bonferroni's inequality).
+        Its low end is lower, as far as Student's distribution's quantiles are further out (Bonferroni's inequality).
         """
         if among == 1:
             return self
-        grown = ndtri(1.0 - 0.025 / among) / ndtri(0.975)
+        freedom = max(1, self.documents - 1)
+        grown = stdtrit(freedom, 1.0 - 0.025 / among) / stdtrit(freedom, 0.975)
         return self._replace(low=self.difference - float(grown) * (self.difference - self.low))
 
 

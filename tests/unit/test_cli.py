@@ -61,7 +61,7 @@ def test_ctrl_c_while_libraries_are_loaded_is_one_line(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "_run", interrupted)
     assert cli.main(["pretrain"]) == 130
-    assert capsys.readouterr().err == "infocse: stopped by Ctrl-C before it began\n"
+    assert capsys.readouterr().err == "infocse: stopped by Ctrl-C\n"
 
 
 def test_nothing_heavy_is_loaded_before_a_command_is_called():

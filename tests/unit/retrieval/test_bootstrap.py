@@ -163,4 +163,5 @@ def test_the_best_of_many_that_the_questions_chose_leads_beyond_luck_in_few_case
     assert won / cases < 0.06
     lead = Lead(0.1, 0.02, 0.19, 0.0, 9, 9, 10)
     assert lead.of_the_best(1) == lead
-    assert lead.of_the_best(8) == lead._replace(low=pytest.approx(0.1 - 0.08 * 2.7344 / 1.95996, abs=1e-5))
+    further = t.ppf(1 - 0.025 / 8, 8) / t.ppf(0.975, 8)  # of nine documents
+    assert lead.of_the_best(8) == lead._replace(low=pytest.approx(0.1 - 0.08 * further))
