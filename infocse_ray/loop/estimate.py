@@ -1,8 +1,9 @@
 """How long a run takes: what there is to embed and to train on, by the speed of embedding on this cluster.
 
-1. A training token costs THREE embedded ones: a step goes forwards and backwards, which is twice as much again. With
-   gradient caching (a batch of more tokens than `train.chunk_tokens`) it goes forwards twice, and costs FOUR. With
-   `train.distillation` the encoder that training began with goes forwards too.
+1. What a training token costs in embedded ones is measured where `minutes` are given (`pace`). Otherwise it is THREE: a
+   step goes forwards and backwards, which is twice as much again. With gradient caching (a batch of more tokens than
+   `train.chunk_tokens`) it goes forwards twice, and costs FOUR. With `train.distillation` the encoder that training
+   began with goes forwards too.
 2. A pair, or another method's example, is two sentences of average length.
 3. Every stage starts its workers, and that takes as long as it took where the speed was measured.
 Stages that stop early, or that other runs have done, make a run shorter; a machine
@@ -63,12 +64,20 @@ class Work(NamedTuple):
     """Trained on between two validations."""
     tested: float
     """Embedded once training is done."""
-    cost: float
-    """Embedded tokens that a training token costs, by the processors that train beside those that embed."""
+    passes: float
+    """Embedded tokens that a training token costs on one processor, by the passes that are made over it."""
+    cached: float
+    """By how much gradient caching makes them more."""
+    beside: float
+    """The processors that train for each that embeds."""
     pilots: int = 0
     """Short trainings that choose among recipes."""
     piloted: float = 0.0
     """Trained on in each."""
+
+    def cost(self, speed: Speed) -> float:
+        """Embedded tokens that a training token costs, by the processors that train beside those that embed."""
+        return (self.passes if speed.passes is None else speed.passes * self.cached) / self.beside
 
     def estimate(self, speed: Speed, tokens: float) -> Estimate:
         """Of a run whose every training has so many tokens."""
@@ -78,7 +87,7 @@ class Work(NamedTuple):
         looks += self.pilots * (1 + piloted / self.between)  # at the end; the start's is known
         return Estimate(
             self.annotations * (self.annotated / second + start),
-            (self.trainings * tokens + self.pilots * piloted) * self.cost / second
+            (self.trainings * tokens + self.pilots * piloted) * self.cost(speed) / second
             + (self.trainings + self.pilots) * start,
             (looks * self.look + self.tested) / second + 2 * start,  # before training and after
         )
@@ -86,7 +95,7 @@ class Work(NamedTuple):
     def tokens(self, speed: Speed, seconds: float) -> int:
         """Of each training, so that the run takes so long; at least one step."""
         rest = seconds - self.estimate(speed, 0.0).seconds
-        there = rest * speed.tokens_per_second / (self.cost + self.look / self.between)
+        there = rest * speed.tokens_per_second / (self.cost(speed) + self.look / self.between)
         each = (there - self.pilots * self.piloted) / self.trainings
         if each < self.piloted:  # then pilots are as long
             each = there / (self.trainings + self.pilots)
@@ -98,8 +107,7 @@ def work_of(run: Run) -> Work:
     settings, iteration_stages, method = run.settings, run.iteration_stages, run.inputs.method
     train, validate, counts = settings.train, settings.validate, run.store.summary
     documents = counts["documents"]
-    # A sentence is read up to max_length tokens.
-    sentence = min(counts["tokens"] / max(counts["sentences"], 1), float(run.inputs.encoder.max_length))
+    sentence = sentence_length(run)
     document = sentence * counts["sentences"] / max(sum(documents.values()), 1)
     own = run.store.documents(iteration_stages.splits) * document
     # How many tokens `minutes` will settle isn't known yet.
@@ -125,8 +133,8 @@ def work_of(run: Run) -> Work:
     tests = trainings + 3 if counts["labelled"]["test"] else 0
     where = iteration_stages.where["train"]
     chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
-    passes = FOUR if step / where.workers > chunk else THREE
-    passes += 1.0 if method is not None and method.distillation else 0.0
+    once = THREE + (1.0 if method is not None and method.distillation else 0.0)
+    passes = once + (FOUR - THREE if step / where.workers > chunk else 0.0)
     return Work(
         annotations=iterations if annotates else 0,
         trainings=trainings,
@@ -138,8 +146,16 @@ def work_of(run: Run) -> Work:
         tested=5 * asked + tests * documents["test"] * read,  # the starts, before and after, and the result
         pilots=len(RECIPES) if settings.recipe else 0,
         piloted=settings.loop.pilot_steps * step,
-        cost=passes / _beside(where, iteration_stages.where["annotate"]),
+        passes=passes,
+        cached=passes / once,
+        beside=_beside(where, iteration_stages.where["annotate"]),
     )
+
+
+def sentence_length(run: Run) -> float:
+    """Tokens of an average sentence, of which up to max_length are read."""
+    counts = run.store.summary
+    return min(counts["tokens"] / max(counts["sentences"], 1), float(run.inputs.encoder.max_length))
 
 
 def _beside(where: Placement, embedding: Placement) -> float:

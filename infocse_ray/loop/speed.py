@@ -1,4 +1,4 @@
-"""How fast a cluster embeds, as a run finds out while it does."""
+"""How fast a cluster embeds and trains, as a run finds out while it does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ class Speed(NamedTuple):
     """Embedded, padding not counted, by all workers of `annotate`."""
     start_seconds: float
     """Until workers are at work."""
+    passes: float | None = None
+    """Embedded tokens that a training token costs on the same processors; None: nothing was trained yet."""
 
 
 def speed_of(tokens: float, busy: float, actors: int, took: float) -> Speed:

@@ -14,7 +14,7 @@ import numpy as np
 from infocse_ray.corpus.tokens import Tokens, concatenate, places
 from infocse_ray.methods.chance import mix, mixed, to_unit
 from infocse_ray.methods.method import Method
-from infocse_ray.methods.opened import NO_VIEWS
+from infocse_ray.methods.opened import NO_VIEWS, Opened
 from infocse_ray.sampling.lane import Lane
 from infocse_ray.sampling.pool import Drawn, Pool
 
@@ -55,6 +55,36 @@ class Batch(NamedTuple):
         texts = concatenate([anchors, positives]).take(turns)
         owner, labels = np.repeat(np.arange(count), 2), np.tile([0, 1], count)
         return cls(doc_ids, keys, owner, labels, texts, texts.hashes(), np.zeros(2 * count, np.uint64))
+
+    @classmethod
+    def of_examples(
+        cls,
+        method: Method,
+        opened: Opened | None,
+        documents: np.ndarray,
+        numbers: np.ndarray,
+        seeds: np.ndarray,
+        doc_ids: list[str],
+        keys: np.ndarray,
+    ) -> Batch:
+        """Of n examples as their method makes them.
+
+        Args:
+            method: makes them.
+            opened: by it; None where there is no example.
+            documents: int64 [n], rows of `opened`.
+            numbers: int64 [n], which of the document's.
+            seeds: uint64 [n], all that chance in each may come from.
+            doc_ids: [n], of the documents.
+            keys: int64 [n], their hashes.
+        """
+        owner, labels, texts = NO_VIEWS
+        if opened is not None:
+            owner, labels, texts = method.views(opened, documents, numbers, seeds)
+        begins = np.searchsorted(owner, np.arange(len(documents)))
+        text_seeds = mixed(seeds[owner], np.arange(len(owner)) - begins[owner])
+        augmented = method.augment(texts, labels, text_seeds)
+        return cls(doc_ids, keys, owner, labels, augmented, texts.hashes(), text_seeds)
 
 
 class ExampleStream:
@@ -131,20 +161,9 @@ class ExampleStream:
         """These examples, int64 [n] each: rows of the pool, and which of the document's."""
         # Of the pass no less than of the document and the example.
         seeds = mixed(self._pool.chance[documents], numbers)
-        owner, labels, texts = NO_VIEWS
-        if len(documents):
-            owner, labels, texts = self._method.views(self._pool.opened, documents, numbers, seeds)
-        begins = np.searchsorted(owner, np.arange(len(documents)))
-        text_seeds = mixed(seeds[owner], np.arange(len(owner)) - begins[owner])
-        return Batch(
-            doc_ids=self._pool.doc_ids[documents].tolist(),
-            keys=self._pool.keys[documents],
-            owner=owner,
-            labels=labels,
-            texts=self._method.augment(texts, labels, text_seeds),
-            text_ids=texts.hashes(),
-            seeds=text_seeds,
-        )
+        ids, keys = self._pool.doc_ids[documents].tolist(), self._pool.keys[documents]
+        opened = self._pool.opened if len(documents) else None
+        return Batch.of_examples(self._method, opened, documents, numbers, seeds, ids, keys)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything needed to go on: this worker's lanes and the plan's position.

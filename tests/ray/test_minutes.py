@@ -44,10 +44,12 @@ def test_a_run_measures_its_cluster_once_and_trains_by_that(
     settled = read_stage(root / read_manifest(root / "a")["stages"]["minutes"]["folder"]).summary
     assert settled is not None
     assert settled["speed"][0] > 0
+    assert settled["speed"][2] > 1, "a training token costs more than an embedded one"
+    assert settled["max_iterations"] == 1
     assert metrics["settings"]["train"]["max_tokens"] == settled["max_tokens"]
     assert metrics["settings"]["minutes"] == 30
     assert metrics["iterations"][1]["train"]["steps"] > 1, "max_steps doesn't count"
     assert "speed" not in metrics["iterations"][0].get("whitening", {})
-    monkeypatch.setattr(minutes, "_measured", lambda run: pytest.fail("it was measured again"))
+    monkeypatch.setattr(minutes, "measured", lambda run: pytest.fail("it was measured again"))
     again = pretrain(settings_for(tmp_path, tiny_encoder, "b"))
     assert again["iterations"][1]["validation"] == metrics["iterations"][1]["validation"]

@@ -30,7 +30,9 @@ WORK = Work(
     looks=5,
     between=40_000.0,
     tested=10_000.0,
-    cost=4.0,
+    passes=8.0,
+    cached=1.25,
+    beside=2.0,
 )
 
 
@@ -40,6 +42,9 @@ def test_an_estimate_adds_up():
     assert one.training == 2 * (400 + 5)
     assert one.validating == pytest.approx(2 * (5 + 2.5) * 2 + 10 + 10)
     assert one.seconds == sum(one)
+    measured = WORK.estimate(SPEED._replace(passes=16.0), 100_000)
+    assert measured.training == 2 * (1000 + 5), "16 on one processor, a quarter more with caching, by two beside each"
+    assert measured._replace(training=one.training) == one
     assert Estimate(120, 480, 110).line() == "some 12 min: annotating 2 min, training 8 min, validating 110 s"
 
 
@@ -48,10 +53,10 @@ def test_pilots_take_time_as_trainings_do():
     more = [b - a for a, b in zip(WORK.estimate(SPEED, 1e6), work.estimate(SPEED, 1e6), strict=True)]
     second, start = SPEED.tokens_per_second, SPEED.start_seconds
     assert more[0] == 0, "they train on the first iteration's annotation"
-    assert more[1] == pytest.approx(3 * (5000 * WORK.cost / second + start))
+    assert more[1] == pytest.approx(3 * (5000 * 4 / second + start))
     assert more[2] == pytest.approx(3 * (1 + 5000 / WORK.between) * WORK.look / second), "the end at least"
     short = work.estimate(SPEED, 1000.0).training - WORK.estimate(SPEED, 1000.0).training
-    assert short == pytest.approx(3 * (1000 * WORK.cost / second + start)), "no pilot is longer than the training"
+    assert short == pytest.approx(3 * (1000 * 4 / second + start)), "no pilot is longer than the training"
 
 
 def test_tokens_are_those_whose_estimate_is_the_time_there_is():
@@ -105,9 +110,11 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert work.annotated == pytest.approx(900 * 100)  # ten tokens a sentence, ten sentences a document
     assert work.step == 2 * 128 * 10
     assert work.look == pytest.approx(100 * (100 + 60)), "by their sentences, and whole"
-    assert work.cost == THREE + 1, "one chunk, and the start's encoder"
-    assert work_of(run_of(train={"distillation": 0.0})).cost == THREE
-    assert work_of(run_of(train={"distillation": 0.0, "chunk_tokens": 64})).cost == FOUR
+    assert work.passes == THREE + 1, "one chunk, and the start's encoder"
+    assert work_of(run_of(train={"distillation": 0.0})).passes == THREE
+    cached = work_of(run_of(train={"distillation": 0.0, "chunk_tokens": 64}))
+    assert (cached.passes, cached.cached) == (FOUR, FOUR / THREE)
+    assert work.beside == 1, "four workers of a core embed, one of four trains"
     assert work.looks == 1 + 3, "at the end, and between; what it starts from is known"
     assert work_of(run_of(train={"interpolation": []})).looks == 1
     assert work_of(run_of()).pilots == 0
@@ -170,7 +177,7 @@ def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys)
         measured.append(1)
         return Speed(1000.0 * len(measured), 5.0)
 
-    monkeypatch.setattr(minutes, "_measured", measure)
+    monkeypatch.setattr(minutes, "measured", measure)
     root = Storage.open(str(tmp_path))
     first = sized(run_of(root, minutes=60), time.monotonic())
     tokens = first.settings.train.max_tokens
@@ -188,10 +195,36 @@ def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys)
 
 
 def test_too_little_time_is_said_with_what_it_takes(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(minutes, "_measured", lambda run: Speed(100.0, 5.0))
+    monkeypatch.setattr(minutes, "measured", lambda run: Speed(100.0, 5.0))
     run = sized(run_of(Storage.open(str(tmp_path)), minutes=1), time.monotonic())
     assert run.settings.train.max_tokens == 2560
     assert "warning: minutes = 1: with one step in each training the run still takes about " in capsys.readouterr().out
+
+
+def test_where_there_is_little_time_fewer_iterations_train(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
+    root = Storage.open(str(tmp_path))
+
+    def iterations(minutes: float, **sections: Any) -> tuple[int, float]:
+        run = sized(run_of(root, minutes=minutes, **sections), time.monotonic())
+        tokens = run.settings.train.max_tokens
+        assert run.iteration_stages.settings == run.settings
+        assert tokens is not None
+        estimate = work_of(run).estimate(Speed(1000.0, 5.0), tokens)
+        assert estimate.seconds == pytest.approx(60 * minutes, rel=0.02)
+        return run.settings.loop.max_iterations, estimate.training / estimate.seconds
+
+    most, share = iterations(60)
+    assert (most, share > 0.4) == (3, True)
+    assert "loop.max_iterations" not in capsys.readouterr().out
+    most, share = iterations(9)
+    assert most == 1, "three would train for 0.08 of the time, two for 0.24"
+    assert share > 0.4
+    assert "steps) in each training, and loop.max_iterations = 1, not 3, lest little of " in capsys.readouterr().out
+    assert iterations(14)[0] == 2
+    assert iterations(9, loop={"max_iterations": 1})[0] == 1
+    simcse = sized(run_of(root, minutes=2, train={"method": "simcse"}), time.monotonic())
+    assert simcse.settings.loop.max_iterations == 3, "it has one iteration whatever this says"
 
 
 def test_runs_without_minutes_keep_their_identity():
