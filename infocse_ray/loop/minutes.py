@@ -1,8 +1,8 @@
 """`minutes`: training sized so that the run takes about so long on this cluster, and the estimate before the work.
 
 1. How fast the cluster embeds and trains (see `pace`) gives the tokens of each training (see `estimate`).
-2. Every iteration annotates and validates anew. Where that would leave too little of the time for training, there are
-   fewer iterations: one that trains gives more than several that hardly do.
+2. Every iteration annotates and validates anew. Where that would leave too little of the time for training, fewer
+   documents validate, and then there are fewer iterations: one that trains gives more than several that hardly do.
 3. That is a stage of its own, named by the run's inputs and `minutes`: a run that goes on, here or on another cluster,
    finds what was settled, and so the same trainings.
 """
@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from infocse_ray.loop.estimate import Work, work_of
+from infocse_ray.loop.estimate import work_of
 from infocse_ray.loop.pace import measured
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
@@ -25,6 +26,9 @@ _FORMAT = 2
 _ENOUGH = 0.4
 """Of the time, for training: with less there are fewer iterations."""
 
+_FEWEST_DOCUMENTS = 1_000
+"""Validation documents that are asked all the same: they tell an MRR to about 0.03."""
+
 
 def sized(run: Run, begun: float) -> Run:
     """Say how long the run takes, and with `minutes` size its trainings first.
@@ -34,7 +38,7 @@ def sized(run: Run, begun: float) -> Run:
         begun: when it was, by `time.monotonic()`: what went before counts.
 
     Returns:
-        The run, with `train.max_tokens` and `loop.max_iterations` settled where `minutes` is set.
+        The run; where `minutes` is set, with what Sizes has settled.
     """
     if not run.trains:
         return run
@@ -43,16 +47,9 @@ def sized(run: Run, begun: float) -> Run:
         settled = _settled(run, begun)
         run.manifest.add("minutes", settled)
         summary = settled.summary or {}
-        speed, tokens = Speed(*summary["speed"]), summary["max_tokens"]
-        # A step has a token at least: tokens alone end a training.
-        train = settings.train.model_copy(update={"max_tokens": tokens, "max_steps": tokens})
-        settings = settings.model_copy(update={"train": train})
-        asked, most = settings.loop.max_iterations, summary["max_iterations"]
-        run = _of_iterations(run._replace(settings=settings), most)
-        fewer = f", and loop.max_iterations = {most}, not {asked}, lest little of the time be training"
-        steps = tokens / work_of(run).step
-        said = f"minutes = {settings.minutes:g}: {tokens:,} tokens ({steps:,.0f} steps) in each training"
-        say(said + (fewer if most < asked else ""))
+        speed, sizes = Speed(*summary["speed"]), Sizes(*(summary[name] for name in Sizes._fields))
+        say(sizes.line(run))
+        run = sizes.of(run)
     if speed is not None:
         work, train = work_of(run), run.settings.train
         steps = train.max_steps * work.step  # far more than max_tokens where these are settled
@@ -60,15 +57,41 @@ def sized(run: Run, begun: float) -> Run:
     return run
 
 
-def _of_iterations(run: Run, most: int) -> Run:
-    """The run as it is with so many iterations at most."""
-    loop = run.settings.loop.model_copy(update={"max_iterations": most})
-    settings = run.settings.model_copy(update={"loop": loop})
-    return run._replace(settings=settings, iteration_stages=run.iteration_stages._replace(settings=settings))
+class Sizes(NamedTuple):
+    """What is settled."""
+
+    max_tokens: int
+    """Of each training."""
+    max_iterations: int
+    max_documents: int
+    """That validation asks."""
+
+    def of(self, run: Run) -> Run:
+        """The run with these."""
+        tokens = self.max_tokens
+        sections = {
+            # A step has a token at least: tokens alone end a training.
+            "train": {"max_tokens": tokens, "max_steps": tokens},
+            "loop": {"max_iterations": self.max_iterations},
+            "validate": {"max_documents": self.max_documents},
+        }
+        settings = run.settings
+        changed = {name: getattr(settings, name).model_copy(update=section) for name, section in sections.items()}
+        settings = settings.model_copy(update=changed)
+        return run._replace(settings=settings, iteration_stages=run.iteration_stages._replace(settings=settings))
+
+    def line(self, run: Run) -> str:
+        """For people, about a run that has them; `run` hasn't."""
+        settings, steps = run.settings, self.max_tokens / work_of(run).step
+        asked = {"loop.max_iterations": settings.loop.max_iterations, "validate.max_documents": _asked(run)}
+        settled = dict(zip(asked, self[1:], strict=True))
+        less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
+        why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
+        return f"minutes = {settings.minutes:g}: {self.max_tokens:,} tokens ({steps:,.0f} steps) in each training{why}"
 
 
 def _settled(run: Run, begun: float) -> Stage:
-    """The stage whose summary has `max_tokens` of each training, `max_iterations`, and the `speed` that gave both."""
+    """The stage whose summary has the Sizes by name, and the `speed` that gave them."""
     settings = run.settings
     assert settings.minutes is not None
     seconds = 60 * settings.minutes
@@ -76,24 +99,43 @@ def _settled(run: Run, begun: float) -> Stage:
     def measure(_: Stage) -> dict[str, Any]:
         speed = measured(run)
         rest = seconds - (time.monotonic() - begun)
-        most, work, tokens = _sizes(run, speed, rest)
-        if (least := work.estimate(speed, tokens).seconds) > 1.1 * rest:
+        sizes = _sizes(run, speed, rest)
+        if (least := work_of(sizes.of(run)).estimate(speed, sizes.max_tokens).seconds) > 1.1 * rest:
             say(
                 f"warning: minutes = {settings.minutes:g}: with one step in each training the run still takes about "
                 f"{duration(least + seconds - rest)}; raise it, lower validate.max_documents, or set "
                 "train.interpolation to []"
             )
-        return {"speed": list(speed), "max_tokens": tokens, "max_iterations": most}
+        return {"speed": list(speed), **sizes._asdict()}
 
     identity = fingerprint("minutes", _FORMAT, run.identity, settings.minutes)
     return run_stage(run.iteration_stages.root, run.folder / "minutes", "minutes", identity, measure)
 
 
-def _sizes(run: Run, speed: Speed, seconds: float) -> tuple[int, Work, int]:
-    """Iterations at most, the run's work with these, and the tokens of each training that take so many seconds."""
-    most, work = run.settings.loop.max_iterations, work_of(run)
-    fewest = 1 if work.annotations else most
-    while work.estimate(speed, tokens := work.tokens(speed, seconds)).training < _ENOUGH * seconds and most > fewest:
-        most -= 1
-        work = work_of(_of_iterations(run, most))
-    return most, work, tokens
+def _sizes(run: Run, speed: Speed, seconds: float) -> Sizes:
+    """What takes so many seconds: as much as was asked for beside training, or what leaves it enough of them."""
+    found = None
+    for iterations, documents in _lower_and_lower(run):
+        found = Sizes(1, iterations, documents)
+        work = work_of(found.of(run))
+        found = found._replace(max_tokens=work.tokens(speed, seconds))
+        if work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds:
+            break
+    assert found is not None
+    return found
+
+
+def _lower_and_lower(run: Run) -> Iterator[tuple[int, int]]:
+    """Iterations and validation documents at most: as asked for, then fewer documents, then fewer iterations, too."""
+    iterations, documents = run.settings.loop.max_iterations, _asked(run)
+    yield iterations, run.settings.validate.max_documents
+    while documents > _FEWEST_DOCUMENTS:
+        documents = max(_FEWEST_DOCUMENTS, documents // 2)
+        yield iterations, documents
+    if work_of(run).annotations:
+        yield from ((fewer, documents) for fewer in range(iterations - 1, 0, -1))
+
+
+def _asked(run: Run) -> int:
+    """Documents that validation asks."""
+    return min(run.store.summary["documents"]["valid"], run.settings.validate.max_documents)

@@ -220,11 +220,36 @@ def test_where_there_is_little_time_fewer_iterations_train(tmp_path, monkeypatch
     most, share = iterations(9)
     assert most == 1, "three would train for 0.08 of the time, two for 0.24"
     assert share > 0.4
-    assert "steps) in each training, and loop.max_iterations = 1, not 3, lest little of " in capsys.readouterr().out
+    assert "steps) in each training; loop.max_iterations = 1, not 3, lest little of " in capsys.readouterr().out
     assert iterations(14)[0] == 2
     assert iterations(9, loop={"max_iterations": 1})[0] == 1
+    assert "validate.max_documents" not in capsys.readouterr().out, "100 are few"
     simcse = sized(run_of(root, minutes=2, train={"method": "simcse"}), time.monotonic())
     assert simcse.settings.loop.max_iterations == 3, "it has one iteration whatever this says"
+
+
+def test_where_there_is_little_time_fewer_documents_validate_before_there_are_fewer_iterations(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(minutes, "measured", lambda run: Speed(10_000.0, 5.0))
+    root = Storage.open(str(tmp_path))
+
+    def settled(minutes: float) -> tuple[int, int]:
+        run = run_of(root, minutes=minutes, validate={"max_documents": 4000})
+        counts = {"tokens": 3_100_000, "sentences": 310_000, "documents": {"train": 10_000, "valid": 21_000, "test": 0}}
+        run.store.summary.update(counts)
+        run = sized(run, time.monotonic())
+        return run.settings.validate.max_documents, run.settings.loop.max_iterations
+
+    assert settled(300) == (4_000, 3)
+    assert "lest" not in capsys.readouterr().out
+    assert settled(60) == (2_000, 3)
+    said = capsys.readouterr().out
+    assert "steps) in each training; validate.max_documents = 2,000, not 4,000, lest little of the time" in said
+    assert settled(30) == (1_000, 2)
+    said = capsys.readouterr().out
+    assert "loop.max_iterations = 2, not 3 and validate.max_documents = 1,000, not 4,000, lest little" in said
+    assert settled(1) == (1_000, 1)
 
 
 def test_runs_without_minutes_keep_their_identity():
