@@ -35,6 +35,7 @@ from infocse_ray.stages.stage import Stage, read_stage, run_stage
 from infocse_ray.storage.checksums import FOLDER
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
+from infocse_ray.storage.replaced import replace_folder
 from infocse_ray.tracking.tracking import Tracking, check_sinks
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
@@ -312,11 +313,10 @@ def _within_lanes(where: Placement, settings: Settings, store: TokenStore) -> Pl
 def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:
     source = encoder.local()
     with tempfile.TemporaryDirectory() as temporary:
-        (Path(temporary) / "README.md").write_text(redacted(card))
-        target.delete()
-        target.upload(source)
-        (target / FOLDER).delete()  # the manifest has the digests, that of the card too
-        target.upload(temporary)
+        (readme := Path(temporary) / "README.md").write_text(redacted(card))
+        files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*")) if file.is_file()}
+        files.pop(FOLDER, None)  # the manifest has the digests, that of the card too
+        replace_folder(target, files | {readme.name: readme}, key="config.json")
 
 
 def versions() -> dict[str, str]:

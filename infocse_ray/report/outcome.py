@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.trained import trained_score
 from infocse_ray.report.cells import Cell
 from infocse_ray.storage.folder import Storage
 
@@ -31,8 +32,8 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
         `metric`, that of validation; `chosen_iteration`, whose encoder rows show; `iterations`, each with `test` and
         `ranks` (scores, and the folder of the ranks relative to `root`, by variant), `whitening` (power and
         dimension), `sts` (Spearman's rank correlation on the pairs of `validate.sts`, by variant), `validation`,
-        `steps`, `tokens`, `annotation_tokens` and `seconds`; `start_validation`, the scores that training began with;
-        `versions`.
+        `trained` (see `trained_score`), `steps`, `tokens`, `annotation_tokens` and `seconds`; `start_validation`, the
+        scores that training began with; `versions`.
 
     Raises:
         ValueError: the run has no test scores.
@@ -53,6 +54,7 @@ def outcome(root: Storage, cell: Cell, metrics: dict[str, Any]) -> dict[str, Any
                 "ranks": {variant: stages.get(names[variant], {}).get("folder") for variant in tests},
                 "whitening": entry.get("whitening"),
                 "validation": _scores(entry["validation"]),
+                "trained": trained_score(entry, metric),
                 "steps": (entry.get("train") or {}).get("steps"),
                 "tokens": (entry.get("train") or {}).get("tokens"),
                 "annotation_tokens": (entry.get("annotations") or {}).get("tokens"),

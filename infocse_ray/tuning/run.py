@@ -26,6 +26,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.inputs import Inputs, check
+from infocse_ray.loop.trained import trained_score
 from infocse_ray.runtime.cluster import connect, placement
 from infocse_ray.runtime.failures import one_line
 from infocse_ray.runtime.libraries import quiet_libraries
@@ -95,7 +96,9 @@ def sweep(
     parts = [f"{table.count('finished')} of {len(trials)} trials are finished"]
     parts += [f"{stopped} stopped early"] if stopped else []
     parts += [f"{failed} failed, and the same command tries them again"] if failed else []
-    best = f", the best: {folder / 'best.yaml'}" if table.best() else ""
+    best = ""
+    if (one := table.best()) is not None:
+        best = f", the best{table.no_better(one)}: {folder / 'best.yaml'}"
     say(f"{'; '.join(parts)}. Table: {folder / 'sweep.md'}{best}")
     return failed
 
@@ -112,7 +115,7 @@ def scheduler_for(table: Table) -> ASHAScheduler | None:
         scheduler.on_trial_add(None, past)
         iterations = table.rows[trial.name]["iterations"]
         for upto, entry in enumerate(iterations, 1):
-            score = best_score(iterations[:upto], table.metric)
+            score = best_score(iterations[:upto])
             scheduler.on_trial_result(None, past, {"iteration": entry["iteration"], "score": score})
     return scheduler
 
@@ -239,16 +242,17 @@ def run_trial(
 
 def report(iterations: list[dict[str, Any]], metric: str, **news: Any) -> dict[str, Any]:
     """What Tune is told: `iteration` and `score` for its scheduler, `news` of the trial's row for the table."""
-    short = [_in_short(entry) for entry in iterations]
+    short = [_in_short(entry, metric) for entry in iterations]
     news = {"state": "running", "iterations": short} | news
-    return {"iteration": short[-1]["iteration"], "score": best_score(short, metric), "news": news}
+    return {"iteration": short[-1]["iteration"], "score": best_score(short), "news": news}
 
 
-def _in_short(entry: dict[str, Any]) -> dict[str, Any]:
+def _in_short(entry: dict[str, Any], metric: str) -> dict[str, Any]:
     """What the table needs of an iteration of `metrics.json`."""
     annotated = (entry.get("annotations") or {}).get("pairs")
     return {
         **{name: entry.get(name) for name in ("iteration", "validation", "test")},
+        "trained": trained_score(entry, metric) if entry.get("validation") else None,
         # What a method that annotates nothing trains on isn't pairs of one cluster, but as many examples.
         "pairs": annotated if annotated is not None else (entry.get("examples") or {}).get("examples"),
         "seconds": round(sum(seconds or 0.0 for seconds in (entry.get("seconds") or {}).values()), 2),

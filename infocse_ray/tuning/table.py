@@ -20,8 +20,9 @@ from infocse_ray.tuning.trials import Trial, shown_value, title_of
 _IDENTITY = "sweep"
 _MOST_LINES = 8
 _NOTE = (
-    "Columns `iteration` have {metric} on validation, 0 being the encoder that training began with, and each trial's "
-    "best in bold. Trials are compared by their best iteration after 0. The test is of the best iteration's encoder. "
+    "Columns `iteration` have {metric} on validation of what the iteration trained, 0 being the encoder that training "
+    "began with, and each trial's best in bold. Trials are compared by their best iteration after 0, though a run "
+    "returns what it began with where that is better. The test is of the best iteration's encoder. "
     "Pairs are those of each annotation; seconds those that the trial's stages took: what trials share is done once "
     "and counted in each. The row in bold is the best finished trial, `best.yaml` its settings, for "
     "`infocse pretrain --config`."
@@ -41,7 +42,8 @@ class Table:
         self.asha = config.asha.model_dump(mode="json")
         before = read_record(folder / "sweep.json", _IDENTITY) or {"trials": [], "asha": None}
         lasting = {"finished", "failed", *(["stopped"] if before["asha"] == self.asha else [])}
-        known = {row["name"]: row for row in before["trials"] if row["state"] in lasting}
+        # Earlier versions didn't note what iterations had trained: the runs are there, and say it again.
+        known = {row["name"]: row for row in before["trials"] if row["state"] in lasting and _tells(row)}
         self.rows: dict[str, dict[str, Any]] = {}
         for trial in trials:
             row = {"number": trial.number, "name": trial.name, "identity": trial.identity, "values": trial.values}
@@ -66,18 +68,26 @@ class Table:
         row = self.rows[trial.name]
         row |= {"reason": None} | news
         if row["state"] != "running":
-            score = f"{self.metric} {self.score(row):.4f} after iteration {row['best_iteration']}"
+            after = f" after iteration {row['best_iteration']}" if row["best_iteration"] else self.no_better(trial)
+            score = f"{self.metric} {self.score(row):.4f}{after}"
             say(f"{self.title(trial)}: {row['state']}{': ' + row['reason'] if row['reason'] else ', ' + score}")
         self.write(plot=row["state"] != "running")
 
     def score(self, row: dict[str, Any]) -> float:
         """See `best_score`."""
-        return best_score(row["iterations"], self.metric)
+        return best_score(row["iterations"])
 
     def best(self) -> Trial | None:
         """The finished trial of the best score, of equals the first."""
         finished = [trial for trial in self.trials if self.rows[trial.name]["state"] == "finished"]
         return max(finished, key=lambda trial: self.score(self.rows[trial.name]), default=None)
+
+    def no_better(self, trial: Trial) -> str:
+        """What is to be said of a trial that trained nothing better than what it began with; else nothing."""
+        row = self.rows[trial.name]
+        if row["best_iteration"] != 0 or len(row["iterations"]) < 2:
+            return ""
+        return f", no better than the {row['iterations'][0]['validation'][self.metric]:.4f} it began with"
 
     def write(self, plot: bool = True) -> None:
         """Write the table, the plot and the best settings, each whole; without a finished trial no `best.yaml`."""
@@ -91,7 +101,7 @@ class Table:
         if best is None:
             (self.folder / "best.yaml").delete()
             return
-        score = f"{self.metric} {self.score(self.rows[best.name]):.4f} on validation"
+        score = f"{self.metric} {self.score(self.rows[best.name]):.4f} on validation{self.no_better(best)}"
         head = " ".join(f"The best of sweep {self.config.name}, {best.title}: {score}".split())
         content = redacted_json(best.settings.model_dump(mode="json"))
         settings = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
@@ -107,7 +117,7 @@ class Table:
         for row in rows:
             entries = {entry["iteration"]: entry for entry in row["iterations"]}
             cells = [str(row["number"]), *(escape(shown_value(row["values"][name])) for name in names), row["state"]]
-            cells += [_bold(self._cell(entries.get(t), "validation"), t == row["best_iteration"]) for t in columns]
+            cells += [_bold(self._trained(entries.get(t)), t == row["best_iteration"]) for t in columns]
             cells.append(self._cell(entries.get(row["best_iteration"]), "test"))
             cells.append(", ".join(f"{e['pairs']:,}" for e in row["iterations"] if e["pairs"] is not None))
             cells.append(f"{sum(e['seconds'] for e in row['iterations']):,.0f}" if entries else "")
@@ -116,6 +126,9 @@ class Table:
         lines += ["", *(f"- Trial {row['number']}: {escape(row['reason'])}." for row in rows if row["reason"])]
         table = "\n".join(lines).rstrip()
         return f"# {escape(self.config.name)}\n\n{table}\n\n{_NOTE.format(metric=self.metric)}\n\n![](sweep.png)\n"
+
+    def _trained(self, entry: dict[str, Any] | None) -> str:
+        return f"{entry['trained']:.4f}" if entry and entry["trained"] is not None else ""
 
     def _cell(self, entry: dict[str, Any] | None, split: str) -> str:
         return f"{entry[split][self.metric]:.4f}" if entry and entry[split] else ""
@@ -152,11 +165,16 @@ class Table:
         return out.getvalue()
 
 
-def best_score(iterations: list[dict[str, Any]], metric: str) -> float:
-    """The best validation score, of a trained encoder if there is one: what all start from tells nothing."""
-    scored = [entry for entry in iterations if entry["validation"]]
+def best_score(iterations: list[dict[str, Any]]) -> float:
+    """The best validation score, of what was trained if anything was: what all start from tells nothing."""
+    scored = [entry for entry in iterations if entry["trained"] is not None]
     trained = [entry for entry in scored if entry["iteration"] > 0]
-    return max((entry["validation"][metric] for entry in trained or scored), default=math.nan)
+    return max((entry["trained"] for entry in trained or scored), default=math.nan)
+
+
+def _tells(row: dict[str, Any]) -> bool:
+    """Whether a row has what its trial's iterations trained."""
+    return all("trained" in entry for entry in row["iterations"])
 
 
 def _bold(cell: str, really: bool) -> str:

@@ -7,12 +7,15 @@ import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from infocse_ray.report import answer
 from infocse_ray.report.markdown import escape
+from infocse_ray.loop.trained import trained_score
+from infocse_ray.report.choice import choice_of
 from infocse_ray.report.outcome import chosen_iteration
 from infocse_ray.report.paper import COLUMNS, paper_recalls
 from infocse_ray.report.runner import reproduce
@@ -378,6 +381,27 @@ def test_the_run_s_own_metric_chooses_and_the_first_of_equals_wins():
     assert chosen_iteration(entries, "recall@5") == 2
     assert chosen_iteration(entries, "mrr") == 1
     assert chosen_iteration(entries[:1], "mrr") == 0
+
+
+def test_learning_rates_are_told_apart_by_what_they_trained_though_all_returned_their_start():
+    def record(trained: float, **more: Any) -> dict[str, Any]:
+        start = {"mrr": 0.5}
+        came = {"iteration": 1, "validation": start, "trained": trained} | more
+        return {
+            "state": "finished",
+            "metric": "mrr",
+            "chosen_iteration": 0,
+            "iterations": [{"iteration": 0, "validation": start, "trained": 0.5}, came],
+        }
+
+    cells: Any = [SimpleNamespace(name=f"{rate:g}", rate=rate) for rate in (0.5, 2e-5, 1e-5)]
+    slot: Any = SimpleNamespace(cells=cells, place=("a", "adapt", 1))
+    records = dict(zip(("0.5", "2e-05", "1e-05"), map(record, (0.01, 0.48, 0.47)), strict=True))
+    assert choice_of(slot, records) == (2e-5, {"0.5": 0.01, "2e-05": 0.48, "1e-05": 0.47}, None)
+    entry = {"iteration": 1, "validation": {"mrr": 0.5}, "history": [{"mrr": 0.5}, {"mrr": 0.2}, {"mrr": 0.3}]}
+    assert trained_score(entry, "mrr") == 0.3
+    assert trained_score(entry | {"train": {"between": [{"mrr": 0.4}, {"mrr": 0.1}]}}, "mrr") == 0.4
+    assert trained_score({"validation": {"mrr": 0.5}}, "mrr") == 0.5, "nothing was trained"
 
 
 def test_steps_and_tokens_are_shown_by_row(tmp_path: Path):

@@ -11,6 +11,8 @@ import pytest
 
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
+from infocse_ray.stages.records import write_record
+from infocse_ray.storage.folder import Storage
 from infocse_ray.tuning.run import sweep
 from infocse_ray.tuning.table import Table
 from infocse_ray.tuning.trials import plan_trials
@@ -223,6 +225,46 @@ def test_trials_are_compared_by_what_they_trained(tmp_path: Path, runs: Runs):
     run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.method": "none"})
     found = content(tmp_path)
     assert found["best"] == found["trials"][1]["name"], "nothing was trained"
+
+
+def test_trials_that_return_their_start_are_told_apart_by_what_they_trained(
+    tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+):
+    runs.never_worse = True
+    runs.scores = lambda settings: [0.9, 0.1 * settings.annotate.k + 0.01 * settings.train.batch_size]
+    run(tmp_path, runs, asha={"grace_iterations": 1, "reduction_factor": 2})
+    found = content(tmp_path)
+    assert [row["iterations"][1]["validation"]["recall@5"] for row in found["trials"]] == [0.9] * 4
+    assert [row["iterations"][1]["trained"] for row in found["trials"]] == pytest.approx([0.14, 0.24, 0.18, 0.28])
+    assert found["best"] == found["trials"][3]["name"]
+    head = (tmp_path / "runs" / "s" / "best.yaml").read_text().partition("\n")[0]
+    assert head.endswith("recall@5 0.2800 on validation, no better than the 0.9000 it began with.")
+    assert "| 1 | 1 | 4 | finished | **0.9000** | 0.1400 |" in (tmp_path / "runs" / "s" / "sweep.md").read_text()
+    said = capsys.readouterr().out
+    assert "train.batch_size = 8: finished, recall@5 0.2800, no better than the 0.9000 it began with\n" in said
+    assert ", the best, no better than the 0.9000 it began with: " in said
+
+
+def test_early_stopping_hears_what_trials_trained(tmp_path: Path, runs: Runs):
+    runs.never_worse = True
+    runs.scores = lambda settings: [0.9, 0.9 - 0.1 * settings.annotate.k - 0.01 * settings.train.batch_size, 0.1]
+    assert run(tmp_path, runs, asha=ASHA) == 0
+    assert states(tmp_path) == ["finished", "stopped", "finished", "stopped"], "0.76 and 0.72 are in the upper half"
+
+
+def test_rows_of_a_version_that_did_not_say_what_was_trained_are_asked_again(tmp_path: Path, runs: Runs):
+    run(tmp_path, runs)
+    file = tmp_path / "runs" / "s" / "sweep.json"
+    before = json.loads(file.read_text())
+    del before["checksum"]
+    for row in before["trials"][1:3]:
+        for entry in row["iterations"]:
+            del entry["trained"]
+    write_record(Storage.open(str(tmp_path / "runs" / "s")) / "sweep.json", before)
+    runs.calls.clear()
+    run(tmp_path, runs)
+    assert runs.calls == [(2, 4), (1, 8)]
+    assert all("trained" in entry for row in content(tmp_path)["trials"] for entry in row["iterations"])
 
 
 def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):

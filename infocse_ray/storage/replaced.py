@@ -1,0 +1,61 @@
+"""A folder that is replaced while others may read it, such as a run's model, which is served from night to night.
+
+1. On local disk the new one is written beside the old, and takes its name: readers find the one or the other, whole.
+2. Object stores have no names to take: the file without which nobody reads the folder goes first and comes back last,
+   so that readers find the old one, the new one or an error, never a part of either.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from infocse_ray.storage.errors import explained
+from infocse_ray.storage.folder import UNFINISHED, Storage
+
+
+def replace_folder(target: Storage, files: Mapping[str, Path], key: str) -> None:
+    """Make a folder hold these files and no others.
+
+    Args:
+        target: the folder; it needn't be there.
+        files: local ones by the name that each gets.
+        key: the name of the one without which the folder isn't read.
+
+    Raises:
+        NoSpace, StorageUnavailable: on local disk the old folder is as it was then.
+    """
+    if isinstance(target.filesystem, pafs.LocalFileSystem):
+        _rename_over(target, files)
+        return
+    (target / key).delete()
+    for name in target.files(unfinished=True).keys() - files.keys():
+        (target / name).delete()
+    for name in sorted(files, key=lambda name: (name == key, name)):
+        (target / name).write_bytes(files[name].read_bytes())
+
+
+def _rename_over(target: Storage, files: Mapping[str, Path]) -> None:
+    new, old = (_beside(target) for _ in range(2))
+    try:
+        for name, file in files.items():
+            (new / name).write_bytes(file.read_bytes())
+    except BaseException:
+        new.delete()
+        raise
+    with explained(target):
+        if os.path.lexists(target.path):
+            os.rename(target.path, old.path)
+        os.rename(new.path, target.path)
+    old.delete()
+
+
+def _beside(target: Storage) -> Storage:
+    """A name for what is being written, which `infocse clean` knows."""
+    parent, _, name = target.relative.rpartition("/")
+    unfinished = f"{UNFINISHED}{secrets.token_hex(4)}-{name}"
+    return Storage(target.root, f"{parent}/{unfinished}" if parent else unfinished)
