@@ -15,7 +15,7 @@ from infocse_ray.annotate.kmeans import GlobalClusters, SampleSentences, fit_sam
 from infocse_ray.annotate.pipeline import Work
 from infocse_ray.annotate.shards import AnnotateShards
 from infocse_ray.annotate.share import Share
-from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.runtime.cluster import Placement, quiet_data
@@ -23,6 +23,7 @@ from infocse_ray.runtime.progress import Bar
 from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Annotate
 from infocse_ray.stages.metrics import count_annotated
+from infocse_ray.stages.shared import check_shared
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 
@@ -97,6 +98,7 @@ def _added(
         count_annotated(folder, one)
         bar.to(summary.documents)
     bar.close()
+    check_shared(folder, map(shard_name, documents.shards))
     summary.write_examples(folder)
     return summary.content()
 

@@ -39,6 +39,7 @@ from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.stages.metrics import count_prepared
+from infocse_ray.stages.shared import check_shared
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
@@ -149,6 +150,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
             for name, counts in row["lengths"].items():
                 lengths[name].update(counts)
             content = (content + int(row["content"], 16)) % 2**128
+    check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(shards)))
     return totals | {
         "content": fingerprint("token store", f"{content:032x}", shards, lanes, str(token)),
         "documents": {split: documents[split] for split in SPLITS},

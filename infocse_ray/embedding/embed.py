@@ -10,7 +10,7 @@ from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
-from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.lance_dataset import LanceWriter, require_lance
 from infocse_ray.embedding.rows import document_schema, sentence_schema
@@ -27,10 +27,15 @@ from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings import Annotate, Corpus, Encoder, fingerprint
 from infocse_ray.settings.embed import Embed
 from infocse_ray.stages.at_work import at_work
+from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.repair import repairing
-from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.stages.shared import check_shared
+from infocse_ray.stages.stage import Stage, is_begun, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
+
+_LEASE = ".embed.lease"
+"""In an output, while it is written."""
 
 
 @repairing
@@ -39,6 +44,7 @@ def embed_corpus(settings: Embed) -> Storage:
 
     Raises:
         ValueError: a setting doesn't fit, or the output is of other settings.
+        RunInUse: another process embeds into it.
     """
     if settings.format == "lance":
         require_lance("format = lance")
@@ -53,10 +59,13 @@ def embed_corpus(settings: Embed) -> Storage:
         )
     embedding = Embedding.of(settings, encoder.fingerprint(), corpus_identity(corpus, source), encoder.dimension)
     output = Storage.for_runs(settings.output, "output")
-    embedding.begin(output)
     root = Storage.for_runs(settings.storage)
-    with at_work(root, "embed"):
-        _embed_into(output, root, settings, corpus, source, encoder, embedding)
+    # Another's settings, encoder and vectors would be mixed with these.
+    with Lease(output / _LEASE, f"output = {str(output)!r}") as lease:
+        lease.take()
+        embedding.begin(output)
+        with at_work(root, "embed"):
+            _embed_into(output, root, settings, corpus, source, encoder, embedding)
     return output
 
 
@@ -75,11 +84,17 @@ def _embed_into(
     say(f"{store.documents(SPLITS):,} documents; {show_rejected(store)}")
     say_unlike_its_run(settings, besides=", and another output")
     _save(output, encoder, embedding)
+    identity = fingerprint(*embedding.identity(), store.fingerprint)
+    if (output / "vectors" / "stage.json").exists() and not is_begun(output / "vectors", identity):
+        raise ValueError(  # an earlier version read the same files otherwise
+            f"output = {str(output)!r}: has vectors of other documents than this corpus is read as now; give another "
+            "folder, or remove that one"
+        )
     stage = run_stage(
         output,
         output / "vectors",
         "embed",
-        fingerprint(*embedding.identity(), store.fingerprint),
+        identity,
         lambda stage: _embed(stage, output, embedding, corpus, source, store, where),
         piecewise=True,
     )
@@ -157,6 +172,8 @@ def _embed(
         lance.commit("documents", document_schema(*shape), store.shards)
         if embedding.sentences:
             lance.commit("sentences", sentence_schema(*shape), store.shards)
+    if lance is None:
+        check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(store.shards)))
     write_sampled(stage.folder, texts, store.shards, corpus.language)
     texts.delete()
     return {**totals, "shards": store.shards}

@@ -6,7 +6,7 @@ It is read without torch and Ray, and nothing is changed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.manifest import folders_of, read_manifest
 from infocse_ray.settings.section import SHARED
 from infocse_ray.stages.lease import driver_at
+from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
 
 _TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
@@ -94,6 +95,18 @@ class Contents(NamedTuple):
         """Who is at work on anything here."""
         return sorted({run.driver for run in self.runs.values() if run.driver} | {*self.busy.values()})
 
+    def come_since(self, besides: Collection[str] = ()) -> list[str]:
+        """Drivers that are at work by now and weren't when this was looked at.
+
+        Args:
+            besides: leases that the caller holds itself, by path.
+        """
+        now, found = datetime.now(UTC), set()
+        for path, info in _leases(self.root).items():
+            if path not in besides and (driver := driver_at(self.root / path, _age(info, now))) is not None:
+                found.add(driver)
+        return sorted(found - {*self.drivers})
+
     def age(self, path: str) -> float:
         """Seconds since a file was written, 0 where the storage doesn't say."""
         return _age(self.files[path], self.now)
@@ -105,6 +118,17 @@ class Contents(NamedTuple):
     def referred(self, run: FoundRun) -> set[str]:
         """Folders, relative to the root, that a run's manifest refers to."""
         return {_relative(self.root, folder) for folder in folders_of(run.manifest or {"stages": {}})}
+
+
+def _leases(root: Storage) -> dict[str, pafs.FileInfo]:
+    """The leases of stages, of drivers without a run, and of runs that are there, by path."""
+    stages = {f"stages/{name}": info for name, info in (root / "stages").files().items() if name.endswith(".lease")}
+    with explained(root):
+        tops = root.filesystem.get_file_info(pafs.FileSelector(root.path))
+        names = [f"{top.base_name}/driver.lease" for top in tops if top.type == pafs.FileType.Directory]
+        infos = root.filesystem.get_file_info([f"{root.path}/{name}" for name in names])
+    runs = {name: info for name, info in zip(names, infos, strict=True) if info.type == pafs.FileType.File}
+    return stages | runs
 
 
 def _run(folder: Storage, files: Mapping[str, pafs.FileInfo], now: datetime) -> FoundRun | None:

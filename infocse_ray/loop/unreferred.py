@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from infocse_ray.errors import RunInUse
+from infocse_ray.errors import NoSpace, RunInUse
 from infocse_ray.loop.contents import Contents, bytes_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings.commands import Clean
@@ -67,7 +67,7 @@ def clean(settings: Clean) -> int:
     if not settings.yes:
         say(f"{len(unused)} to remove, {size}" + ("; nothing is changed without --yes" if unused else ""))
         return 0
-    kept = [one for one in unused if not _removed(contents.root, one)]
+    kept = [one for one in unused if not _removed(contents, one)]
     gone = bytes_of(sum(one.size for one in unused) - sum(one.size for one in kept))
     say(f"{len(unused) - len(kept)} removed, {gone}" + (f"; {len(kept)} are in use by now" if kept else ""))
     return len(kept)
@@ -249,19 +249,37 @@ def _stage_folders(contents: Contents) -> dict[str, bool]:
     }
 
 
-def _removed(root: Storage, one: Leftover) -> bool:
-    """Remove it unless a driver has begun to work on it; whether it is gone."""
+def _removed(contents: Contents, one: Leftover) -> bool:
+    """Remove it unless a driver has begun to work on it, or on anything since; whether it is gone."""
+    root = contents.root
     with contextlib.ExitStack() as held:
         try:
             for lease in one.leases:
-                held.enter_context(Lease(root / lease, one.path)).take()
+                _hold(held, Lease(root / lease, one.path))
         except RunInUse as error:
             say(f"kept: {error}")
+            return False
+        # One that came since the listing may have found this finished, and holds no lease of what it reads.
+        if come := contents.come_since(one.leases):
+            say(f"kept: {one.path}: a driver has begun since ({come[0]}); the same command removes it later")
             return False
         for file in one.files:
             (root / file).delete()
     _drop_empty(root, one.path)
     return True
+
+
+def _hold(held: contextlib.ExitStack, lease: Lease) -> None:
+    """Take a lease; on a full disk, where it can't be written and no driver can begin either, go on without it.
+
+    Raises:
+        RunInUse: a driver has it.
+    """
+    try:
+        held.enter_context(lease).take()
+    except NoSpace:
+        if lease.file.exists():
+            raise
 
 
 def _drop_empty(root: Storage, path: str) -> None:

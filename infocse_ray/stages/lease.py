@@ -19,11 +19,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, sleep
+from typing import BinaryIO
 
 import pyarrow.fs as pafs
 
 from infocse_ray.errors import LeaseLost, RunInUse
 from infocse_ray.runtime.progress import say
+from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
 
 
@@ -268,12 +270,14 @@ class Lease:
         if not self._local:
             return self._write_and_look()
         path = Path(self.file.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as stream:
-                stream.write(self._content())
-        except FileExistsError:
-            return False
+        content = self._content()
+        with explained(self.file, len(content)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with path.open("xb") as stream:
+                    _fill(path, stream, content)
+            except FileExistsError:
+                return False
         return True
 
     def _replace(self, content: bytes) -> bool:
@@ -283,6 +287,16 @@ class Lease:
         self.file.write_bytes(self._content())
         sleep(self._settle)
         return not self._taken()
+
+
+def _fill(path: Path, stream: BinaryIO, content: bytes) -> None:
+    """Write a file that was just created, or remove it: an empty one would be taken for a driver's for minutes."""
+    try:
+        stream.write(content)
+        stream.flush()
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _holder(content: bytes) -> Holder | None:

@@ -11,7 +11,11 @@ import pytest
 
 import infocse_ray
 from infocse_ray.embedding.embed import embed_corpus
+from infocse_ray.errors import RunInUse
 from infocse_ray.settings.embed import Embed, EveryDocument
+from infocse_ray.stages.lease import Lease
+from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -55,6 +59,31 @@ def test_embeds_goes_on_and_finds(tiny_encoder: Path, tmp_path: Path, capsys):
     assert (hit.doc_id, hit.number, hit.title) == ("short", 0, "Alone")
     with pytest.raises(ValueError, match="has vectors of precision fp32, not fp16"):
         embed_corpus(settings.model_copy(update={"precision": "fp16"}))
+
+
+@pytest.mark.usefixtures("workers_here")
+def test_an_output_is_one_process_s_at_a_time_and_of_one_reading_of_the_corpus(tiny_encoder: Path, tmp_path: Path):
+    settings = Embed(
+        model=str(tiny_encoder),
+        output=str(tmp_path / "index"),
+        storage=str(tmp_path / "runs"),
+        num_workers=1,
+        corpus=EveryDocument(source=str(write_jsonl(tmp_path / "c.jsonl", make_documents(8)))),
+    )
+    output = Storage.open(settings.output)
+    with Lease(output / ".embed.lease", "another") as lease:
+        lease.take()
+        with pytest.raises(RunInUse, match=r"^output = '.*index': another driver is at work on it"):
+            embed_corpus(settings)
+        assert not (output / "embedding.json").exists(), "what is asked for is the other's business"
+    embed_corpus(settings)
+    assert not (output / ".embed.lease").exists()
+    commit = read_checked(output / "vectors" / "stage.json")
+    (output / "vectors" / "stage.json").write_json(checked(commit | {"fingerprint": "of an earlier version"}))
+    with pytest.raises(ValueError, match=r"has vectors of other documents than this corpus is read as now; give anoth"):
+        embed_corpus(settings)
+    names = sorted(path.name for path in (tmp_path / "index").iterdir())
+    assert names == ["embedding.json", "encoder", "stages", "vectors"], "nothing is put beside"
 
 
 def test_documents_from_python_into_lance(tiny_encoder: Path, tmp_path: Path):

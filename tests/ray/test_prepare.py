@@ -280,3 +280,14 @@ def test_no_row_at_all_is_an_error(tmp_path, tokenizer):
         prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
     # Also a shard that no row fell into is there to be read.
     assert sorted(f.name for f in tmp_path.rglob("shard-*")) == [shard_name(0), shard_name(1)]
+
+
+def test_a_storage_that_each_process_has_for_itself_is_refused(tmp_path: Path, tokenizer: str, documents: list[dict]):
+    write_jsonl(tmp_path / "corpus.jsonl", documents[:20])
+    corpus = Corpus(source=str(tmp_path / "corpus.jsonl"), lanes=4)
+    root = Storage.open("memory://of-one-process")
+    for _ in range(2):  # it isn't taken for finished later
+        with pytest.raises(
+            ValueError, match=r"storage: workers wrote 4 files, such as memory://of-one.*mount one folder"
+        ):
+            prepare(root, corpus, find_source(corpus), tokenizer)

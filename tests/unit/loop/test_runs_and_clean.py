@@ -13,10 +13,11 @@ import pytest
 from pyarrow.fs import FileInfo
 
 from infocse_ray.cli import main
+from infocse_ray.errors import NoSpace
 from infocse_ray.loop.contents import Contents, bytes_of
 from infocse_ray.loop.listed import table
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.loop.unreferred import leftovers
+from infocse_ray.loop.unreferred import _removed, leftovers
 from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, find_stage, run_stage
@@ -221,14 +222,44 @@ def test_a_run_under_way_keeps_all_it_has(root, capsys):
 
 def test_a_driver_that_began_after_the_look_keeps_its_run(root, capsys):
     half_made(root, "a/iteration_2/train", "t9")
-    [one] = leftovers(Contents.of(root))
-    from infocse_ray.loop.unreferred import _removed
-
+    [one] = leftovers(contents := Contents.of(root))
     with Lease(root / "a" / "driver.lease", "a") as lease:
         lease.take()
-        assert not _removed(root, one)
+        assert not _removed(contents, one)
     assert (root / "a/iteration_2/train/part.bin").exists()
     assert "kept: " in capsys.readouterr().out
+
+
+def test_what_a_driver_may_have_found_since_the_look_is_kept(root, capsys):
+    made(root, "corpora/c9", "c9")
+    [one] = leftovers(contents := Contents.of(root))
+    assert one.path == "corpora/c9"
+    with at_work(root, "embed"):
+        assert not _removed(contents, one)
+    assert "kept: corpora/c9: a driver has begun since (host " in capsys.readouterr().out
+    with Lease(root / "d" / "driver.lease", "d") as lease:  # a run's first
+        lease.take()
+        assert not _removed(contents, one)
+    assert find_stage(root, root / "x", "c9") is not None
+    assert _removed(contents, one)
+    assert find_stage(root, root / "x", "c9") is None
+
+
+def test_room_is_made_on_a_full_disk_where_no_lease_can_be_written(root, monkeypatch):
+    half_made(root, "a/iteration_2/train", "t9")
+    [one] = leftovers(contents := Contents.of(root))
+    opened = Path.open
+
+    def full(path: Path, mode: str = "r", **options: Any) -> Any:
+        stream = opened(path, mode, **options)
+        return opened(Path("/dev/full"), "wb") if mode == "xb" else stream
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(NoSpace, match=r"a/driver.lease: no space left: \d+ bytes to write"):
+        Lease(root / "a" / "driver.lease", "a").take()
+    assert not (root / "a" / "driver.lease").exists(), "nobody is taken for a driver"
+    assert _removed(contents, one)
+    assert not (root / "a/iteration_2/train/part.bin").exists()
 
 
 def test_what_was_half_written_long_ago_goes_and_what_is_fresh_stays(root):

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.report import answer
-from infocse_ray.report.markdown import escape
 from infocse_ray.loop.trained import trained_score
+from infocse_ray.report import answer
 from infocse_ray.report.choice import choice_of
+from infocse_ray.report.markdown import escape
 from infocse_ray.report.outcome import chosen_iteration
 from infocse_ray.report.paper import COLUMNS, paper_recalls
 from infocse_ray.report.runner import reproduce
@@ -396,7 +396,7 @@ def test_learning_rates_are_told_apart_by_what_they_trained_though_all_returned_
 
     cells: Any = [SimpleNamespace(name=f"{rate:g}", rate=rate) for rate in (0.5, 2e-5, 1e-5)]
     slot: Any = SimpleNamespace(cells=cells, place=("a", "adapt", 1))
-    records = dict(zip(("0.5", "2e-05", "1e-05"), map(record, (0.01, 0.48, 0.47)), strict=True))
+    records = {cell.name: record(score) for cell, score in zip(cells, (0.01, 0.48, 0.47), strict=True)}
     assert choice_of(slot, records) == (2e-5, {"0.5": 0.01, "2e-05": 0.48, "1e-05": 0.47}, None)
     entry = {"iteration": 1, "validation": {"mrr": 0.5}, "history": [{"mrr": 0.5}, {"mrr": 0.2}, {"mrr": 0.3}]}
     assert trained_score(entry, "mrr") == 0.3

@@ -1,0 +1,28 @@
+"""A stage isn't finished with files that the driver doesn't find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infocse_ray.stages.shared import check_shared
+from infocse_ray.storage.folder import Storage
+
+
+def test_what_workers_wrote_must_be_found_here(tmp_path: Path):
+    folder = Storage.open(str(tmp_path / "corpora")) / "f1"
+    names = [f"documents/shard-{number}.parquet" for number in range(3)]
+    for name in names:
+        (folder / name).write_bytes(b"rows")
+    check_shared(folder, iter(names))
+    (folder / names[1]).delete()
+    with pytest.raises(
+        ValueError, match=r"^storage: workers wrote 1 files, such as .*f1/documents/shard-1.parquet, which"
+    ):
+        check_shared(folder, names)
+    (folder / names[0]).delete()
+    with pytest.raises(
+        ValueError, match=r"wrote 2 files, such as .*shard-0.parquet, which .* mount one folder under this path"
+    ):
+        check_shared(folder, names)
