@@ -49,6 +49,10 @@ class TrainingStopped(RuntimeError):
     """Training can't go on; the message says why and what to change."""
 
 
+class WorkersLost(TrainingStopped):
+    """Workers, or their nodes, were lost more often than may be; what is finished is kept, and it may go well later."""
+
+
 class NonFinite(TrainingStopped):
     """The loss, or its gradient, is not a finite number; the message names the step and the batch's documents."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from infocse_ray import __version__
-from infocse_ray.errors import Interrupted, LeaseLost, TrainingStopped
+from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, TrainingStopped, WorkersLost
 from infocse_ray.settings.command_line import Model, named_here, parse
 from infocse_ray.storage.redact import redact_tracebacks, redacted
 
@@ -34,7 +34,8 @@ def run_job(
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
-    A full disk, storage out of reach, or a process that was lost too often, ends it with such a line and status 1.
+    A full disk, storage out of reach, a process that was lost too often, or another driver at work on the same, ends it
+    with such a line and status 1: the same command may go well later.
     SIGTERM and Ctrl-C end it at a checkpoint, with a line that says how to go on and 128 + the signal's number.
 
     Args:
@@ -63,8 +64,9 @@ def run_job(
         except (ValueError, TrainingStopped, LeaseLost) as error:
             if os.environ.get("INFOCSE_TRACEBACK"):
                 raise
-            print(f"{prog}: error: {named_here(redacted(str(cause_of(error))), model)}", file=sys.stderr)
-            raise SystemExit(2) from None
+            line = named_here(redacted(str(cause_of(error))), model)
+            print(f"{prog}: error: {line.replace(_AGAIN, again)}", file=sys.stderr)
+            raise SystemExit(_status(error)) from None
         except Interrupted as stopped:
             _end_stopped(prog, stopped, again)
         except Exception as error:
@@ -77,6 +79,11 @@ def run_job(
                 raise
             print(f"{prog}: error: {redacted(str(failure)).replace(_AGAIN, again)}", file=sys.stderr)
             raise SystemExit(1) from None
+
+
+def _status(error: Exception) -> int:
+    """1 for what may go well later with the same command, 2 for what must be changed first."""
+    return 1 if isinstance(error, (RunInUse, LeaseLost, WorkersLost, OSError)) else 2
 
 
 def _end_stopped(prog: str, stopped: Interrupted, again: str) -> NoReturn:
@@ -103,4 +110,4 @@ def run_at_once(
         if os.environ.get("INFOCSE_TRACEBACK"):
             raise
         print(f"{prog}: error: {redacted(str(error))}", file=sys.stderr)
-        raise SystemExit(2 if isinstance(error, ValueError) else 1) from None
+        raise SystemExit(_status(error)) from None

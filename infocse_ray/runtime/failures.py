@@ -27,7 +27,7 @@ _LOST = (RayActorError, OutOfMemoryError, WorkerCrashedError, NodeDiedError)
 _FULL_NODE = re.compile(r"Memory on the node \(IP: ([^,)]+)[^)]*\).*? was ([\d.]+)GB(?: used)? / ([\d.]+)GB", re.DOTALL)
 """Where Ray's memory monitor says why it ended processes: the node, what is in use there, and what there is."""
 
-_ADVICE = re.compile(r" (?:Some common causes|Consider|To troubleshoot|Refer to) .*")
+_ADVICE = re.compile(r" (?:Some common causes|Consider|To troubleshoot|Refer to|Check python-core-worker) ?.*")
 """What Ray says after what happened: guesses, and variables of its own to set."""
 
 

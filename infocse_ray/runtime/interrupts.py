@@ -1,4 +1,4 @@
-"""Stopping on request: SIGTERM (`ray job stop`) and Ctrl-C end a run where the same command goes on.
+"""Stopping on request: SIGTERM (`ray job stop`), Ctrl-C and a closed terminal end a run where the same command goes on.
 
 1. Outside training a signal raises `Interrupted` where the driver is: every piece of a stage is whole or not there.
 2. While workers train, the driver waits on (`run_interruptible`) and asks through the progress board; all workers
@@ -28,7 +28,7 @@ from infocse_ray.runtime.progress import Board, say
 
 Result = TypeVar("Result")
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ONE_REQUEST_SECONDS = 1.0
 """`timeout`, for one, sends a signal to the process and to its group: both are one request."""
 _LOOK_SECONDS = 0.2
@@ -51,6 +51,8 @@ class _Requests:
 
     def come(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
+        if number == signal.SIGHUP:
+            sys.stdout, sys.stderr = _Leaving(sys.stdout), _Leaving(sys.stderr)  # pyright: ignore
         again = self.number != 0
         if again and time.monotonic() - self._at < _ONE_REQUEST_SECONDS:
             return
@@ -63,6 +65,25 @@ class _Requests:
     def leave(self) -> NoReturn:
         self.raised = True
         raise Interrupted(self.number)
+
+
+class _Leaving:
+    """A stream whose terminal may be gone: what can't be shown any more keeps nothing from a checkpoint."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 _requests = _Requests()
@@ -79,12 +100,14 @@ def listening() -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
+    streams = sys.stdout, sys.stderr
     _requests.listening = True
     listen_again()
     try:
         yield
     finally:
         _requests.listening = False
+        sys.stdout, sys.stderr = streams
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -93,7 +116,8 @@ def listen_again() -> None:
     """Take the signals back from whoever took them; nothing where this process doesn't listen."""
     if _requests.listening and threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:
-            # A shell starts what is to run behind it with SIGINT ignored: Ctrl-C is then for another.
+            # A shell starts what is to run behind it with SIGINT ignored: Ctrl-C is then for another. `nohup` ignores
+            # the end of the terminal.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _requests.come)
 

@@ -18,10 +18,12 @@ import yaml
 from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, remove_placement_group
 
-from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.progress import duration, say
 
 _SAY_FIRST_SECONDS = 5.0
 _SAY_SECONDS = 30.0
+_WARN_SECONDS = 600.0
+"""Of waiting, after which it warns, once: nodes take minutes to come, and those that don't are to be looked at."""
 _LOOK_SECONDS = 5.0
 _NODE_GROUP = "ray.io/node-group"
 """Ray's label of a node that a cluster launcher or Kubernetes started."""
@@ -117,13 +119,16 @@ def await_places(where: Placement, title: str, workers: int | None = None, patie
     wanted = workers or where.fewest or where.workers
     group = placement_group([where.bundle] * wanted)
     try:
-        due = (begun := time.monotonic()) + _SAY_FIRST_SECONDS
+        due, warned = (begun := time.monotonic()) + _SAY_FIRST_SECONDS, False
         while not group.wait(1):
             if patience is not None and time.monotonic() >= begun + patience:
                 return False
-            if time.monotonic() >= due:
-                due = time.monotonic() + _SAY_SECONDS
-                say(f"  {title} waits for {_wanted(where, wanted)}: {_cluster()}")
+            if (now := time.monotonic()) >= due:
+                due = now + _SAY_SECONDS
+                line = f"{title} waits for {_wanted(where, wanted)}: {_cluster()}"
+                warns = not warned and now >= begun + _WARN_SECONDS
+                say(f"warning: after {duration(now - begun)} {line}" if warns else f"  {line}")
+                warned = warned or warns
         return True
     finally:
         with contextlib.suppress(RayError):

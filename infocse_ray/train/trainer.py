@@ -11,8 +11,8 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 
-from infocse_ray.errors import NonFinite, TrainingStopped
-from infocse_ray.runtime.failures import one_line, process_lost, storage_failure
+from infocse_ray.errors import NonFinite, TrainingStopped, WorkersLost
+from infocse_ray.runtime.failures import cause_of, one_line, process_lost, storage_failure
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.left_places import free_left_places
 from infocse_ray.runtime.placement import Placement, await_places, watched
@@ -116,7 +116,12 @@ def run_one_worker(
 
 def _why(error: BaseException, folder: Storage, name: str) -> Exception:
     """What to raise for workers that failed."""
-    return storage_failure(error, folder) or TrainingStopped(f"{name}: the workers failed: {one_line(error)}")
+    if (failure := storage_failure(error, folder)) is not None:
+        return failure
+    what = f"{name}: the workers failed: {one_line(error).rstrip('.')}"
+    if process_lost(error) and isinstance(cause_of(error), str):  # else it was one's error that ended the others
+        return WorkersLost(f"{what}; what is finished is kept, and the same command goes on")
+    return TrainingStopped(what)
 
 
 def train(

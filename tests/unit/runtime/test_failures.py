@@ -12,7 +12,15 @@ from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 from ray.train.v2.api.exceptions import ControllerError
 
 from infocse_ray.commands.job import run_job
-from infocse_ray.errors import NoSpace, StorageUnavailable, UnreadableFile
+from infocse_ray.errors import (
+    LeaseLost,
+    NoSpace,
+    RunInUse,
+    StorageUnavailable,
+    TrainingStopped,
+    UnreadableFile,
+    WorkersLost,
+)
 from infocse_ray.runtime.failures import cause_of, caused_by, one_line, storage_failure
 from infocse_ray.settings import Section
 
@@ -166,5 +174,10 @@ def test_a_job_says_in_one_line_what_a_worker_ran_into(
         1,
         f"job.py: error: /a: no space left; make room, then {again} goes on\n",
     )
+    lost = WorkersLost("training: the workers failed: it died; the same command goes on")
+    assert outcome(lost, capsys, again=again)[0] == 1
+    assert outcome(RunInUse("name = 'a': another driver is at work on it"), capsys)[0] == 1, "later it may go well"
+    assert outcome(LeaseLost("name = 'a': taken"), capsys)[0] == 1
+    assert outcome(TrainingStopped("training: the loss is not finite"), capsys)[0] == 2
     with pytest.raises(KeyError, match="a bug"):
         run_job(Nothing, [], "job.py", "", lambda _: {}["a bug"])

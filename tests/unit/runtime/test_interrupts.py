@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import signal
 import subprocess
@@ -26,9 +28,10 @@ from infocse_ray.runtime.progress import _BoardActor
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """SIGINT as at a terminal: a shell starts what is to run behind it, tests too, with SIGINT ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    """As at a terminal: what a shell starts behind it, tests too, has SIGINT ignored; `nohup` ignores SIGHUP."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -62,7 +65,7 @@ class NoSettings(BaseModel):
     pass
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_job_with_its_status_and_says_how_to_go_on(
     number: int, status: int, capsys: pytest.CaptureFixture[str]
 ):
@@ -106,10 +109,33 @@ def test_handlers_come_back_after_the_job():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_ignored_ctrl_c_stays_ignored():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def test_a_terminal_that_is_gone_keeps_nothing_from_ending_in_order(monkeypatch: pytest.MonkeyPatch):
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        def flush(self) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    monkeypatch.setattr(sys, "stderr", Gone())
+
+    def works(_: NoSettings) -> None:
+        try:
+            send(signal.SIGHUP)
+        finally:
+            print("asked to stop")
+
+    with pytest.raises(SystemExit) as ended:
+        run_job(NoSettings, [], "x.py", "", works)
+    assert ended.value.code == 129
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_ignored_signal_stays_ignored(number: int):
+    signal.signal(number, signal.SIG_IGN)
     with listening():
-        send(signal.SIGINT)
+        send(number)
         check()
 
 

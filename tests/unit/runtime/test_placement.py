@@ -55,6 +55,15 @@ def test_it_says_what_it_waits_for(group: Group, capsys: pytest.CaptureFixture[s
     assert group.removed
 
 
+def test_a_long_wait_is_warned_of_once(
+    group: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(places, "_WARN_SECONDS", 0.0)
+    await_places(Placement(4, False, 2), "training")
+    said = capsys.readouterr().out.splitlines()
+    assert [line.startswith("warning: after 0 s training waits for 4 workers") for line in said] == [True, False, False]
+
+
 def test_elastic_workers_wait_for_the_fewest(group: Group, capsys: pytest.CaptureFixture[str]):
     group.looks = 0
     await_places(Placement(4, False, 2, 1), "training")

@@ -13,7 +13,7 @@ from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.train import WorkerGroupError
 from ray.train.v2.api.exceptions import ControllerError
 
-from infocse_ray.errors import NonFinite, TrainingStopped
+from infocse_ray.errors import NonFinite, TrainingStopped, WorkersLost
 from infocse_ray.runtime.failures import process_lost
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.storage.checksums import checked
@@ -72,7 +72,7 @@ def test_it_begins_again_after_a_process_of_ray_train_died(
 
 
 def test_it_begins_again_as_often_as_workers_may_fail_and_then_says_why(fails: Callable[..., int]) -> None:
-    with pytest.raises(TrainingStopped, match=r"checkpoints: the workers failed: node 192\.0\.2\.2 ran out of memory"):
+    with pytest.raises(WorkersLost, match=r"checkpoints: the workers failed: node 192\.0\.2\.2 ran out of memory"):
         fails(DIED, DIED, ControllerError(FULL))
     with pytest.raises(TrainingStopped):
         fails(DIED, max_failures=0)
@@ -141,7 +141,9 @@ def test_one_worker_is_alone_until_that_fails_which_counts(
     assert begun(2) == [Began("group", 2)]
     assert begun(1, DIED) == [Began("alone", 0), Began("group", 1)]
     assert "training: The actor died.; beginning again from the last checkpoint" in capsys.readouterr().out
-    with pytest.raises(TrainingStopped, match=r"training: the workers failed: The actor died"):
+    with pytest.raises(
+        WorkersLost, match=r"training: the workers failed: The actor died; what is finished is kept, and"
+    ):
         begun(1, DIED, max_failures=0)
 
 
