@@ -78,7 +78,8 @@ def _pretrain(run: Run, after_iteration: AfterIteration | None, also_plain: bool
     if run.store.summary["labelled"]["test"]:
         for entry, encoder in zip(iterations, encoders, strict=True):
             looks |= run.tests(f"iteration_{entry['iteration']}", encoder, also_plain)
-    came = outcome(run, encoders[best], looks, iterations)
+    # Among pilots validation has chosen, too.
+    came = outcome(run, encoders[best], looks, [*iterations, *recipe.get("pilots", {}).values()])
     iterations[0].setdefault("validation", came.results["result"]["validation"])  # nothing was trained
     if run.whitening is not None:
         iterations[0].setdefault("whitening", run.whitening)

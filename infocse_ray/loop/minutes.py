@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -68,11 +69,12 @@ class Sizes(NamedTuple):
 
     def of(self, run: Run) -> Run:
         """The run with these."""
-        tokens = self.max_tokens
+        tokens, loop = self.max_tokens, run.settings.loop
+        first = None if loop.initialization_tokens is None else min(tokens, loop.initialization_tokens)
         sections = {
             # A step has a token at least: tokens alone end a training.
             "train": {"max_tokens": tokens, "max_steps": tokens},
-            "loop": {"max_iterations": self.max_iterations},
+            "loop": {"max_iterations": self.max_iterations, "initialization_tokens": first},
             "validate": {"max_documents": self.max_documents},
         }
         settings = run.settings
@@ -118,8 +120,9 @@ def _sizes(run: Run, speed: Speed, seconds: float) -> Sizes:
     for iterations, documents in _lower_and_lower(run):
         found = Sizes(1, iterations, documents)
         work = work_of(found.of(run))
-        found = found._replace(max_tokens=work.tokens(speed, seconds))
-        if work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds:
+        most = run.settings.train.max_tokens or math.inf
+        found = found._replace(max_tokens=int(min(work.tokens(speed, seconds), most)))
+        if found.max_tokens == most or work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds:
             break
     assert found is not None
     return found

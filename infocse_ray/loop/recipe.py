@@ -34,8 +34,8 @@ def choose(run: Run) -> tuple[Run, dict[str, Any]]:
     Returns:
         The run with the settings and the method that were chosen, and what `metrics.json` says of that; the run as it
         is and {} where nothing is to be chosen. `chosen` is the name of a recipe, or None if none beats the start;
-        `start` has the start's validation metrics; `pilots` have by name their best `validation` metrics, their `steps`
-        and `seconds` per stage, or why they were `left_out`.
+        `start` has the start's validation metrics; `pilots` have by name their best `validation` metrics, `steps`,
+        `seconds` per stage and the `history` of validations, or why they were `left_out`.
 
     Raises:
         ValueError: no recipe suits the encoder and the corpus, or can be trained with the run's settings.
@@ -113,4 +113,5 @@ def _pilot(run: Run, name: str, recipe: Recipe) -> tuple[list[dict[str, Any]], d
     history = summary["history"]
     best = max(history[1:], key=lambda entry: entry[settings.validate.metric])
     seconds = {kind: stage.seconds for kind, stage in done.items()}
-    return history, {"validation": best, "steps": summary["steps"], "seconds": seconds}, encoder
+    said = {"validation": best, "steps": summary["steps"], "seconds": seconds, "history": history}
+    return history, said, encoder

@@ -87,7 +87,8 @@ class Train(Section):
     never_worse: bool = Field(
         default=True,
         description="If training never beats its starting point on validation, return the starting point. false: "
-        "return the best encoder of the training, however good it is.",
+        "return the best encoder of the training, however good it is, to the next iteration; the run still returns the "
+        "best of its iterations and of what they began with.",
     )
     interpolation: list[float] = Field(
         default=[0.25, 0.5, 0.75],

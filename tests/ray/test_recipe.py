@@ -50,6 +50,11 @@ def test_the_best_pilot_trains_the_run_as_if_it_were_named(
     annotated = {stages[f"{at}_1/annotations"]["folder"] for at in ("pilot_infocse", "pilot_infocse_distillation")}
     assert len(annotated) == 1, "pilots share an annotation"
 
+    validated = [len(one["history"]) - 1 for one in (*recipe["pilots"].values(), *metrics["iterations"][1:])]
+    validated += [len(one["train"]["between"]) for one in metrics["iterations"][1:]]
+    judged = metrics["verdict"]["validation"]
+    assert judged["chosen_among"] == (1 if metrics["best_iteration"] == 0 else sum(validated)), "pilots among them"
+
     # A run with that training finds all of it, so nothing of the pilots went into it; so does one that chooses again.
     monkeypatch.setattr(iteration_stages, "train", lambda *_: pytest.fail("trained again"))
     same = settings_for(tmp_path, tiny_encoder, "named", **OF_SENTENCES, train=named._asdict())

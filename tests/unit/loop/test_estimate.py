@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -250,6 +251,23 @@ def test_where_there_is_little_time_fewer_documents_validate_before_there_are_fe
     said = capsys.readouterr().out
     assert "loop.max_iterations = 2, not 3 and validate.max_documents = 1,000, not 4,000, lest little" in said
     assert settled(1) == (1_000, 1)
+
+
+def test_what_limits_tokens_besides_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
+
+    def settled(**sections: Any) -> tuple[int | None, int | None, int]:
+        root = Storage.open(tempfile.mkdtemp(dir=tmp_path))
+        settings = sized(run_of(root, minutes=60, **sections), time.monotonic()).settings
+        return settings.train.max_tokens, settings.loop.initialization_tokens, settings.loop.max_iterations
+
+    tokens, first, iterations = settled()
+    assert first is None
+    assert tokens is not None
+    assert settled(train={"max_tokens": 64}) == (64, None, iterations), "no reason to train less often"
+    assert settled(train={"max_tokens": 10**9}) == (tokens, None, iterations)
+    assert settled(loop={"initialization_tokens": 64})[1] == 64
+    assert settled(loop={"initialization_tokens": 10**9})[1] == tokens, "no training takes longer than there is time"
 
 
 def test_runs_without_minutes_keep_their_identity():
