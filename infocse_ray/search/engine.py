@@ -195,9 +195,20 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
         fields = [field for field in first.schema_arrow if field.name not in ("vector", "scale")]
     schema = pa.schema([*fields, *vector_fields(embedding.dimension, precision)])
     uri, options = dataset_place(target)
+    failed: list[Exception] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from _batches(folder, names, schema)
+        except Exception as error:
+            failed.append(error)  # Lance makes it text
+            raise
+
     try:
-        lance.write_dataset(_batches(folder, names, schema), uri, schema, mode="overwrite", storage_options=options)
+        lance.write_dataset(batches(), uri, schema, mode="overwrite", storage_options=options)
     except OSError:
+        if failed:
+            raise failed[0] from None
         # Another process, or thread, copied the same at the same time, and says so next.
         if not _comes(lambda: _is_copied(done, vectors)):
             raise

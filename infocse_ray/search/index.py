@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,13 +17,15 @@ from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.engine import open_engine
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.search.weight import chosen_weight
 from infocse_ray.settings import Encoder
-from infocse_ray.stages.stage import read_stage
+from infocse_ray.stages.stage import read_whole_stage
+from infocse_ray.storage.checksums import SAME_COMMAND
 from infocse_ray.storage.folder import Storage
 
 
@@ -82,6 +85,7 @@ class Index:
         Raises:
             ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
                 installed, or `words` is no such number.
+            DamagedFile: a file is missing, cut off, or not as it was written.
         """
         if words != "auto" and not (isinstance(words, int | float) and 0.0 <= words <= 1.0):
             raise ValueError(f"words = {words!r}: give a number from 0 (vectors alone) to 1 (words alone), or auto")
@@ -89,27 +93,28 @@ class Index:
             raise ValueError(f"over = {over!r}: give one of {', '.join(get_args(Over))}")
         output = Storage.of_runs(os.fspath(folder), setting)
         where = f"{setting} = {str(output)!r}"
-        try:
-            embedding = read_embedding(output)
-        except FileNotFoundError:
-            of_what = {"manifest.json": "the folder of a run", "config.json": "an encoder"}
-            there = next((f"is {what}, and no" for name, what in of_what.items() if (output / name).exists()), "no")
-            raise ValueError(f"{where}: {there} vectors are there; `infocse embed` writes them") from None
-        try:
-            vectors = read_stage(output / "vectors")
-        except FileNotFoundError:
-            raise ValueError(f"{where}: isn't finished; run its `infocse embed` again, which goes on") from None
-        if over == "sentences" and not embedding.sentences:
-            raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
-        encoder = embedding.encoder_folder(output).load()
-        if model is not None:
-            _check(model, "model" if setting == "index" else "compare", embedding.encoder, where, encoder)
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.name, self.corpus = embedding.model, embedding.corpus
-        self._dimensions = embedding.dimensions
-        self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
-        self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
-        sampled = read_sampled(output / "vectors")
+        with _made_by_embed(where):
+            try:
+                embedding = read_embedding(output)
+            except FileNotFoundError:
+                of_what = {"manifest.json": "the folder of a run", "config.json": "an encoder"}
+                there = next((f"is {what}, and no" for name, what in of_what.items() if (output / name).exists()), "no")
+                raise ValueError(f"{where}: {there} vectors are there; `infocse embed` writes them") from None
+            try:
+                vectors = read_whole_stage(output / "vectors")
+            except FileNotFoundError:
+                raise ValueError(f"{where}: isn't finished; run its `infocse embed` again, which goes on") from None
+            if over == "sentences" and not embedding.sentences:
+                raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
+            encoder = embedding.encoder_folder(output).load()
+            if model is not None:
+                _check(model, "model" if setting == "index" else "compare", embedding.encoder, where, encoder)
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            self.name, self.corpus = embedding.model, embedding.corpus
+            self._dimensions = embedding.dimensions
+            self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
+            self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
+            sampled = read_sampled(output / "vectors")
         self.language = sampled.language if sampled else None
         try:
             self.words = (
@@ -194,6 +199,16 @@ class Index:
             vector = vectors_of_queries(self._encoder, [query])[0]
             passages = iter(best_sentences(self._encoder, vector, texts, self.language or "en"))
         return [hit if hit.number is not None else hit._replace(passage=next(passages)) for hit in hits]
+
+
+@contextlib.contextmanager
+def _made_by_embed(where: str) -> Iterator[None]:
+    """What is damaged isn't made again by whoever searches."""
+    try:
+        yield
+    except DamagedFile as error:
+        what = str(error).removesuffix(SAME_COMMAND)
+        raise DamagedFile(f"{where}: {what}; run its `infocse embed` again, or copy it whole") from error
 
 
 def _check(model: str, setting: str, fingerprint: str, where: str, own: SentenceEncoder) -> None:

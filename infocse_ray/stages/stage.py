@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyarrow.fs import FileInfo
+
 from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.interrupts import check
 from infocse_ray.runtime.progress import say, waits_kept
@@ -60,6 +62,22 @@ def read_stage(folder: Storage) -> Stage:
         DamagedFile: `stage.json` isn't as it was written.
     """
     return _stage(folder, _read_commit(folder))
+
+
+def read_whole_stage(folder: Storage) -> Stage:
+    """As `read_stage`, once every file that the stage wrote is seen to be there, with its size, by a listing now.
+
+    Marks are no matter: what was damaged may have been copied anew, and whoever reads a file verifies it.
+
+    Raises:
+        FileNotFoundError: nothing finished is there.
+        DamagedFile: a file is missing or cut off, or `stage.json` isn't as it was written.
+    """
+    commit = _read_commit(folder)
+    if wrong := _unlike(commit, folder.files()):
+        name, why = next(iter(wrong.items()))
+        raise DamagedFile(f"{folder / name} is damaged ({why})")
+    return _stage(folder, commit)
 
 
 def _stage(folder: Storage, commit: dict[str, Any]) -> Stage:
@@ -134,13 +152,20 @@ def _damage(folder: Storage, commit: dict[str, Any]) -> dict[str, str]:
         return {}
     there = folder.files()
     wrong = {name.removesuffix(MARK): "its content isn't what was written" for name in there if name.endswith(MARK)}
-    for name, size in commit.get("files", {}).items():
-        if name not in there:
-            wrong.setdefault(name, "it is missing")
-        elif there[name].size != size:
-            wrong.setdefault(name, f"it has {there[name].size:,} bytes, not {size:,}")
+    wrong = wrong | _unlike(commit, there) | wrong
     if not wrong:
         _seen_whole.add(key)
+    return wrong
+
+
+def _unlike(commit: dict[str, Any], there: dict[str, FileInfo]) -> dict[str, str]:
+    """What is wrong with which of the files that a commit lists, by what is there."""
+    wrong = {}
+    for name, size in commit.get("files", {}).items():
+        if name not in there:
+            wrong[name] = "it is missing"
+        elif there[name].size != size:
+            wrong[name] = f"it has {there[name].size:,} bytes, not {size:,}"
     return wrong
 
 

@@ -30,6 +30,9 @@ _BYTES = 16
 OTHER = "its content isn't what was written"
 """Why a file is damaged that has another digest."""
 
+SAME_COMMAND = "; the same command makes it again"
+"""Ends what is said of a damaged file; whoever only reads what another command made says which that is instead."""
+
 
 def mark_of(file: Storage) -> Storage:
     """The mark of a file."""
@@ -40,7 +43,7 @@ def damaged(file: Storage, why: str) -> DamagedFile:
     """The error to raise; marks the file, so that its stage makes it again."""
     with contextlib.suppress(OSError):  # the error that is raised says more
         mark_of(file).write_bytes(why.encode())
-    return DamagedFile(f"{file} is damaged ({why}); the same command makes it again")
+    return DamagedFile(f"{file} is damaged ({why}){SAME_COMMAND}")
 
 
 def digest(content: Any) -> bytes:

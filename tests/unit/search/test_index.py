@@ -11,8 +11,10 @@ from pydantic import ValidationError
 import infocse_ray
 from infocse_ray.annotate import in_process
 from infocse_ray.annotate.in_process import tokenised
+from infocse_ray.corpus.store import shard_name
 from infocse_ray.encoder import model
 from infocse_ray.encoder.embed import embed
+from infocse_ray.errors import DamagedFile
 from infocse_ray.search.index import Hit, Index
 from infocse_ray.search.searched import search
 from infocse_ray.search.sides import Placed, search_sides
@@ -76,6 +78,32 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
     (output / "vectors" / "stage.json").delete()
     with pytest.raises(ValueError, match="isn't finished; run its `infocse embed` again"):
         Index(str(output))
+
+
+def test_an_index_that_lost_part_of_its_vectors_is_not_searched(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder)
+    assert Index(str(output)).search("tide", top=9)
+    for name in (f"documents/{shard_name(1)}", "sampled.parquet"):
+        file = output / "vectors" / name
+        whole = file.read_bytes()
+        for why, content in (("it is missing", None), ("it has 5 bytes, not [0-9,]+", whole[:5])):
+            file.delete() if content is None else file.write_bytes(content)
+            said = rf"^index = .*: .*{name} is damaged \({why}\); run its `infocse embed` again, or copy it whole$"
+            with pytest.raises(DamagedFile, match=said):
+                Index(str(output))
+        file.write_bytes(whole)
+    assert len(Index(str(output))) == len(TEXTS), "copied whole"
+
+
+def test_who_searches_is_not_told_that_it_mends_what_is_damaged(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder)
+    file = output / "vectors" / "documents" / shard_name(1)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:9] + bytes([whole[9] ^ 1]) + whole[10:])
+    with pytest.raises(DamagedFile, match=r"\(its content .*\); run its `infocse embed` again, or copy it whole$"):
+        Index(str(output))
+    file.write_bytes(whole)
+    assert len(Index(str(output))) == len(TEXTS)
 
 
 class Fixed:

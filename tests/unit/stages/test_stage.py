@@ -6,7 +6,7 @@ import pytest
 
 from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime import progress
-from infocse_ray.stages.stage import Stage, claim, find_stage, look_again, read_stage, run_stage
+from infocse_ray.stages.stage import Stage, claim, find_stage, look_again, read_stage, read_whole_stage, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 
@@ -284,6 +284,16 @@ def test_a_marked_piece_of_an_unfinished_stage_is_made_again(root, capsys):
         run(root, "a", "f1", crash)
     assert (again(root).summary or {})["made"] == ["b.parquet"]
     assert "b.parquet is damaged (its content" in capsys.readouterr().out
+
+
+def test_what_was_lost_since_this_process_looked_is_seen_by_who_asks_for_a_whole_stage(root):
+    run(root, "a", "f1", two_pieces)
+    run(root, "a", "f1", two_pieces)
+    assert read_whole_stage(root / "a").fingerprint == "f1"
+    (root / "a" / "b.parquet").delete()
+    assert read_stage(root / "a").fingerprint == "f1"
+    with pytest.raises(DamagedFile, match=r"b\.parquet is damaged \(it is missing\)$"):
+        read_whole_stage(root / "a")
 
 
 def test_a_damaged_index_is_as_none(root):
