@@ -44,8 +44,9 @@ def write_beir(corpus: Corpus, folder: Storage) -> Counter[str]:
     """Write every good document, as one process reads them: rows that a run would set aside are left out here, too.
 
     A document given as text has that text; of one given as sentences each is a paragraph, so that they stay apart.
-    A counterpart that several documents have is one query, for which each is relevant. What is kept in memory are
-    hashes of ids and queries, some 100 bytes each.
+    A counterpart that several documents have is one query, for which each is relevant; a split that has one of them has
+    all its judgements, for the others are there to be found as well. What is kept in memory are hashes of ids and of
+    each split's queries, some 100 bytes each.
 
     Args:
         corpus: where the documents are.
@@ -61,6 +62,7 @@ def write_beir(corpus: Corpus, folder: Storage) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     known: set[int] = set()
+    asked: dict[str, set[int]] = {split: set() for split in _SPLITS.values()}
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as opened:
         local = Path(temporary)
         (local / QRELS).mkdir()
@@ -89,9 +91,14 @@ def write_beir(corpus: Corpus, folder: Storage) -> Counter[str]:
                     known.add(key)
                     write(QUERIES, json.dumps({"_id": query, "text": counterpart}, ensure_ascii=False))
                     counts["queries"] += 1
-                for split in (_SPLITS[document["split"]], ALL):
-                    write(f"{QRELS}/{split}.tsv", f"{query}\t{doc_id}\t1")
+                asked[_SPLITS[document["split"]]].add(key)
+                write(f"{QRELS}/{ALL}.tsv", f"{query}\t{doc_id}\t1")
                 counts["judgements"] += 1
+        for line in _judgements(files.get(f"{QRELS}/{ALL}.tsv")):
+            key = stable_hash(line.partition("\t")[0])
+            for split, queries in asked.items():
+                if key in queries:
+                    write(f"{QRELS}/{split}.tsv", line)
         opened.close()
         if not counts["queries"]:
             raise ValueError(
@@ -106,6 +113,16 @@ def write_beir(corpus: Corpus, folder: Storage) -> Counter[str]:
         f"{counts['judgements']:,} judgements; {counts['left out']:,} rows left out"
     )
     return counts
+
+
+def _judgements(file: IO[str] | None) -> Iterator[str]:
+    """The lines of qrels that are written so far, if any, without the one that names the columns."""
+    if file is not None:
+        file.flush()
+        with open(file.name, encoding="utf-8", newline="\n") as written:
+            next(written)
+            for line in written:
+                yield line.removesuffix("\n")
 
 
 def _documents(corpus: Corpus, counts: Counter[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
