@@ -36,7 +36,7 @@ _FEWEST_PROBED = 16
 _REFINE = 5
 """How many times the results asked for are compared exactly."""
 _CANDIDATES = 100
-"""Of vectors and of words, each, where both count."""
+"""Of vectors and of words, each, where both count; more where more results are asked for."""
 _PATIENCE = 10.0
 """Seconds for another process that has copied vectors to say so."""
 
@@ -102,7 +102,10 @@ class Engine:
         return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))
 
     def search_both(self, vector: np.ndarray, query: str, weight: float, top: int, exact: bool = False) -> pa.Table:
-        """The best rows by vectors and words together, best first; behind all candidates the next nearest by vectors.
+        """The best rows by vectors and words together, best first.
+
+        The first 100 are of the 100 best of either kind, the next 100 of the 200 best, the next 200 of the 400 best,
+        and so on: more results begin with the fewer ones, and with words alone all that share one come first.
 
         Args:
             vector: float32 [d], of the query.
@@ -114,14 +117,18 @@ class Engine:
         Returns:
             As `search`, with `words`, float32: BM25.
         """
-        found = self.candidates(vector, query, exact=exact)
-        score = fused(found["similarity"].to_numpy(), found["words"].to_numpy(), weight)
-        best = found.take(pa.array(np.argsort(-score, kind="stable")[:top]))
-        if top > len(found):
-            more = self.search(vector, top, exact, row_ids=True)
-            new = np.isin(more["_rowid"].to_numpy(), found["_rowid"].to_numpy(), invert=True)
-            best = pa.concat_tables([best, self._with_words(more.filter(pa.array(new)), query)]).slice(0, top)
-        return best.drop_columns(["_rowid"])
+        best: list[pa.Table] = []
+        there, each = np.zeros(0, np.uint64), _CANDIDATES
+        while True:
+            found = self.candidates(vector, query, each, exact)
+            score = fused(found["similarity"].to_numpy(), found["words"].to_numpy(), weight)
+            ranked = found.take(pa.array(np.argsort(-score, kind="stable")))
+            new = np.isin(ranked["_rowid"].to_numpy(), there, invert=True)
+            best.append(ranked.filter(pa.array(new)).slice(0, each - len(there)))
+            there = np.concatenate([there, best[-1]["_rowid"].to_numpy()])
+            if each >= min(top, self.rows):
+                return pa.concat_tables(best).slice(0, top).drop_columns(["_rowid"])
+            each *= 2
 
     def candidates(self, vector: np.ndarray, query: str, each: int = _CANDIDATES, exact: bool = False) -> pa.Table:
         """The rows best by vectors, and those best by words, each scored by both, most similar first.

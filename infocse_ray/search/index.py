@@ -162,8 +162,8 @@ class Index:
 
         Args:
             query: a text; what goes beyond the encoder's max_length is cut.
-            top: how many.
-            exact: compare with every vector, also where the index is large.
+            top: how many; where the index is `approximate` there may be fewer.
+            exact: compare with every vector, also where the index is large, so that there are `top` if it has so many.
 
         Raises:
             ValueError: the query is no text, or has none, or `top` is less than 1.

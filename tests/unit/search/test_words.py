@@ -109,13 +109,21 @@ def test_more_results_begin_with_the_fewer_ones(tmp_path: Path):
     query = np.random.default_rng(1).standard_normal(16).astype(np.float32)
     many = engine.search_both(query, "tide number9", 0.4, 500)["doc_id"].to_pylist()
     assert len(set(many)) == len(many) == 500
-    assert engine.search_both(query, "tide number9", 0.4, 10)["doc_id"].to_pylist() == many[:10]
-    nearest = engine.search(query, 600)["doc_id"].to_pylist()
-    candidates = set(engine.candidates(query, "tide number9")["doc_id"].to_pylist())
-    behind = [doc_id for doc_id in nearest if doc_id not in candidates]
-    assert many[len(candidates) :] == behind[: 500 - len(candidates)]
+    for top in (10, 100, 150, 201, 400):
+        assert engine.search_both(query, "tide number9", 0.4, top)["doc_id"].to_pylist() == many[:top]
     everything = engine.search_both(query, "tide number9", 0.4, 1_000)
     assert sorted(everything["doc_id"].to_pylist()) == sorted(map(str, range(600)))
+
+
+def test_by_words_alone_all_that_share_one_come_first_and_behind_them_the_nearest(tmp_path: Path):
+    vectors = np.random.default_rng(0).standard_normal((600, 16))
+    texts = [f"number{i} {'tide' if i % 2 == 0 else 'harbour'}" for i in range(600)]
+    engine = engine_of(tmp_path, texts, vectors)
+    query = np.random.default_rng(1).standard_normal(16).astype(np.float32)
+    found = engine.search_both(query, "tide", 1.0, 450)
+    assert [words > 0 for words in found["words"].to_pylist()] == [True] * 300 + [False] * 150
+    nearest = engine.search(query, 600)["doc_id"].to_pylist()
+    assert found["doc_id"].to_pylist()[300:] == [doc_id for doc_id in nearest if int(doc_id) % 2][:150]
 
 
 @pytest.mark.parametrize("query", ["the", "?!", "zzz"])
