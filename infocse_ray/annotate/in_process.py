@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.copies import distinct
-from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.corpus.sentences import is_utf8, split_sentences
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.load import load_encoder
@@ -55,7 +55,7 @@ def cluster_sentences(
         language: ISO 639-1, of the sentence splitter's rules.
 
     Raises:
-        ValueError: it is no encoder, k is less than 1, or documents are something else.
+        ValueError: it is no encoder, k is less than 1, or documents are something else, or not UTF-8.
     """
     texts = [split_sentences(one, language) if isinstance(one, str) else one for one in _checked(documents)]
     if isinstance(encoder, str):
@@ -77,7 +77,7 @@ def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
     """Texts and lists of sentences.
 
     Raises:
-        ValueError: something else is among them, or they are no list of such.
+        ValueError: something else is among them, or what isn't UTF-8, or they are no list of such.
     """
     wanted = "give a list of texts, or of lists of sentences"
     if isinstance(documents, str):
@@ -89,6 +89,8 @@ def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
         texts = one if isinstance(one, list | tuple | np.ndarray) else [one]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"documents: item {number} is {one!r:.60}; {wanted}")
+        if any(isinstance(text, str) and not is_utf8(text) for text in texts):
+            raise ValueError(f"documents: item {number} isn't UTF-8: {one!r:.60}; leave out what is no character")
         checked.append(one if isinstance(one, str) else list(texts))
     return checked
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
-from infocse_ray.corpus.sentences import split_sentences, visible
+from infocse_ray.corpus.sentences import is_utf8, split_sentences, visible
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.settings import Corpus
 
@@ -96,11 +96,9 @@ def counterpart_texts(value: Any) -> list[str]:
 
 
 def _encodable(text: str) -> None:
-    # A lone surrogate gets through JSON's \\u escapes and can't be written as UTF-8.
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Rejected("not UTF-8") from None
+    # A lone surrogate gets through JSON's \\u escapes.
+    if not is_utf8(text):
+        raise Rejected("not UTF-8")
 
 
 def tokenised_schema(token: pa.DataType) -> pa.Schema:

@@ -21,6 +21,7 @@ from infocse_ray.corpus.read import (
     open_lines,
     reader_of,
 )
+from infocse_ray.corpus.sentences import is_utf8
 from infocse_ray.corpus.streams import BadContent, advice, check_text
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.redact import redacted
@@ -212,26 +213,18 @@ def look_into(uri: str, kind: str, encoding: str, setting: str = "source", rows:
             columns = dict.fromkeys(csv_columns(_whole(uri, kind, encoding)))
             for _, cells in islice(csv_records(_whole(uri, kind, encoding)), rows):
                 text = "".join(cell for cell in (cells or {}).values())
-                seen, undecodable = seen + 1, undecodable + (not _is_text(text))
+                seen, undecodable = seen + 1, undecodable + (not is_utf8(text))
         else:
             for row in islice(json_rows(_whole(uri, kind, encoding)), rows):
                 columns |= dict.fromkeys(row.values or ())
                 text = json.dumps(row.values, ensure_ascii=False)
-                bad = row.reason == NOT_UTF8 or not _is_text(text)
+                bad = row.reason == NOT_UTF8 or not is_utf8(text)
                 seen, undecodable = seen + 1, undecodable + bad
     return Look(set(columns), seen, undecodable)
 
 
 def _whole(uri: str, kind: str, encoding: str) -> Piece:
     return Piece(uri, kind, 0, 0, 2**62, encoding=encoding)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def refuse_unreadable(looks: dict[str, Look], encoding: str, setting: str = "source") -> None:

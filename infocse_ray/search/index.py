@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 
+from infocse_ray.corpus.sentences import is_utf8
 from infocse_ray.embedding.index import Embedding, Over, read_embedding
 from infocse_ray.embedding.sampled import Sampled, read_sampled
 from infocse_ray.encoder.embed import for_inference
@@ -153,7 +154,17 @@ class Index:
         return self.engine.rows
 
     def vector(self, query: str) -> np.ndarray:
-        """The query's vector, float32 [d], with the encoder's query prompt, cut as the index is."""
+        """The query's vector, float32 [d], with the encoder's query prompt, cut as the index is.
+
+        Raises:
+            ValueError: the query is no text, has none, or isn't UTF-8.
+        """
+        if not isinstance(query, str):
+            raise ValueError(f"query: is a {type(query).__qualname__}; give one text")
+        if not query.strip():
+            raise ValueError("query: has no text")
+        if not is_utf8(query):
+            raise ValueError(f"query = {query!r}: isn't UTF-8; leave out what is no character")
         with self._one:
             return vectors_of_queries(self._encoder, [query], self._dimensions)[0]
 
@@ -166,14 +177,10 @@ class Index:
             exact: compare with every vector, also where the index is large, so that there are `top` if it has so many.
 
         Raises:
-            ValueError: the query is no text, or has none, or `top` is less than 1.
+            ValueError: the query is no text, has none, or isn't UTF-8, or `top` is less than 1.
         """
         if top < 1:
             raise ValueError(f"top = {top}: give how many to find, from 1")
-        if not isinstance(query, str):
-            raise ValueError(f"query: is a {type(query).__qualname__}; give one text")
-        if not query.strip():
-            raise ValueError("query: has no text")
         vector = self.vector(query)
         if self.words:
             found = self.engine.search_both(vector, query, self.words, top, exact)

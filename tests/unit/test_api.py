@@ -75,6 +75,8 @@ def test_one_text_is_no_list_of_documents(tiny_encoder: Path):
         (pd.DataFrame({"body": [TEXT]}), "is a DataFrame; give a list of texts.*such as a column of it"),
         ([TEXT, None], "item 1 is None"),
         ([TEXT, 5], "item 1 is 5"),
+        (["A \ud800 ship."], r"item 0 isn't UTF-8: 'A \\ud800 ship.'; leave out what is no character"),
+        ([TEXT, ["a", "\udcff"]], r"item 1 isn't UTF-8"),
         ([["a", 5]], r"item 0 is \['a', 5\]"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,9 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
         index.search(["oil"])  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="query: has no text"):
         index.search(" ")
+    for ask in (index.search, index.vector):
+        with pytest.raises(ValueError, match=r"^query = 'ship \\udcff coast': isn't UTF-8; leave out"):
+            ask("ship \udcff coast")
     for top in (0, -1):
         with pytest.raises(ValueError, match=f"^top = {top}: give how many to find"):
             index.search("tide", top=top)
@@ -217,6 +221,7 @@ def test_the_query_needs_no_name():
     [
         ({}, "query is required"),
         ({"query": "  "}, "query is required"),
+        ({"query": os.fsdecode(b"ship \xff coast")}, r"query = 'ship \\udcff coast': isn't UTF-8; leave out"),
         ({"query": "x", "serve": True}, "the page asks for queries"),
         ({"query": "x", "compare": "m"}, "give compare_index"),
         ({"query": "x", "port": 80}, "port = 80: is of the page; add --serve"),
