@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ class ClusteredDocument(NamedTuple):
 
 
 def cluster_sentences(
-    encoder: str | SentenceEncoder,
+    encoder: str | os.PathLike[str] | SentenceEncoder,
     documents: Sequence[str | Sequence[str]],
     k: int = 1,
     max_length: int = 32,
@@ -58,7 +59,8 @@ def cluster_sentences(
         ValueError: it is no encoder, k is less than 1, or documents are something else, or not UTF-8.
     """
     texts = [split_sentences(one, language) if isinstance(one, str) else one for one in _checked(documents)]
-    if isinstance(encoder, str):
+    if isinstance(encoder, str | os.PathLike):
+        encoder = os.fspath(encoder)
         loaded = load_encoder(resolve_encoder(encoder, "encoder"), _shape(encoder, max_length), cosine=True)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         encoder = for_inference(loaded, "auto", device)

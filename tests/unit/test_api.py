@@ -51,7 +51,8 @@ def test_the_sweep_is_a_function_also_after_its_room_was_imported():
 
 def test_sentences_are_clustered_inside_each_document(tiny_encoder: Path):
     sentences = ["the ship", "a judge", "the ship", "a court of law"]
-    text, given = cluster_sentences(str(tiny_encoder), [TEXT, sentences], k=1)
+    text, given = cluster_sentences(tiny_encoder, [TEXT, sentences], k=1)
+    assert cluster_sentences(str(tiny_encoder), [TEXT, sentences], k=1) == [text, given]
     assert text.sentences == ["The ship and the tide.", "A judge of the court.", "The tide and the ship."]
     assert given.sentences == sentences
     assert given.clusters[0] == given.clusters[2] == 0, "equal texts are one node"
