@@ -54,11 +54,16 @@ class Prompts(NamedTuple):
         return self._replace(named=named)
 
     def config(self) -> dict[str, Any]:
-        """The entries of `config_sentence_transformers.json`, with the roles' first names; none without a prompt."""
+        """The entries of `config_sentence_transformers.json`, with the roles' first names; none without a prompt.
+
+        A default that isn't what documents get is left out: sentence-transformers' `encode` would put it before texts
+        that are trained and measured behind another, or none.
+        """
         if not self:
             return {}
         named = self.named | {"query": self.of("query"), "document": self.of("document")}
-        return {"prompts": named, "default_prompt_name": self.default if self.default in named else None}
+        is_theirs = self.default is not None and named.get(self.default) == named["document"]
+        return {"prompts": named, "default_prompt_name": self.default if is_theirs else None}
 
     @classmethod
     def read(cls, config: dict[str, Any]) -> Prompts:

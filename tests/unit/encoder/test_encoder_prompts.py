@@ -137,7 +137,7 @@ def test_the_settings_prompts_come_first_and_are_exported(folder, tmp_path):
     other.save(tmp_path / "saved")
     said = json.loads((tmp_path / "saved" / "config_sentence_transformers.json").read_text())
     expected = {"document": "a b: ", "passage": "a b: ", "query": "c: ", "title": "t: "}
-    assert (said["prompts"], said["default_prompt_name"]) == (expected, "title")
+    assert (said["prompts"], said["default_prompt_name"]) == (expected, None)
     none = load(folder, document_prompt="", query_prompt="")
     close(ours(none), theirs(folder, ""))
     prints = {e.fingerprint() for e in (found, other, none, load(folder, query_prompt="c: "))}
@@ -147,6 +147,21 @@ def test_the_settings_prompts_come_first_and_are_exported(folder, tmp_path):
     plain = load(folder)
     assert load(folder, document_prompt="").fingerprint() == plain.fingerprint()
     assert Tokenizer.from_str(plain.corpus_tokenizer()).to_str() == Tokenizer.from_str(none.corpus_tokenizer()).to_str()
+
+
+@pytest.mark.parametrize(("document", "kept"), [("", None), ("near ", "x")])
+def test_a_default_that_documents_do_not_get_is_not_exported(tiny_encoder, tmp_path, document, kept):
+    source = copy_of(tiny_encoder, tmp_path)
+    write_layout(source, 32, "mean", True, 16)
+    prompts = {"prompts": {"query": "", "document": document, "x": "near "}, "default_prompt_name": "x"}
+    file = source / "config_sentence_transformers.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | prompts))
+    encoder = load(source)
+    encoder.save(tmp_path / "saved")
+    said = json.loads((tmp_path / "saved" / "config_sentence_transformers.json").read_text())
+    assert said["default_prompt_name"] == kept
+    assert load(tmp_path / "saved").fingerprint() == encoder.fingerprint()
+    close(ours(encoder), theirs(tmp_path / "saved"))
 
 
 @pytest.mark.parametrize(
