@@ -40,7 +40,8 @@ def place_of(model: str, output: str | None, form: str, dimensions: int | None) 
     if not is_remote(model) and not own.exists():
         raise ValueError(f"output: is needed where model = {model!r} is a name on the hub; name a folder to write")
     parts = [form] * (form != "torch") + [str(dimensions)] * (dimensions is not None)
-    uri, mark, query = model.partition("?") if is_remote(model) else (model, "", "")
+    # Of a local folder the whole path: beside `.` is not in it.
+    uri, mark, query = model.partition("?") if is_remote(model) else (own.uri, "", "")
     return Storage.open(f"{uri.rstrip('/')}_{'_'.join(parts)}{mark}{query}")
 
 

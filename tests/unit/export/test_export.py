@@ -23,6 +23,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.prompts import ROLES, Prompts
 from infocse_ray.export.dimensions import truncated
+from infocse_ray.export.folder import place_of
 from infocse_ray.export.formats import FORMATS, GraphEncoder
 from infocse_ray.export.run import export
 from infocse_ray.loop.its_run import run_of
@@ -271,6 +272,15 @@ def test_a_run_is_found_by_its_models_folder(tiny_encoder: Path, tmp_path: Path,
         assert found.settings.name == "news"
     assert run_of(str(model.parent)) is None
     assert run_of(str(tmp_path / "model")) is None
+
+
+def test_an_export_is_beside_the_model_however_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "news" / "model"
+    model.mkdir(parents=True)
+    monkeypatch.chdir(model)
+    for named in (".", "./", "../model", "../../news/./model/", str(model), model.as_uri()):
+        assert place_of(named, None, "onnx", 8).uri == f"{model}_onnx_8"
+    assert place_of("memory://news/model/?a=b", None, "onnx", None).uri == "memory://news/model_onnx?a=b"
 
 
 def test_a_signal_is_handled_after_graphs_have_come_and_gone(tiny_encoder: Path, tmp_path: Path) -> None:
