@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import numbers
+import operator
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -85,13 +88,16 @@ class Index:
 
         Raises:
             ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
-                installed, or `words` is no such number.
+                installed, or `words` is no such number, or `folder` no path.
             DamagedFile: a file is missing, cut off, or not as it was written.
         """
-        if words != "auto" and not (isinstance(words, int | float) and 0.0 <= words <= 1.0):
+        weight = float(words) if isinstance(words, numbers.Real) and not isinstance(words, bool) else math.nan
+        if words != "auto" and not 0.0 <= weight <= 1.0:
             raise ValueError(f"words = {words!r}: give a number from 0 (vectors alone) to 1 (words alone), or auto")
         if over not in get_args(Over):
             raise ValueError(f"over = {over!r}: give one of {', '.join(get_args(Over))}")
+        if not isinstance(folder, str | os.PathLike):
+            raise ValueError(f"{setting} = {folder!r}: give the folder, or URI, that `infocse embed` wrote")
         output = Storage.of_runs(os.fspath(folder), setting)
         where = f"{setting} = {str(output)!r}"
         with _made_by_embed(where):
@@ -119,7 +125,7 @@ class Index:
         self.language = sampled.language if sampled else None
         try:
             self.words = (
-                self._weight(output, embedding, over, vectors.fingerprint, sampled) if words == "auto" else words
+                self._weight(output, embedding, over, vectors.fingerprint, sampled) if words == "auto" else weight
             )
             if self.words:
                 self.engine.index_words(self.language)
@@ -177,15 +183,19 @@ class Index:
             exact: compare with every vector, also where the index is large, so that there are `top` if it has so many.
 
         Raises:
-            ValueError: the query is no text, has none, or isn't UTF-8, or `top` is less than 1.
+            ValueError: the query is no text, has none, or isn't UTF-8, or `top` is no whole number from 1.
         """
-        if top < 1:
-            raise ValueError(f"top = {top}: give how many to find, from 1")
+        try:
+            count = operator.index(top)
+        except TypeError:
+            count = 0
+        if count < 1:
+            raise ValueError(f"top = {top!r}: give how many to find, from 1")
         vector = self.vector(query)
         if self.words:
-            found = self.engine.search_both(vector, query, self.words, top, exact)
+            found = self.engine.search_both(vector, query, self.words, count, exact)
         else:
-            found = self.engine.search(vector, top, exact)
+            found = self.engine.search(vector, count, exact)
         rows: list[dict[str, Any]] = found.to_pylist()
         return [
             Hit(rank, row["doc_id"], row.get("number"), row["title"], row["text"], row["similarity"], row.get("words"))

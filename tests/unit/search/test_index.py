@@ -71,17 +71,26 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
     for ask in (index.search, index.vector):
         with pytest.raises(ValueError, match=r"^query = 'ship \\udcff coast': isn't UTF-8; leave out"):
             ask("ship \udcff coast")
-    for top in (0, -1):
-        with pytest.raises(ValueError, match=f"^top = {top}: give how many to find"):
-            index.search("tide", top=top)
+    for top in (0, -1, 2.5, "3", None):
+        with pytest.raises(ValueError, match=f"^top = {top!r}: give how many to find"):
+            index.search("tide", top=top)  # pyright: ignore[reportArgumentType]
+    for place in (None, 3):
+        with pytest.raises(ValueError, match=f"^index = {place}: give the folder, or URI, that `infocse embed` wrote$"):
+            Index(place)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="over = 'all': give one of documents, sentences"):
         Index(output.path, over="all")  # pyright: ignore[reportArgumentType]
-    for words in ("0.4", None, 2):
+    for words in ("0.4", None, 2, True, float("nan")):
         with pytest.raises(ValueError, match=f"words = {words!r}: give a number from 0"):
             Index(output.path, words=words)  # pyright: ignore[reportArgumentType]
     (output / "vectors" / "stage.json").delete()
     with pytest.raises(ValueError, match="isn't finished; run its `infocse embed` again"):
         Index(str(output))
+
+
+def test_numpys_numbers_are_numbers(tmp_path: Path, tiny_encoder: Path):
+    index = Index(write_index(tmp_path, tiny_encoder).path, words=np.float32(0.5))  # pyright: ignore[reportArgumentType]
+    assert index.words == 0.5
+    assert len(index.search("tide", top=np.int64(2))) == 2  # pyright: ignore[reportArgumentType]
 
 
 def test_an_index_that_lost_part_of_its_vectors_is_not_searched(tmp_path: Path, tiny_encoder: Path):
