@@ -60,16 +60,21 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
     doc_id = values.get("id")
     if "id" not in values:
         doc_id = f"{stable_hash(chr(10).join(sentences)):016x}"
-    if doc_id is None or isinstance(doc_id, (list, dict)) or not str(doc_id):
+    if doc_id is None or isinstance(doc_id, (list, dict)) or not (doc_id := id_text(doc_id)):
         raise Rejected("no id")
-    _encodable(str(doc_id))
+    _encodable(doc_id)
     split = values.get("split")
     if split is None:
-        split = draw_split(str(doc_id), corpus.valid_fraction, corpus.test_fraction)
+        split = draw_split(doc_id, corpus.valid_fraction, corpus.test_fraction)
     else:
         split = split_of(split)
     counterparts = counterpart_texts(values.get("counterpart"))
-    return {"doc_id": str(doc_id), "split": split, "sentences": sentences, "counterparts": counterparts}
+    return {"doc_id": doc_id, "split": split, "sentences": sentences, "counterparts": counterparts}
+
+
+def id_text(value: Any) -> str:
+    """An id as text. A whole float is an integer: pandas makes all of a column floats where one id is missing."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def split_of(value: Any) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from infocse_ray.corpus.documents import id_text
 from infocse_ray.corpus.kind import ROLES
 from infocse_ray.corpus.read import reader_of
 from infocse_ray.corpus.source import CONTENT
@@ -116,7 +117,7 @@ def _tables(documents: object, corpus: Corpus) -> Iterator[pa.Table]:
     elif module == "pandas" and hasattr(documents, "columns"):
         frame: Any = documents.set_axis([str(name) for name in documents.columns], axis=1)  # pyright: ignore
         names = _columns(list(frame.columns), corpus)
-        yield from _sliced(_from_pandas(frame[names]))
+        yield from _sliced(_from_pandas(frame[names], corpus))
     elif module == "datasets" and isinstance(documents, Mapping):
         raise ValueError(_refused(documents) + f"; choose one of its splits: {', '.join(documents)}")
     elif module == "datasets" and hasattr(documents, "with_format"):
@@ -162,12 +163,12 @@ def _columns(there: list[str], corpus: Corpus) -> list[str]:
     return list(dict.fromkeys(column_of.values()))
 
 
-def _from_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any, corpus: Corpus) -> pa.Table:
     """The columns of a DataFrame; what Arrow can't take as one type goes by rows."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, UnicodeEncodeError):
-        return _table({name: [_plain(value) for value in frame[name]] for name in frame.columns})
+        return _table({name: [_plain(value) for value in frame[name]] for name in frame.columns}, corpus)
 
 
 def _plain(value: Any) -> Any:
@@ -213,15 +214,17 @@ def _from_rows(rows: list[Any], corpus: Corpus) -> Iterator[pa.Table]:
         yield _table(
             {name: [_plain(row.get(name)) for row in some] for name in names}
             if first == "dict"
-            else {names[0]: [row if first == "text" else list(row) for row in some]}
+            else {names[0]: [row if first == "text" else list(row) for row in some]},
+            corpus,
         )
 
 
-def _table(columns: dict[str, list[Any]]) -> pa.Table:
-    return pa.table({name: _array(name, values) for name, values in columns.items()})
+def _table(columns: dict[str, list[Any]], corpus: Corpus) -> pa.Table:
+    of_ids = corpus.id or "id"
+    return pa.table({name: _array(name, values, name == of_ids) for name, values in columns.items()})
 
 
-def _array(name: str, values: list[Any]) -> pa.Array:
+def _array(name: str, values: list[Any], are_ids: bool) -> pa.Array:
     """A column; text that can't be written as UTF-8 goes as bytes, for the corpus stage to set its row aside.
 
     Raises:
@@ -230,7 +233,8 @@ def _array(name: str, values: list[Any]) -> pa.Array:
     if any(isinstance(value, list | tuple) for value in values):
         values = [[value] if isinstance(value, str) else value for value in values]
     elif any(isinstance(value, str) for value in values):  # such as ids, of which some are numbers
-        values = [str(value) if isinstance(value, int | float) else value for value in values]
+        shown = id_text if are_ids else str
+        values = [shown(value) if isinstance(value, int | float) else value for value in values]
     try:
         return pa.array(values)
     except UnicodeEncodeError:

@@ -45,7 +45,7 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 from infocse_ray.storage.redact import redacted
 
-_FORMAT = 3
+_FORMAT = 4
 _LENGTHS = ("sentences_a_document", "tokens_a_sentence")
 _LABEL_LINES = "label lines"
 _SORTING = "sorting"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus import label_files
+from infocse_ray.corpus.documents import id_text
 from infocse_ray.corpus.kind import (
     ROLES,
     CorpusPlan,
@@ -82,7 +83,11 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTab
     if labels is not None:
         columns = {role: column for role, column in columns.items() if role != "counterpart"}
     for row in read_rows(piece, columns, corpus.text_files == "line"):
-        if labels is not None and row.values is not None and (label := labels.find(str(row.values["id"]))) is not None:
+        if (
+            labels is not None
+            and row.values is not None
+            and (label := labels.find(id_text(row.values["id"]))) is not None
+        ):
             row.values["counterpart"] = label.counterparts
             if "split" in columns:
                 row.values["split"] = label.split or row.values.get("split")

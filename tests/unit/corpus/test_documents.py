@@ -92,7 +92,13 @@ def test_surrogate_pairs_are_fine():
     assert document(sentences=[json.loads(r'"\ud83d\ude00"'), "b"])["sentences"][0] == "\U0001f600"
 
 
-@pytest.mark.parametrize(("given_id", "doc_id"), [(7, "7"), (0, "0"), (-3, "-3"), (2**70, str(2**70)), ("ü", "ü")])
+@pytest.mark.parametrize(
+    ("given_id", "doc_id"),
+    [
+        *[(7, "7"), (0, "0"), (-3, "-3"), (2**70, str(2**70)), ("ü", "ü"), ("1.0", "1.0")],
+        *[(1.0, "1"), (1e16, str(10**16)), (2.5, "2.5")],
+    ],
+)
 def test_ids_are_kept_as_text(given_id, doc_id: str):
     assert document(id=given_id, sentences=["a", "b"])["doc_id"] == doc_id
 

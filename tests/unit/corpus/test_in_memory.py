@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from infocse_ray.corpus import in_memory
+from infocse_ray.corpus.documents import document_of
 from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.source import find_source
@@ -103,6 +104,16 @@ def test_frames_with_lists_gaps_and_several_types(root: Storage) -> None:
     nothing = {"text": None, "counterpart": None}
     for documents in (frame, frame.to_dict("records")):
         assert read(corpus_of(documents, root)) == [{"text": "a", "counterpart": "x"}, nothing, nothing]
+
+
+def test_integers_that_pandas_made_floats_are_integers_as_ids(root: Storage) -> None:
+    frame = pd.DataFrame({"id": [1, None, 3], "sentences": [["a", "b"]] * 3})
+    assert frame["id"].dtype == float
+    corpus = corpus_of(frame, root)
+    assert [document_of(row, corpus)["doc_id"] for row in read(corpus) if row["id"] is not None] == ["1", "3"]
+    for name in ("id", "key"):
+        rows = [{name: 1.0, "text": "A."}, {name: "x", "text": "B."}, {name: None, "text": "2.0"}]
+        assert [row["id"] for row in read(corpus_of(rows, root, {"id": name}))] == ["1", "x", None]
 
 
 def test_the_same_documents_are_the_same_source_written_once(root: Storage, tmp_path: Path) -> None:

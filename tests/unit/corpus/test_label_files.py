@@ -82,6 +82,17 @@ def test_parquet_labels_with_named_columns(corpus: Path):
     assert counterparts(found) == {"a": ["x"], "b": ["y", "z"]}
 
 
+def test_labels_name_documents_whether_their_numbers_are_floats_or_not(tmp_path: Path):
+    documents, labels = tmp_path / "docs.parquet", tmp_path / "labels.parquet"
+    floats, integers = pa.array([1.0, None, 3.0]), pa.array([1, 2, 3])
+    for of_documents, of_labels in ((floats, floats), (floats, integers), (integers, floats)):
+        pq.write_table(pa.table({"id": of_documents, "sentences": [["One.", "Two."]] * 3}), documents)
+        pq.write_table(pa.table({"id": of_labels, "counterpart": ["x", "y", "z"]}), labels)
+        found, _ = read(documents, "auto", labels=str(labels))
+        named = counterparts(found)
+        assert (named["1"], named["3"]) == (["x"], ["z"])
+
+
 def test_labels_of_text_files_name_them(tmp_path: Path):
     for name in ("one", "two"):
         (tmp_path / "docs").mkdir(exist_ok=True)
