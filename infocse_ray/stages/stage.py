@@ -151,8 +151,8 @@ def _damage(folder: Storage, commit: dict[str, Any]) -> dict[str, str]:
     if (key := (str(folder), commit["fingerprint"])) in _seen_whole:
         return {}
     there = folder.files()
-    wrong = {name.removesuffix(MARK): "its content isn't what was written" for name in there if name.endswith(MARK)}
-    wrong = wrong | _unlike(commit, there) | wrong
+    marked = {name.removesuffix(MARK): "its content isn't what was written" for name in there if name.endswith(MARK)}
+    wrong = _unlike(commit, there) | marked
     if not wrong:
         _seen_whole.add(key)
     return wrong

@@ -44,8 +44,9 @@ def write_beir(corpus: Corpus, folder: Storage) -> Counter[str]:
     """Write every good document, as one process reads them: rows that a run would set aside are left out here, too.
 
     A document given as text has that text; of one given as sentences each is a paragraph, so that they stay apart.
-    A counterpart that several documents have is one query, for which each is relevant; a split that has one of them has
-    all its judgements, for the others are there to be found as well. What is kept in memory are hashes of ids and of
+    A counterpart that several documents have is one query, for which each is relevant; a held-out split that has one of
+    them has all its judgements, for the others are there to be found as well; that of training has its own alone, for
+    nothing held out is to be trained on. What is kept in memory are hashes of ids and of
     each split's queries, some 100 bytes each.
 
     Args:
@@ -62,7 +63,7 @@ def write_beir(corpus: Corpus, folder: Storage) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     known: set[int] = set()
-    asked: dict[str, set[int]] = {split: set() for split in _SPLITS.values()}
+    asked: dict[str, set[int]] = {_SPLITS["valid"]: set(), _SPLITS["test"]: set()}
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as opened:
         local = Path(temporary)
         (local / QRELS).mkdir()
@@ -91,7 +92,11 @@ def write_beir(corpus: Corpus, folder: Storage) -> Counter[str]:
                     known.add(key)
                     write(QUERIES, json.dumps({"_id": query, "text": counterpart}, ensure_ascii=False))
                     counts["queries"] += 1
-                asked[_SPLITS[document["split"]]].add(key)
+                split = _SPLITS[document["split"]]
+                if split in asked:
+                    asked[split].add(key)
+                else:
+                    write(f"{QRELS}/{split}.tsv", f"{query}\t{doc_id}\t1")
                 write(f"{QRELS}/{ALL}.tsv", f"{query}\t{doc_id}\t1")
                 counts["judgements"] += 1
         for line in _judgements(files.get(f"{QRELS}/{ALL}.tsv")):
