@@ -56,14 +56,16 @@ class Prompts(NamedTuple):
     def config(self) -> dict[str, Any]:
         """The entries of `config_sentence_transformers.json`, with the roles' first names; none without a prompt.
 
-        A default that isn't what documents get is left out: sentence-transformers' `encode` would put it before texts
-        that are trained and measured behind another, or none.
+        Where there is a default it is what documents get: sentence-transformers' `encode` would put another before texts
+        that are trained and measured without.
         """
         if not self:
             return {}
         named = self.named | {"query": self.of("query"), "document": self.of("document")}
-        is_theirs = self.default is not None and named.get(self.default) == named["document"]
-        return {"prompts": named, "default_prompt_name": self.default if is_theirs else None}
+        default = self.default
+        if default is not None and named.get(default) != named["document"]:
+            default = "document" if named["document"] else None
+        return {"prompts": named, "default_prompt_name": default}
 
     @classmethod
     def read(cls, config: dict[str, Any]) -> Prompts:

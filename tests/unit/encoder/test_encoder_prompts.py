@@ -137,7 +137,7 @@ def test_the_settings_prompts_come_first_and_are_exported(folder, tmp_path):
     other.save(tmp_path / "saved")
     said = json.loads((tmp_path / "saved" / "config_sentence_transformers.json").read_text())
     expected = {"document": "a b: ", "passage": "a b: ", "query": "c: ", "title": "t: "}
-    assert (said["prompts"], said["default_prompt_name"]) == (expected, None)
+    assert (said["prompts"], said["default_prompt_name"]) == (expected, "document")
     none = load(folder, document_prompt="", query_prompt="")
     close(ours(none), theirs(folder, ""))
     prints = {e.fingerprint() for e in (found, other, none, load(folder, query_prompt="c: "))}
