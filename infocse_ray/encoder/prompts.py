@@ -56,8 +56,8 @@ class Prompts(NamedTuple):
     def config(self) -> dict[str, Any]:
         """The entries of `config_sentence_transformers.json`, with the roles' first names; none without a prompt.
 
-        Where there is a default it is what documents get: sentence-transformers' `encode` would put another before texts
-        that are trained and measured without.
+        Where there is a default it is what documents get: sentence-transformers' `encode` would put another before
+        texts that are trained and measured without.
         """
         if not self:
             return {}
