@@ -77,7 +77,9 @@ class Work(NamedTuple):
 
     def cost(self, speed: Speed) -> float:
         """Embedded tokens that a training token costs, by the processors that train beside those that embed."""
-        return (self.passes if speed.passes is None else speed.passes * self.cached) / self.beside
+        if speed.trained_per_second is None:
+            return self.passes / self.beside
+        return self.cached * speed.tokens_per_second / speed.trained_per_second
 
     def estimate(self, speed: Speed, tokens: float) -> Estimate:
         """Of a run whose every training has so many tokens."""

@@ -1,7 +1,8 @@
 """How fast this cluster embeds and trains, found out by doing some of it.
 
-Actors embed sentences of the corpus, and take two steps on its documents, of which the second counts. What a training
-token costs in embedded ones depends on the machine as much as on the passes that are made over it.
+1. Actors embed sentences of the corpus, as many as annotate.
+2. Where one of the training's workers would be, some steps are taken on its part of a batch: what a training token
+   costs in embedded ones depends on the machine as much as on the passes that are made over it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from infocse_ray.annotate.actor import in_actors
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.loop.estimate import sentence_length
@@ -23,7 +25,8 @@ from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed, speed_of
 from infocse_ray.methods.chance import mixed
 from infocse_ray.methods.method import Method
-from infocse_ray.runtime.cluster import quiet_data
+from infocse_ray.runtime.cluster import assigned_cores, quiet_data, worker_device
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.state import TrainState
@@ -32,14 +35,36 @@ from infocse_ray.train.step import train_step
 _WARM = 256
 """Sentences that are embedded before time is taken."""
 
+_STEPS = 3
+"""The first is slower, for what it meets for the first time; of the others the fastest counts, as other work may be
+done beside."""
+
 _LONG = 10.0
-"""Seconds: a first step that took them counts, and there is no second."""
+"""Seconds: a step that took them is the last."""
 
 _TIMED = {False: 2_048, True: 65_536}
 """Tokens of a timed step at most, on CPUs and on GPUs; with more neither is faster."""
 
 
-class TimeSteps(NamedTuple):
+class TimeEmbedding(NamedTuple):
+    """Embeds some of a group's sentences, and takes the time."""
+
+    documents: TrainingDocuments
+
+    def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
+        """Return `tokens` and `seconds`."""
+        read = [documents.sentences for shard in shards for documents in self.documents.read(shard)]
+        if not read:
+            return []
+        sentences = concatenate(read)
+        sentences = sentences.take(_first(len(sentences), SENTENCES_AT_ONCE))
+        annotator.embed(sentences.take(_first(len(sentences), _WARM)))
+        before, begun = annotator.tokens, time.monotonic()
+        annotator.embed(sentences)[:1].cpu()  # waits for the device
+        return [{"tokens": annotator.tokens - before, "seconds": time.monotonic() - begun}]
+
+
+class TimeTraining(NamedTuple):
     """Trains a copy of the encoder on one batch, and takes the time."""
 
     encoder: EncoderFolder
@@ -48,20 +73,28 @@ class TimeSteps(NamedTuple):
     examples: int
     """At most, of a batch: a worker's part."""
 
-    def __call__(self, documents: Documents, device: torch.device) -> dict[str, float]:
-        """Return `trained`, tokens, and `training_seconds`; nothing where the documents give no example."""
-        if (batch := self._batch(documents)) is None:
-            return {}
+    def __call__(self, documents: TrainingDocuments, shards: list[int]) -> float | None:
+        """Return tokens a second; None where the documents give no example."""
+        torch.set_num_threads(assigned_cores())
+        read = [one for shard in shards for one in documents.read(shard)]
+        return self.on(joined(read), worker_device()) if read else None
+
+    def on(self, documents: Documents, device: torch.device) -> float | None:
+        """The same, of these documents."""
+        if (batch := self.batch(documents)) is None:
+            return None
         state = TrainState(self.encoder.load().to(device), self.method, self.settings, self.settings.seed)
-        tokens, took = 0, 0.0
-        for step in (1, 2):
+        tokens, took = 0, []
+        for step in range(1, _STEPS + 1):
             begun = time.monotonic()
             tokens = train_step(state, batch, self.settings.seed, step).tokens  # waits for the device
-            if (took := time.monotonic() - begun) > _LONG:
+            took.append(time.monotonic() - begun)
+            if took[-1] > _LONG:
                 break
-        return {"trained": tokens, "training_seconds": took}
+        return tokens / min(took[1:] or took)
 
-    def _batch(self, documents: Documents) -> Batch | None:
+    def batch(self, documents: Documents) -> Batch | None:
+        """Examples of as many documents as there are, as training deals them; None: they give none."""
         if self.method.annotated:  # as if all of a document were one cluster: pairs are of two sentences either way
             documents = documents._replace(clusters=np.zeros(len(documents.sentences), np.int32))
         opened = self.method.open(documents)
@@ -75,54 +108,34 @@ class TimeSteps(NamedTuple):
         return Batch.of_examples(self.method, opened, chosen, numbers, mixed(0, row), doc_ids, documents.keys[chosen])
 
 
-class TimeWork(NamedTuple):
-    """Embeds some of a group's sentences and trains on some of its documents, and takes the time of each."""
-
-    documents: TrainingDocuments
-    steps: TimeSteps | None
-    """None: training has other processors."""
-
-    def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
-        """Return `tokens` and `seconds` of embedding, and what TimeSteps returns."""
-        read = [documents for shard in shards for documents in self.documents.read(shard)]
-        if not read:
-            return []
-        documents = joined(read)
-        sentences = documents.sentences.take(_first(len(documents.sentences), SENTENCES_AT_ONCE))
-        annotator.embed(sentences.take(_first(len(sentences), _WARM)))
-        before, begun = annotator.tokens, time.monotonic()
-        annotator.embed(sentences)[:1].cpu()  # waits for the device
-        row = {"tokens": annotator.tokens - before, "seconds": time.monotonic() - begun}
-        return [row | (self.steps(documents, annotator.encoder.device) if self.steps is not None else {})]
-
-
 def _first(there: int, most: int) -> np.ndarray:
     return np.arange(min(there, most))
 
 
 def measured(run: Run) -> Speed:
     """How fast the run's workers embed and train."""
-    iteration_stages, where = run.iteration_stages, run.iteration_stages.where["annotate"]
-    documents = TrainingDocuments(run.store, iteration_stages.splits)
+    where = run.iteration_stages.where["annotate"]
+    documents = TrainingDocuments(run.store, run.iteration_stages.splits)
     groups = documents.groups()
     actors = min(where.workers, len(groups))
     quiet_data()
     begun = time.monotonic()
-    work = TimeWork(documents, _steps(run))
+    work = TimeEmbedding(documents)
     rows = list(in_actors(groups[: 2 * actors], run.start, run.settings.encoder.precision, where, work))
     took = time.monotonic() - begun
-    tokens, busy, trained, training = (
-        sum(row.get(name, 0) for row in rows) for name in ("tokens", "seconds", "trained", "training_seconds")
-    )
-    speed = speed_of(tokens, busy, actors, took - training / actors)
-    return speed._replace(passes=training / trained * tokens / busy) if trained and tokens else speed
+    tokens, busy = (sum(row[name] for row in rows) for name in ("tokens", "seconds"))
+    return speed_of(tokens, busy, actors, took)._replace(trained_per_second=_training(run, documents, groups))
 
 
-def _steps(run: Run) -> TimeSteps | None:
-    """What is timed of training; None: nothing, for it isn't done where sentences are embedded, or isn't at all."""
-    where, method, settings = run.iteration_stages.where, run.inputs.method, run.settings
-    if method is None or where["train"].use_gpu != where["annotate"].use_gpu:
+def _training(run: Run, documents: TrainingDocuments, groups: list[list[int]]) -> float | None:
+    """Tokens a second, by all workers that train; None: nothing is trained so."""
+    where, method, train = run.iteration_stages.where["train"], run.inputs.method, run.settings.train
+    if method is None:
         return None
-    part = -(-settings.train.batch_size // where["train"].workers)
-    fits = _TIMED[where["train"].use_gpu] // round(2 * sentence_length(run))
-    return TimeSteps(run.start, method, settings, max(2, min(part, fits)))
+    part, a_pair = -(-train.batch_size // where.workers), 2 * sentence_length(run)
+    examples = max(2, min(part, int(_TIMED[where.use_gpu] / a_pair)))
+    # As many as have so many sentences; a group has some 2,000.
+    shards = [shard for group in groups[: 1 + 2 * examples // 1000] for shard in group]
+    work = TimeTraining(run.start, method, run.settings, examples)
+    each = in_one_task(work, documents, shards, where=where, title="timing a step of training")
+    return None if each is None else each * where.workers

@@ -12,8 +12,8 @@ class Speed(NamedTuple):
     """Embedded, padding not counted, by all workers of `annotate`."""
     start_seconds: float
     """Until workers are at work."""
-    passes: float | None = None
-    """Embedded tokens that a training token costs on the same processors; None: nothing was trained yet."""
+    trained_per_second: float | None = None
+    """Tokens trained on, by all workers of `train`; None: nothing was trained yet."""
 
 
 def speed_of(tokens: float, busy: float, actors: int, took: float) -> Speed:

@@ -44,7 +44,7 @@ def test_a_run_measures_its_cluster_once_and_trains_by_that(
     settled = read_stage(root / read_manifest(root / "a")["stages"]["minutes"]["folder"]).summary
     assert settled is not None
     assert settled["speed"][0] > 0
-    assert settled["speed"][2] > 1, "a training token costs more than an embedded one"
+    assert settled["speed"][2] > 0, "tokens trained on a second"
     assert settled["max_iterations"] == 1
     assert metrics["settings"]["train"]["max_tokens"] == settled["max_tokens"]
     assert metrics["settings"]["minutes"] == 30

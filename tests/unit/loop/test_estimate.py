@@ -43,8 +43,8 @@ def test_an_estimate_adds_up():
     assert one.training == 2 * (400 + 5)
     assert one.validating == pytest.approx(2 * (5 + 2.5) * 2 + 10 + 10)
     assert one.seconds == sum(one)
-    measured = WORK.estimate(SPEED._replace(passes=16.0), 100_000)
-    assert measured.training == 2 * (1000 + 5), "16 on one processor, a quarter more with caching, by two beside each"
+    measured = WORK.estimate(SPEED._replace(trained_per_second=125.0), 100_000)
+    assert measured.training == 2 * (1000 + 5), "a quarter more with caching"
     assert measured._replace(training=one.training) == one
     assert Estimate(120, 480, 110).line() == "some 12 min: annotating 2 min, training 8 min, validating 110 s"
 

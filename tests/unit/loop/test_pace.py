@@ -17,7 +17,7 @@ from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop import pace
-from infocse_ray.loop.pace import TimeSteps
+from infocse_ray.loop.pace import TimeTraining
 from infocse_ray.runtime.placement import Placement
 from tests.conftest import make_documents
 from tests.unit.trainees import CASES, document, method_for, ragged, settings_for
@@ -34,10 +34,10 @@ def documents(encoder: Path, count: int = 12) -> Documents:
     return Documents(pa.array(names), np.arange(count), offsets_of(sizes), sentences)
 
 
-def steps_of(case: str, model: Path, examples: int = 9) -> TimeSteps:
+def steps_of(case: str, model: Path, examples: int = 9) -> TimeTraining:
     settings = settings_for(case, model)
     folder: Any = SimpleNamespace(load=lambda: load_encoder(model, settings.encoder, cosine=True))
-    return TimeSteps(folder, method_for(case, EncoderSpec.of(folder.load()), settings), settings, examples)
+    return TimeTraining(folder, method_for(case, EncoderSpec.of(folder.load()), settings), settings, examples)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -49,55 +49,62 @@ def test_a_step_of_every_method_is_timed(case: str, tiny_encoder: Path, monkeypa
     def slow(state: Any, batch: Any, seed: int, number: int) -> Any:
         report = step(state, batch, seed, number)
         taken.append((number, len(batch.keys), report.tokens))
-        clock.now += 5.0 if number == 1 else 1.0
+        clock.now += {1: 5.0, 2: 2.0, 3: 1.0}[number]
         return report
 
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(pace, "time", clock)
     monkeypatch.setattr(pace, "train_step", slow)
-    found = steps(texts, CPU)
-    assert [(number, examples) for number, examples, _ in taken] == [(1, 9), (2, 9)]
-    assert found["trained"] == taken[1][2] > 0
-    assert found["training_seconds"] == 1.0, "of the second step"
+    found = steps.on(texts, CPU)
+    assert [(number, examples) for number, examples, _ in taken] == [(1, 9), (2, 9), (3, 9)]
+    assert found == taken[2][2] / 1.0, "of the fastest step but the first"
     monkeypatch.setattr(pace, "_LONG", 4.0)
     taken.clear()
-    assert steps(texts, CPU)["training_seconds"] == 5.0
+    assert steps.on(texts, CPU) == taken[0][2] / 5.0
     assert [number for number, *_ in taken] == [1], "one that takes long is enough"
 
 
 def test_documents_share_a_batch_as_training_deals_them(tiny_encoder: Path) -> None:
     texts = documents(tiny_encoder)
-    batch = steps_of("idc", tiny_encoder)._batch(texts)
+    batch = steps_of("idc", tiny_encoder).batch(texts)
     assert batch is not None
     assert sorted(batch.keys.tolist()) == list(range(9)), "a document each while there are others"
     assert batch.doc_ids == [str(key) for key in batch.keys]
-    twice = steps_of("idc", tiny_encoder, examples=15)._batch(texts)
+    twice = steps_of("idc", tiny_encoder, examples=15).batch(texts)
     assert twice is not None
     assert np.bincount(twice.keys).tolist() == [2] * 3 + [1] * 9
     assert len(np.unique(twice.text_ids)) > 20, "other examples of the same documents"
 
 
 def test_no_example_is_nothing_to_time(tiny_encoder: Path) -> None:
-    assert steps_of("idc", tiny_encoder)(document([[7, 8]])._replace(clusters=None), CPU) == {}
+    assert steps_of("idc", tiny_encoder).on(document([[7, 8]])._replace(clusters=None), CPU) is None
 
 
-def test_training_is_timed_where_sentences_are_embedded() -> None:
-    method: Any = SimpleNamespace()
+def test_a_worker_s_part_of_a_batch_is_timed_where_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
 
-    def run(train: Placement, method: Any = method, size: int = 10) -> Any:
-        settings = SimpleNamespace(train=SimpleNamespace(batch_size=size))
-        counts = {"tokens": 1000, "sentences": 100}
-        return SimpleNamespace(
-            iteration_stages=SimpleNamespace(where={"train": train, "annotate": Placement(2, False, 1)}),
+    def in_one_task(work: TimeTraining, *arguments: Any, where: Placement, title: str) -> float:
+        asked.append((work.examples, *arguments, where))
+        return 100.0
+
+    monkeypatch.setattr(pace, "in_one_task", in_one_task)
+    documents: Any = "documents"
+
+    def training(train: Placement, size: int = 10, method: Any = "method") -> float | None:
+        run: Any = SimpleNamespace(
+            iteration_stages=SimpleNamespace(where={"train": train}),
             inputs=SimpleNamespace(method=method, encoder=SimpleNamespace(max_length=32)),
-            store=SimpleNamespace(summary=counts),
-            settings=settings,
+            store=SimpleNamespace(summary={"tokens": 1000, "sentences": 100}),
+            settings=SimpleNamespace(train=SimpleNamespace(batch_size=size)),
             start="start",
         )
+        return pace._training(run, documents, [[0, 1], [2], [3], [4], [5], [6], [7], [8]])
 
-    cpus = Placement(4, False, 1)
-    assert pace._steps(run(cpus)) == TimeSteps("start", method, run(cpus).settings, 3)  # pyright: ignore
-    [*_, examples] = pace._steps(run(cpus, size=10_000)) or []
-    assert examples == 2048 // 20, "no more than time takes"
-    assert pace._steps(run(Placement(1, True, 1))) is None, "a GPU trains, CPUs embed"
-    assert pace._steps(run(cpus, method=None)) is None
+    cpus, gpu = Placement(4, False, 1), Placement(1, True, 1)
+    assert training(cpus) == 400.0, "of four workers"
+    assert training(cpus, 10_000) == 400.0
+    assert training(gpu, 10_000) == 100.0
+    assert [one[0] for one in asked] == [3, 2048 // 20, 65_536 // 20], "no more than time takes"
+    assert [one[2] for one in asked] == [[0, 1], [0, 1], [0, 1, 2, 3, 4, 5, 6, 7]], "with as many sentences"
+    assert [one[3] for one in asked] == [cpus, cpus, gpu]
+    assert training(cpus, method=None) is None
