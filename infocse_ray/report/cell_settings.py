@@ -38,6 +38,8 @@ _OF_THE_TABLES = {
     "loop.early_stop": "iterations",
     "loop.initialization": "tables",
     "loop.initialization_tokens": "tokens",
+    "loop.initialization_steps": "tokens",
+    "loop.initialization_patience": "tokens",
     "annotate.first_encoder": "first_encoder",
     # What rows are named after.
     "train.distillation": "tables",

@@ -185,6 +185,8 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
         ),
         ({"adapt": "none.yaml"}, "adapt = 'none.yaml': no such file"),
         ({"settings": {"train": {"max_tokens": 3}}}, "settings: train.max_tokens follows from `tokens`"),
+        ({"settings": {"loop.initialization_steps": 3}}, "settings: loop.initialization_steps follows from `tokens`"),
+        ({"settings": {"loop.initialization_patience": 3}}, "settings: loop.initialization_patience follows from"),
         ({"settings": {"seed": 3}}, "settings: seed follows from `seeds`"),
         ({"settings": {"recipe": "auto"}}, "settings: recipe follows from `methods`"),
         ({"methods": {"infocse": {"train.distillation": 0.5}}}, "methods: infocse: train.distillation follows from"),
