@@ -26,6 +26,7 @@ _NO_PARAMETER = {
         ("validate.metric", "validate.on", "validate.reading", "validate.max_documents", "validate.max_candidates"),
         "scores couldn't be compared",
     ),
+    "validate.sts": "it changes no training; set it in `settings`",
     **dict.fromkeys(("labels", "finetune", "plusplus"), "pretrain.py doesn't read it"),
     **dict.fromkeys(("explorer", "tracking"), "it changes no result"),
     **dict.fromkeys((f"annotate.{name}" for name in HOW_NOT_WHAT), "it changes no result"),

@@ -128,6 +128,7 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"validate.metric": {"grid": ["mrr"]}}, "validate.metric can't be swept: scores couldn't be compared"),
         ({"validate.on": {"grid": ["halves"]}}, "validate.on can't be swept"),
         ({"validate.reading": {"grid": ["both"]}}, "validate.reading can't be swept: scores couldn't be compared"),
+        ({"validate.sts": {"grid": ["a.tsv"]}}, "validate.sts can't be swept: it changes no training"),
         ({"train.learning_rate": {"quniform": [0.1, 0.5, 0]}}, "quniform = .*: give numbers, .* and the step"),
         ({"annotate.k": {"qrandint": [1, 10, 0]}}, "qrandint = .*: give whole numbers, .* and the step"),
         ({"train.temperature": {"uniform": [0.1, float("nan")]}}, "uniform = .*: give numbers, the lowest and"),
