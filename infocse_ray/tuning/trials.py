@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,12 @@ _LOADED_ALIKE = re.compile(
     r"|loop\.(max_iterations|early_stop|initialization_\w+)"
 )
 """Parameters whose values don't change which corpus and encoders a run loads."""
+
+_BY_CONTENT = ("encoder.model", "encoder.document_prompt", "encoder.query_prompt", "annotate.first_encoder")
+"""Parameters that an identity has by what they lead to."""
+
+_BY_MINUTES = ("train.max_steps", "train.max_tokens")
+"""Parameters that `minutes` settles."""
 
 
 class Trial(NamedTuple):
@@ -86,6 +92,8 @@ def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> li
     def apart(settings: Settings) -> dict[str, Any]:
         return {k: v for k, v in _values(config, settings).items() if not _LOADED_ALIKE.fullmatch(k)}
 
+    swept = {name: _distinct(operator.attrgetter(name)(one) for one in settled.values()) for name in config.parameters}
+    unread = {name: values for name, values in swept.items() if len(values) > 1}
     groups: dict[str, list[Settings]] = {}
     for one in settled.values():
         groups.setdefault(fingerprint(apart(one)), []).append(one)
@@ -107,6 +115,11 @@ def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> li
         for one in every:
             identity, number = inputs.identity(one), numbers[one.name]
             trials.append(Trial(number, _values(config, one), one, identity, inputs.source, inputs.tokenizer))
+            unread = {name: values for name, values in unread.items() if not _reads(inputs, one, name, values)}
+    for name in unread:
+        # What another choice hasn't drawn yet may read it.
+        if all(other == name or _drawn_in_full(config.parameters[other], swept[other]) for other in swept):
+            raise ValueError(f"parameters: {name} isn't read with these settings; leave it out")
     return sorted(trials, key=lambda trial: trial.number)
 
 
@@ -137,6 +150,35 @@ def settings_of(config: Sweep, values: dict[str, Any]) -> Settings:
     # Named by the values as the settings have them: 1e-5 and 0.00001 are one.
     name = trial_name(config.name, _values(config, settings))
     return settings.model_copy(update={"name": name, "tracking": tracking})
+
+
+def _reads(inputs: Inputs, settings: Settings, name: str, values: list[Any]) -> bool:
+    """Whether another of a parameter's values would make another run of a trial."""
+    if name.startswith("annotate.") and settings.train.method != "idc":
+        return False
+    if name in _BY_MINUTES and settings.minutes is not None:
+        return False
+    if name in _BY_CONTENT:
+        return True
+    section, _, key = name.rpartition(".")
+    own = getattr(settings, section) if section else settings
+    changed = own.model_copy(update={key: next(value for value in values if value != getattr(own, key))})
+    other = settings.model_copy(update={section: changed}) if section else changed
+    return inputs.identity(other) != inputs.identity(settings)
+
+
+def _drawn_in_full(how: dict[str, Any], drawn: list[Any]) -> bool:
+    """Whether no listed value of a parameter is left to further samples."""
+    return "choice" not in how or len(drawn) == len(_distinct(how["choice"]))
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Each once; lists among them can't be hashed."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
 
 
 def _values(config: Sweep, settings: Settings) -> dict[str, Any]:

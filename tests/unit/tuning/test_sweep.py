@@ -221,8 +221,9 @@ def test_trials_are_compared_by_what_they_trained(tmp_path: Path, runs: Runs):
     assert [row["best_iteration"] for row in found["trials"]] == [0] * 4
     assert found["best"] == found["trials"][3]["name"]
     assert ": recall@5 0.2800 on" in (tmp_path / "runs" / "s" / "best.yaml").read_text()
-    runs.scores = lambda settings: [0.3 * settings.annotate.k]
-    run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.method": "none"})
+    runs.scores = lambda settings: [0.3 if settings.loop.initialization == "simcse" else 0.6]
+    initialized = {"loop.initialization": {"grid": ["simcse", "ict"]}}
+    run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.method": "none"}, parameters=initialized)
     found = content(tmp_path)
     assert found["best"] == found["trials"][1]["name"], "nothing was trained"
 

@@ -180,6 +180,56 @@ def test_seeds_are_swept_where_they_change_no_question(tmp_path: Path):
     assert values(plan_trials(other, Finder()), "seed") == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("settings", "parameters", "name"),
+    [
+        ({}, {"simcse.temperature": {"grid": [0.01, 0.05]}}, "simcse.temperature"),
+        ({"annotate.clustering": "kmeans"}, {"annotate.k": {"grid": [1, 2]}}, "annotate.k"),
+        ({"train.method": "simcse"}, {"train.distillation": {"grid": [0.0, 0.5]}}, "train.distillation"),
+        ({"train.method": "simcse"}, {"annotate.k": {"grid": [1, 2]}}, "annotate.k"),
+        ({"train.method": "simcse"}, {"annotate.first_encoder": {"grid": ["a", "b"]}}, "annotate.first_encoder"),
+        ({"minutes": 5}, {"train.max_steps": {"grid": [10, 20]}}, "train.max_steps"),
+        ({}, {"loop.pilot_steps": {"randint": [10, 99]}, "annotate.k": {"grid": [1, 2]}}, "loop.pilot_steps"),
+        ({}, {"train.method": {"grid": ["idc", "ict"]}, "simcse.dropout": {"grid": [0.1, 0.2]}}, "simcse.dropout"),
+    ],
+)
+def test_a_parameter_that_no_trial_reads_is_refused(
+    tmp_path: Path, settings: dict[str, Any], parameters: dict[str, Any], name: str
+):
+    settings = sweep_of(tmp_path).settings | settings
+    with pytest.raises(ValueError, match=rf"^parameters: {name} isn't read with these settings; leave it out$"):
+        plan(tmp_path, settings=settings, parameters=parameters, samples=3)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"train.method": {"grid": ["idc", "simcse"]}, "simcse.temperature": {"grid": [0.01, 0.05]}},
+        {"train.method": {"grid": ["idc", "simcse"]}, "annotate.k": {"grid": [1, 2]}},
+        {"annotate.clustering": {"grid": ["partition", "kmeans"]}, "annotate.kmeans_clusters": {"grid": [5, 6]}},
+        {"minutes": {"grid": [None, 5]}, "train.max_steps": {"grid": [10, 20]}},
+        {"simcse.temperature": {"grid": [0.01]}},
+        {"encoder.model": {"grid": ["a", "b"]}},
+        {"train.interpolation": {"grid": [[], [0.5]]}},
+    ],
+)
+def test_a_parameter_that_some_trials_read_or_that_has_one_value_is_swept(tmp_path: Path, parameters: dict[str, Any]):
+    number = 1
+    for how in parameters.values():
+        number *= len(how["grid"])
+    assert len(plan(tmp_path, parameters=parameters)) == number
+
+
+def test_a_parameter_that_only_a_choice_not_drawn_yet_would_read_is_swept(tmp_path: Path):
+    parameters = {
+        "train.method": {"choice": ["idc", "simcse"]},
+        "simcse.temperature": {"uniform": [0.01, 0.1]},
+        "annotate.k": {"randint": [1, 9]},
+    }
+    for seed in range(9):
+        assert plan(tmp_path, parameters=parameters, samples=2, seed=seed)
+
+
 def test_credentials_are_in_no_name_and_change_none(tmp_path: Path):
     models = [f"s3://AKIAEXAMPLE:{word}@bucket/model" for word in ("supersecretpassword", "anotherlongsecret")]
     names = [plan(tmp_path, parameters={"encoder.model": {"grid": [model]}})[0].name for model in models]
