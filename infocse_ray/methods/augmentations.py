@@ -25,6 +25,10 @@ def check_augmentations(section: ConSERTSettings, spec: EncoderSpec) -> None:
     where = f"consert.first = {section.first}, consert.second = {section.second}"
     if changes == {"none"}:
         raise ValueError(f"{where}: both views are the sentence unchanged; choose an augmentation for one")
+    if not any(_changes_texts(change, section.cutoff, spec.embedding) for change in changes):
+        raise ValueError(
+            f"consert.cutoff = {section.cutoff}: with {where} both views are the sentence unchanged; raise it"
+        )
     if not spec.can_cut and changes - {"shuffle", "none"}:
         raise ValueError(
             f"{where}: a {spec.kind} encoder has no embedding layer that can be cut off; set them to shuffle and none"
@@ -33,6 +37,12 @@ def check_augmentations(section: ConSERTSettings, spec: EncoderSpec) -> None:
         raise ValueError(
             f"{where}: this {spec.kind} encoder takes no positions to shuffle; set it to token_cutoff or dropout"
         )
+
+
+def _changes_texts(change: str, rate: float, dimension: int) -> bool:
+    """Whether an augmentation changes any text: a cutoff of nothing is none."""
+    cut = {"feature_cutoff": int(dimension * rate), "token_cutoff": rate, "dropout": rate}
+    return change == "shuffle" or cut.get(change, 0) > 0
 
 
 def augmented(

@@ -29,14 +29,18 @@ class MirrorBERT(TwoViews):
     """A sentence and itself with a span masked."""
 
     def __init__(self, section: MirrorBERTSettings, spec: EncoderSpec) -> None:
-        """Check that the encoder can mask.
+        """Check that the encoder can mask, and that the views differ.
 
         Raises:
-            ValueError: its tokenizer has no mask token.
+            ValueError: its tokenizer has no mask token, or they don't.
         """
         if spec.mask is None:
             raise ValueError(
                 "train.method = mirror_bert: the encoder's tokenizer has no mask token; use another method"
+            )
+        if not section.span and not section.dropout:
+            raise ValueError(
+                "mirror_bert.span = 0, mirror_bert.dropout = 0: both views are the sentence unchanged; raise either"
             )
         self.section, self.mask, self.characters = section, spec.mask, spec.characters
         self.dropout = dropout_of(section.dropout, "mirror_bert", spec)

@@ -192,6 +192,28 @@ def test_two_equal_views_are_refused():
         ConSERT(ConSERTSettings(first="none", second="none"), SPEC)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "cutoff"),
+    [
+        ("dropout", "none", 0.0),
+        ("feature_cutoff", "feature_cutoff", 0.0),
+        ("token_cutoff", "dropout", 0.0),
+        ("feature_cutoff", "none", 0.03),  # of 32 dimensions
+    ],
+)
+def test_views_off_which_nothing_is_cut_are_refused(first, second, cutoff):
+    with pytest.raises(ValueError, match=rf"^consert\.cutoff = {cutoff}: with .* unchanged; raise it$"):
+        ConSERT(ConSERTSettings(first=first, second=second, cutoff=cutoff), SPEC)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cutoff"),
+    [("shuffle", "feature_cutoff", 0.0), ("dropout", "feature_cutoff", 0.03), ("none", "feature_cutoff", 0.04)],
+)
+def test_one_view_that_is_changed_is_enough(first, second, cutoff):
+    ConSERT(ConSERTSettings(first=first, second=second, cutoff=cutoff), SPEC)
+
+
 def test_encoders_that_ignore_positions_are_known(tiny_encoder):
     encoder = load_encoder(tiny_encoder, settings_for("consert").encoder, False)
     assert EncoderSpec.of(encoder).can_shuffle

@@ -96,6 +96,13 @@ def test_an_encoder_without_a_mask_token_is_refused():
     assert "\n" not in str(error.value)
 
 
+def test_two_equal_views_are_refused():
+    with pytest.raises(ValueError, match=r"span = 0, mirror_bert\.dropout = 0: both views .*; raise either$"):
+        mirror(span=0, dropout=0.0)
+    mirror(span=0)
+    mirror(dropout=0.0)
+
+
 def test_characters_of_word_pieces(tiny_encoder):
     tokenizer = AutoTokenizer.from_pretrained(tiny_encoder)
     characters = _characters(tokenizer)
