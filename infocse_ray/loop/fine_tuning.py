@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from infocse_ray.corpus.schema import SPLITS
@@ -123,7 +124,9 @@ def fine_tune(
     """
     settings, section = run.settings, run.settings.finetune
     size = train_size(settings, run.store)
-    epoch = max(1, round(size / section.batch_size))
+    # Rounded up, so that an epoch is a pass at least, and patience, which ends with an epoch, as many as are asked for.
+    epoch = math.ceil(size / section.batch_size)
+    patience = epoch * math.ceil(section.patience * size / (epoch * section.batch_size))
     # No warm-up: one that suits training without labels may be longer than all of fine-tuning.
     update = {"batch_size": section.batch_size, "learning_rate": section.learning_rate, "warmup_steps": 0}
     once_an_epoch = {"every": epoch, "every_tokens": None}
@@ -139,7 +142,7 @@ def fine_tune(
         settings.train.similarity == "cosine",
         EncoderSpec.of(run.inputs.encoder),
     )
-    budget = Budget(section.epochs * size // section.batch_size, None, section.patience * epoch)
+    budget = Budget(section.epochs * size // section.batch_size, None, patience)
     say(
         f"round {number}: fine-tuning on {size:,} labelled examples, {budget.steps:,} steps at most, {epoch:,} an epoch"
     )

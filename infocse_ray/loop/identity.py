@@ -105,8 +105,12 @@ def few_shot_identity(settings: Settings, without_labels: str, rounds: int, fall
         rounds: at most.
         fall_back: whether the first may fine-tune what training without labels made worse, as it was before.
     """
+    asked = settings.labels.train_size
     mixed = [f"label share {share}"] if (share := settings.plusplus.label_share) else []
-    return fingerprint("few-shot", without_labels, settings.labels, settings.finetune, rounds, fall_back, *mixed)
+    # An epoch that was rounded to the nearest step may be another now; one of whole batches isn't.
+    epoch = ["rounded up"] if asked == "all" or asked % settings.finetune.batch_size else []
+    by = settings.labels, settings.finetune
+    return fingerprint("few-shot", without_labels, *by, rounds, fall_back, *mixed, *epoch)
 
 
 def with_plain(run: str, also_plain: bool) -> str:

@@ -213,7 +213,7 @@ class Finetune(Section):
     batch_size: int = Field(default=64, ge=2, description="Labelled examples in a global batch, over all workers.")
     epochs: int = Field(default=20, ge=1, description="Most passes over the labelled examples.")
     patience: int = Field(
-        default=2, ge=1, description="Epochs without a better validation score after which fine-tuning stops."
+        default=2, ge=1, description="Passes without a better validation score after which fine-tuning stops."
     )
     learning_rate: float = Field(default=2e-5, gt=0.0, description="Adam's learning rate, constant.")
     temperature: float | None = Field(

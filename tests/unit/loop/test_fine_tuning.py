@@ -131,7 +131,19 @@ def test_weights_between_start_and_best_step_come_back_where_they_are_better_tha
         )
 
 
-def test_all_epochs_are_no_more_steps_than_the_drawn_examples_give(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("size", "patience", "budget", "every"),
+    [
+        (100, 2, Budget(31, None, 4), 2),  # 20 passes over 100 examples are 31 full batches of 64, and a part of one
+        (95, 2, Budget(29, None, 4), 2),
+        (160, 2, Budget(50, None, 6), 3),
+        (128, 2, Budget(40, None, 4), 2),
+        (70, 10, Budget(21, None, 12), 2),
+    ],
+)
+def test_all_epochs_are_no_more_steps_than_the_drawn_examples_give_and_patience_no_fewer_passes_than_asked_for(
+    size: int, patience: int, budget: Budget, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = Settings.model_validate(
         {
             "name": "x",
@@ -139,8 +151,8 @@ def test_all_epochs_are_no_more_steps_than_the_drawn_examples_give(monkeypatch: 
             "encoder": {"model": "m"},
             "train": {"temperature": 0.3, "batch_size": 9, "max_tokens": 7, "learning_rate": 0.5, "warmup_steps": 8},
             "validate": {"every_tokens": 3, "metric": "recall@5"},
-            "labels": {"train_size": 100},
-            "finetune": {"batch_size": 64, "epochs": 20, "patience": 2, "learning_rate": 0.25},
+            "labels": {"train_size": size},
+            "finetune": {"batch_size": 64, "epochs": 20, "patience": patience, "learning_rate": 0.25},
         }
     )
     asked: list[Any] = []
@@ -167,10 +179,10 @@ def test_all_epochs_are_no_more_steps_than_the_drawn_examples_give(monkeypatch: 
     )
     copied: Any = "the documents that were copied"
     report, tuned = fine_tune(run, LabelSample(settings.seed, 77), copied, "encoder", 4)  # pyright: ignore
-    [(own, method, encoder, budget, number, source)] = asked
+    [(own, method, encoder, found, number, source)] = asked
     assert source == copied
-    assert budget == Budget(31, None, 4)  # 20 passes over 100 examples are 31 full batches of 64, and a part of one
-    assert (own.validate.every, own.validate.every_tokens) == (2, None)
+    assert found == budget
+    assert (own.validate.every, own.validate.every_tokens) == (every, None)
     assert (own.train.batch_size, own.train.learning_rate, own.train.warmup_steps) == (64, 0.25, 0)
     assert (method.drawn, method.temperature) == ((settings.seed, 77), 0.3)
     assert (encoder, tuned, number) == ("encoder", "tuned", 4)

@@ -276,6 +276,20 @@ def test_a_seed_draws_other_labels_where_not_all_are_taken():
     assert labels_identity(settings, "store") != labels_identity(settings, "other")
 
 
+def test_a_run_whose_epochs_were_whole_batches_is_named_as_before_they_were_rounded_up():
+    def named(size: int | str) -> tuple[str, str]:
+        settings = Settings.model_validate(BASE | {"labels": {"train_size": size}})
+        before = fingerprint("few-shot", "one", settings.labels, settings.finetune, 3, True)
+        return few_shot_identity(settings, "one", 3), before
+
+    for size in (64, 128):
+        now, before = named(size)
+        assert now == before
+    for size in (95, 100, "all"):
+        now, before = named(size)
+        assert now != before
+
+
 def test_inputs_name_another_result():
     settings = Settings.model_validate(BASE)
     idc, none = method_of("idc", settings, SPEC), method_of("none", settings, SPEC)
