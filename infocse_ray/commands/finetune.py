@@ -6,7 +6,9 @@ without labels are allowed. Training takes at most finetune.epochs passes and st
 The best encoder is in <storage>/<name>/model, a folder for SentenceTransformer(...), with metrics.json beside it.
 
 encoder.model is any encoder, such as the result of `infocse pretrain`. Settings of training without labels (annotate,
-loop, train.method and the section of a method) are not used; train.similarity is.
+loop, plusplus, train.method and the section of a method) are not used, nor are train.batch_size, learning_rate,
+warmup_steps, max_steps and max_tokens, nor validate.every, every_tokens and patience, in whose place finetune has its
+own; train.similarity is.
 
 After a crash the same command resumes; once the run is finished it does nothing.
 
@@ -25,10 +27,22 @@ from infocse_ray.settings import Settings
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "labels.train_size")
 
+_UNREAD = {
+    "train.batch_size": "finetune.batch_size is its own",
+    "train.learning_rate": "finetune.learning_rate is its own",
+    "train.warmup_steps": "it has no warm-up",
+    "train.max_steps": "finetune.epochs ends it",
+    "train.max_tokens": "finetune.epochs ends it",
+    "validate.every": "it validates after each epoch",
+    "validate.every_tokens": "it validates after each epoch",
+    "validate.patience": "finetune.patience is its own",
+    "plusplus": "`infocse plusplus` does",
+}
+
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse finetune") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=_UNREAD)
     return 0
 
 

@@ -6,14 +6,19 @@ a command's work is a function that imports what it needs.
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn, TypeVar
+
+from pydantic import BaseModel
 
 from infocse_ray import __version__
 from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, TrainingStopped, WorkersLost
-from infocse_ray.settings.command_line import Model, named_here, parse
+from infocse_ray.settings.command_line import Model, given_by_user, named_here, parse
+from infocse_ray.settings.fields import settings_of
 from infocse_ray.storage.redact import redact_tracebacks, redacted
 
 Result = TypeVar("Result")
@@ -31,6 +36,7 @@ def run_job(
     essentials: Sequence[str] = (),
     unnamed: str | None = None,
     again: str = _AGAIN,
+    unread: Mapping[str, str] = MappingProxyType({}),
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
@@ -47,6 +53,8 @@ def run_job(
         essentials: the settings that the short help has.
         unnamed: the setting that an argument without a name is.
         again: what goes on from there after it was stopped, or failed.
+        unread: settings that it takes and doesn't read, or whole sections, and what has their place. Whoever gives
+            them, and not as their defaults are, is told.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     redact_tracebacks()
@@ -56,8 +64,11 @@ def run_job(
     from infocse_ray.runtime.failures import cause_of, one_line, process_lost, storage_failure
     from infocse_ray.runtime.interrupts import listening, lost_in
     from infocse_ray.runtime.libraries import quiet_libraries
+    from infocse_ray.runtime.progress import say
 
     quiet_libraries()
+    for line in _of_unread(settings, argv, prog, unread):
+        say(f"warning: {line}")
     with listening():
         try:
             return work(settings)
@@ -79,6 +90,21 @@ def run_job(
                 raise
             print(f"{prog}: error: {redacted(str(failure)).replace(_AGAIN, again)}", file=sys.stderr)
             raise SystemExit(1) from None
+
+
+def _of_unread(settings: BaseModel, argv: Sequence[str] | None, prog: str, unread: Mapping[str, str]) -> list[str]:
+    """Which settings were given for nothing: a line for each reason."""
+    given = given_by_user(type(settings), argv) if unread else {}
+    reasons: dict[str, list[str]] = {}
+    for name, field in settings_of(type(settings)):
+        reason = unread.get(name) or unread.get(name.partition(".")[0])
+        value = operator.attrgetter(name)(settings)
+        if reason and name in given and value != field.get_default(call_default_factory=True):
+            reasons.setdefault(reason, []).append(f"{name} = {value}")
+    return [
+        f"{', '.join(names)}: `{prog}` doesn't read {'it' if len(names) == 1 else 'them'}; {reason}"
+        for reason, names in reasons.items()
+    ]
 
 
 def _status(error: Exception) -> int:

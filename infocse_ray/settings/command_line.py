@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from infocse_ray.settings.fields import dotted_names, is_section, removed_settings, renamed_settings, settings_of
 from infocse_ray.settings.help import full_help, short_help
-from infocse_ray.settings.nested import merged, nested, without
+from infocse_ray.settings.nested import flat, merged, nested, without
 from infocse_ray.settings.section import names_of_now, parts
 from infocse_ray.settings.yaml_values import load_yaml
 from infocse_ray.storage.redact import redacted
@@ -69,6 +69,16 @@ def parse(
     raise SystemExit(2)
 
 
+def given_by_user(model: type[BaseModel], argv: Sequence[str] | None) -> dict[str, Any]:
+    """What options and files of the user's own give, by dotted name; a shipped configuration is for several commands.
+
+    Args:
+        model: the settings.
+        argv: arguments that `parse` takes.
+    """
+    return dict(flat(_given(model, list(sys.argv[1:] if argv is None else argv), shipped=False)))
+
+
 def shipped_configs() -> list[str]:
     """The configurations that come with the package, by the name that `--config` takes."""
     return sorted(file.name.removesuffix(".yaml") for file in _CONFIGS.iterdir() if file.name.endswith(".yaml"))
@@ -86,7 +96,7 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
         ValueError: there is none of this name, or it is no YAML mapping.
     """
     file = Path(name)
-    if not file.is_file() and name in shipped_configs():
+    if _is_shipped(name):
         text = (_CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
     elif not file.is_file():
         shipped = ", ".join(shipped_configs())
@@ -109,6 +119,11 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
     return as_settings(values, model)
 
 
+def _is_shipped(name: str) -> bool:
+    """Whether `--config` of this name is a shipped configuration; a file wins."""
+    return name in shipped_configs() and not Path(name).is_file()
+
+
 _CONFIGS = files("infocse_ray") / "configs"
 
 
@@ -120,8 +135,10 @@ def _yaml_reason(error: yaml.YAMLError) -> str:
     return where + (f"{reason}; indent with spaces" if "'\\t'" in reason else reason)
 
 
-def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = None) -> dict[Any, Any]:
-    """What files and options say, as one tree that isn't checked yet; an option wins wherever it stands."""
+def _given(
+    model: type[BaseModel], argv: Sequence[str], unnamed: str | None = None, shipped: bool = True
+) -> dict[Any, Any]:
+    """What files, `shipped` ones too, and options say, as one tree that isn't checked yet; an option wins anywhere."""
     kinds = {name: field.annotation for name, field in settings_of(model)}
     renamed, removed = dict(renamed_settings(model)), set(removed_settings(model))
     # Of mappings that are settings of another model, those that take text alone; numbers are numbers in YAML, too.
@@ -154,7 +171,8 @@ def _given(model: type[BaseModel], argv: Sequence[str], unnamed: str | None = No
             else:
                 raise ValueError(f"{option}: expected a value")
         if name == "config":
-            from_files = merged(from_files, read_config(text, model))
+            if shipped or not _is_shipped(text):
+                from_files = merged(from_files, read_config(text, model))
             continue
         mapping = next((m for m, kind in kinds.items() if get_origin(kind) is dict and name.startswith(f"{m}.")), None)
         if name not in kinds and mapping is None and name not in removed:

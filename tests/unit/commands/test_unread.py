@@ -1,0 +1,66 @@
+"""Settings that a command takes and doesn't read: whoever gives them is told, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from infocse_ray.commands import finetune, plusplus
+
+Main = Callable[[Sequence[str]], int]
+
+
+def warnings(main: Main, capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
+    """What is warned of before the corpus isn't found."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--name=x", "--encoder.model=m", "--corpus.source=/nowhere", *argv])
+    assert ended.value.code == 2
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+
+
+@pytest.mark.parametrize(
+    ("main", "argv", "said"),
+    [
+        (
+            finetune.main,
+            ["--train.learning_rate=0.5"],
+            "train.learning_rate = 0.5: `infocse finetune` doesn't read it; finetune.learning_rate is its own",
+        ),
+        (
+            finetune.main,
+            ["--train.max_steps=9", "--train.max_tokens=9"],
+            "train.max_steps = 9, train.max_tokens = 9: `infocse finetune` doesn't read them; finetune.epochs ends it",
+        ),
+        (
+            finetune.main,
+            ["--plusplus.max_rounds=1"],
+            "plusplus.max_rounds = 1: `infocse finetune` doesn't read it; `infocse plusplus` does",
+        ),
+    ],
+)
+def test_what_is_given_and_not_read_is_warned_of_in_a_line(
+    main: Main, argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert warnings(main, capsys, *argv) == [f"warning: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("main", "argv"),
+    [
+        (finetune.main, ["--config=paper"]),
+        (finetune.main, ["--train.batch_size=128", "--finetune.epochs=3", "--train.weight_decay=0.1"]),
+        (plusplus.main, ["--train.batch_size=64", "--plusplus.max_rounds=1"]),
+    ],
+)
+def test_what_is_read_or_a_default_or_of_a_shipped_configuration_is_not_warned_of(
+    main: Main, argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert warnings(main, capsys, *argv) == []
+
+
+def test_a_file_of_ones_own_is_as_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("train: {batch_size: 16}\n")
+    assert len(warnings(finetune.main, capsys, "--config", str(file))) == 1
