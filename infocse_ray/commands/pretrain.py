@@ -19,13 +19,15 @@ from typing import Any
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.settings import Settings
+from infocse_ray.settings.section import FEW_SHOT
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "storage")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse pretrain") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS)
+    unread = dict.fromkeys(FEW_SHOT, "`infocse plusplus` does")
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=unread)
     return 0
 
 

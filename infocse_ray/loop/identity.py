@@ -14,7 +14,7 @@ from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import EngineName, Settings, fingerprint
-from infocse_ray.settings.section import HOW_NOT_WHAT
+from infocse_ray.settings.section import FEW_SHOT, HOW_NOT_WHAT
 from infocse_ray.train.schedule import Budget
 
 _OF_METHOD = {"method", "distillation", "temperature", "max_steps", "max_tokens"}
@@ -34,9 +34,6 @@ _WHITENING_FORMAT = 1
 
 OF_CLUSTERING = {"partition": ("k",), "kmeans": ("kmeans_clusters", "kmeans_sample")}
 """Settings of annotating that one way of clustering alone reads."""
-
-FEW_SHOT = ("labels", "finetune", "plusplus")
-"""Sections that a run without labels doesn't read."""
 
 
 def run_identity(

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray.corpus.source import Source, find_source
-from infocse_ray.loop.identity import FEW_SHOT
 from infocse_ray.report.adapt import adapt_method
 from infocse_ray.report.cell_settings import budget_of, learning_rates_of, settings_of
 from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, METHODS, Study, TableMethod, methods_with, studies_with
 from infocse_ray.settings import Corpus, Settings, fingerprint
+from infocse_ray.settings.section import FEW_SHOT
 
 _NOT_NAMED: dict[str, Any] = {
     "name": True,

@@ -29,6 +29,8 @@ READING = (
 HOW_NOT_WHAT = {"num_workers", "use_gpu", "chunk_tokens", "max_failures", "checkpoint_every"}
 """Settings of training and annotating that say how to compute, not what: they don't name another result."""
 
+FEW_SHOT: tuple[str, ...] = ("labels", "finetune", "plusplus")
+"""Sections that training without labels doesn't read."""
 
 SHARED = ("corpora", "encoders", "evaluations", "sources", "stages")
 """Folders of a storage that are no run's: runs share what is in them."""

@@ -13,7 +13,7 @@ from infocse_ray.settings import Section, Settings, run_name
 from infocse_ray.settings.command_line import not_a
 from infocse_ray.settings.fields import dotted_names, renamed_settings
 from infocse_ray.settings.nested import nested
-from infocse_ray.settings.section import HOW_NOT_WHAT
+from infocse_ray.settings.section import FEW_SHOT, HOW_NOT_WHAT
 
 _NUMBERS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "qlograndint")
 SPACES = ("grid", "choice", *_NUMBERS)
@@ -27,7 +27,7 @@ _NO_PARAMETER = {
         "scores couldn't be compared",
     ),
     "validate.sts": "it changes no training; set it in `settings`",
-    **dict.fromkeys(("labels", "finetune", "plusplus"), "pretrain.py doesn't read it"),
+    **dict.fromkeys(FEW_SHOT, "pretrain.py doesn't read it"),
     **dict.fromkeys(("explorer", "tracking"), "it changes no result"),
     **dict.fromkeys((f"annotate.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
     **dict.fromkeys((f"train.{name}" for name in HOW_NOT_WHAT), "it changes no result"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray.commands import finetune, plusplus
+from infocse_ray.commands import finetune, plusplus, pretrain
 
 Main = Callable[[Sequence[str]], int]
 
@@ -38,6 +38,11 @@ def warnings(main: Main, capsys: pytest.CaptureFixture[str], *argv: str) -> list
             ["--plusplus.max_rounds=1"],
             "plusplus.max_rounds = 1: `infocse finetune` doesn't read it; `infocse plusplus` does",
         ),
+        (
+            pretrain.main,
+            ["--finetune.epochs=3", "--labels.train_size=9"],
+            "labels.train_size = 9, finetune.epochs = 3: `infocse pretrain` doesn't read them; `infocse plusplus` does",
+        ),
     ],
 )
 def test_what_is_given_and_not_read_is_warned_of_in_a_line(
@@ -51,6 +56,7 @@ def test_what_is_given_and_not_read_is_warned_of_in_a_line(
     [
         (finetune.main, ["--config=paper"]),
         (finetune.main, ["--train.batch_size=128", "--finetune.epochs=3", "--train.weight_decay=0.1"]),
+        (pretrain.main, ["--config=adapt", "--train.batch_size=64"]),
         (plusplus.main, ["--train.batch_size=64", "--plusplus.max_rounds=1"]),
     ],
 )
