@@ -67,6 +67,12 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
             f"warning: only {training} documents to train on: so few teach an encoder nothing that lasts; give hundreds"
         )
     _check_k(settings, store, trains)
+    first = settings.annotate.first_encoder
+    if trains and first is not None and settings.train.method != "idc":
+        say(
+            f"warning: annotate.first_encoder = {first!r}: train.method = {settings.train.method} annotates nothing "
+            "and doesn't read it; leave it out"
+        )
     if workers > store.summary["lanes"]:
         raise ValueError(
             f"train.num_workers = {workers}: corpus.lanes (independent streams of training pairs) = "

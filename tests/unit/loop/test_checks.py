@@ -97,6 +97,16 @@ def test_a_k_that_divides_no_document(capsys):
     assert said(store(longest=58), capsys, annotate={"k": 1000}, train={"method": "cpc"}) == ""
 
 
+def test_a_first_encoder_where_nothing_is_annotated(capsys):
+    first = {"first_encoder": "other"}
+    warned = said(store(), capsys, annotate=first, train={"method": "simcse"})
+    assert warned == (
+        "warning: annotate.first_encoder = 'other': train.method = simcse annotates nothing and doesn't read it; "
+        "leave it out\n"
+    )
+    assert said(store(), capsys, annotate=first) == said(store(), capsys, train={"method": "simcse"}) == ""
+
+
 @pytest.mark.parametrize(
     ("asked", "where", "found"),
     [
