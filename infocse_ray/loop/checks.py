@@ -73,6 +73,12 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
             f"warning: annotate.first_encoder = {first!r}: train.method = {settings.train.method} annotates nothing "
             "and doesn't read it; leave it out"
         )
+    rises, steps = settings.train.warmup_steps, settings.train.max_steps
+    if trains and settings.minutes is None and rises >= steps:
+        say(
+            f"warning: train.warmup_steps = {rises}: a training has {steps:,} steps at most (train.max_steps), and its "
+            "learning rate would rise to its end; lower it"
+        )
     if workers > store.summary["lanes"]:
         raise ValueError(
             f"train.num_workers = {workers}: corpus.lanes (independent streams of training pairs) = "

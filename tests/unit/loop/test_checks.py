@@ -107,6 +107,16 @@ def test_a_first_encoder_where_nothing_is_annotated(capsys):
     assert said(store(), capsys, annotate=first) == said(store(), capsys, train={"method": "simcse"}) == ""
 
 
+def test_a_warm_up_as_long_as_the_training(capsys):
+    warned = said(store(), capsys, train={"warmup_steps": 1000, "max_steps": 1000})
+    assert warned == (
+        "warning: train.warmup_steps = 1000: a training has 1,000 steps at most (train.max_steps), and its learning "
+        "rate would rise to its end; lower it\n"
+    )
+    assert said(store(), capsys, train={"warmup_steps": 999, "max_steps": 1000}) == ""
+    assert said(store(), capsys, train={"warmup_steps": 9, "max_steps": 9}, minutes=5) == "", "which settles the steps"
+
+
 @pytest.mark.parametrize(
     ("asked", "where", "found"),
     [
