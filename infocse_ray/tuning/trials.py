@@ -35,9 +35,6 @@ _LOADED_ALIKE = re.compile(
 _BY_CONTENT = ("encoder.model", "encoder.document_prompt", "encoder.query_prompt", "annotate.first_encoder")
 """Parameters that an identity has by what they lead to."""
 
-_BY_MINUTES = ("train.max_steps", "train.max_tokens")
-"""Parameters that `minutes` settles."""
-
 
 class Trial(NamedTuple):
     """One run of the sweep."""
@@ -156,7 +153,7 @@ def _reads(inputs: Inputs, settings: Settings, name: str, values: list[Any]) -> 
     """Whether another of a parameter's values would make another run of a trial."""
     if name.startswith("annotate.") and settings.train.method != "idc":
         return False
-    if name in _BY_MINUTES and settings.minutes is not None:
+    if name == "train.max_steps" and settings.minutes is not None:  # which settles it
         return False
     if name in _BY_CONTENT:
         return True
