@@ -50,7 +50,7 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
 
 
 def check_no_run(asked: str, model: str, has: Callable[[str], bool]) -> None:
-    """Refuse the folder of a run, whose encoder is in a folder inside it.
+    """Refuse the folder of a run, or of an index, whose encoder is in a folder inside it.
 
     Args:
         asked: the setting and its value, for people.
@@ -58,10 +58,17 @@ def check_no_run(asked: str, model: str, has: Callable[[str], bool]) -> None:
         has: whether it has a file of this name.
 
     Raises:
-        ValueError: it is a run's.
+        ValueError: it is a run's, or an index.
     """
-    if has("config.json") or has("modules.json") or not has("manifest.json"):
+    folder = redacted(model).rstrip("/")
+    if has("config.json") or has("modules.json"):
+        return
+    if has("embedding.json"):
+        raise ValueError(
+            f"{asked}: is what `infocse embed` wrote; the encoder that embedded it is {folder}/encoder/model"
+        )
+    if not has("manifest.json"):
         return
     if not has("model/config.json"):
         raise ValueError(f"{asked}: is the folder of a run that has no result yet; the same command goes on with it")
-    raise ValueError(f"{asked}: is the folder of a run; its encoder is {redacted(model).rstrip('/')}/model")
+    raise ValueError(f"{asked}: is the folder of a run; its encoder is {folder}/model")

@@ -70,10 +70,13 @@ class Contents(NamedTuple):
         """Look.
 
         Raises:
-            ValueError: there is no such storage.
+            ValueError: there is no such storage, or it is a run's folder.
         """
         if not root.exists():
             raise ValueError(f"storage = {str(root)!r}: no such folder; name the one that runs were started with")
+        if (root / "manifest.json").exists():
+            there = str(root).rstrip("/").rpartition("/")[0]
+            raise ValueError(f"storage = {str(root)!r}: is the folder of a run; name the one that it is in, {there}")
         files, now = root.files(unfinished=True), datetime.now(UTC)
         own: dict[str, dict[str, pafs.FileInfo]] = {}
         for path, info in files.items():

@@ -367,6 +367,12 @@ def test_the_folder_of_a_run_is_told_where_its_encoder_is(remote, tmp_path):
     with pytest.raises(ValueError, match=r"encoder\.model = .*/news': is the folder of a run that has no result yet"):
         resolve_encoder(str(run))
     (run / "model" / "config.json").write_bytes(b"{}")
+    (tmp_path / "vectors").mkdir()
+    (tmp_path / "vectors" / "embedding.json").write_text("{}")
+    with pytest.raises(
+        ValueError, match=r"is what `infocse embed` wrote; the encoder that .* is .*/vectors/encoder/model$"
+    ):
+        resolve_encoder(str(tmp_path / "vectors"))
     with pytest.raises(ValueError, match=r"is the folder of a run; its encoder is .*/news/model$"):
         resolve_encoder(str(run))
 

@@ -328,6 +328,14 @@ def test_a_run_that_is_not_there_is_refused(root, tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["runs", "clean"])
+def test_the_folder_of_a_run_is_no_storage(root, tmp_path, capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--storage", str(tmp_path / "runs" / "a")])
+    assert ended.value.code == 2
+    assert f"is the folder of a run; name the one that it is in, {tmp_path}/runs\n" in capsys.readouterr().err
+
+
 def test_the_folder_of_tables_is_listed_and_may_be_removed(root):
     (root / "tables" / "tables.json").write_bytes(b"{}")
     (root / "tables" / "cells" / "a.json").write_bytes(b"{}")
