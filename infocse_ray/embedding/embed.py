@@ -169,11 +169,12 @@ def _embed(
         bar.to(totals["documents"])
     bar.close()
     if lance is not None:
+        check_shared(stage.folder, (f"fragments/{lance.piece(shard).name}" for shard in range(store.shards)), "output")
         lance.commit("documents", document_schema(*shape), store.shards)
         if embedding.sentences:
             lance.commit("sentences", sentence_schema(*shape), store.shards)
-    if lance is None:
-        check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(store.shards)))
+    else:
+        check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(store.shards)), "output")
     write_sampled(stage.folder, texts, store.shards, corpus.language)
     texts.delete()
     return {**totals, "shards": store.shards}

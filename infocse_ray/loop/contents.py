@@ -75,7 +75,7 @@ class Contents(NamedTuple):
         if not root.exists():
             raise ValueError(f"storage = {str(root)!r}: no such folder; name the one that runs were started with")
         if (root / "manifest.json").exists():
-            there = str(root).rstrip("/").rpartition("/")[0]
+            there = str(root).partition("?")[0].rstrip("/").rpartition("/")[0]
             raise ValueError(f"storage = {str(root)!r}: is the folder of a run; name the one that it is in, {there}")
         files, now = root.files(unfinished=True), datetime.now(UTC)
         own: dict[str, dict[str, pafs.FileInfo]] = {}
@@ -97,6 +97,15 @@ class Contents(NamedTuple):
     def drivers(self) -> list[str]:
         """Who is at work on anything here."""
         return sorted({run.driver for run in self.runs.values() if run.driver} | {*self.busy.values()})
+
+    def named_since(self) -> set[str]:
+        """Folders that runs under way refer to by now, and didn't when this was looked at: stages that they found."""
+        named: set[str] = set()
+        for run in self.runs.values():
+            if run.driver is not None:
+                with contextlib.suppress(FileNotFoundError, DamagedFile):
+                    named |= self.referred(run._replace(manifest=read_manifest(self.root / run.name)))
+        return named - {folder for run in self.runs.values() for folder in self.referred(run)}
 
     def come_since(self, besides: Collection[str] = ()) -> list[str]:
         """Drivers that are at work by now and weren't when this was looked at.

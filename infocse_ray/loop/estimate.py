@@ -3,7 +3,7 @@
 1. What a training token costs in embedded ones is measured where `minutes` are given (`pace`). Otherwise it is THREE: a
    step goes forwards and backwards, which is twice as much again. With gradient caching (a batch of more tokens than
    `train.chunk_tokens`) it goes forwards twice, and costs FOUR. With `train.distillation` the encoder that training
-   began with goes forwards too.
+   began with goes forwards too. On CPUs each of these passes takes twice as long as embedding's (docs/measurements.md).
 2. A pair, or another method's example, is two sentences of average length.
 3. Every stage starts its workers, and that takes as long as it took where the speed was measured.
 Stages that stop early, or that other runs have done, make a run shorter; a machine
@@ -23,7 +23,9 @@ from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import duration
 
 THREE, FOUR = 3.0, 4.0
-"""Embedded tokens that a training token costs, without and with gradient caching."""
+"""Passes over a training token, without and with gradient caching."""
+SLOWER_ON_CPU = 2.0
+"""What a pass of training takes there for what one of embedding takes: weights are in bf16 for that alone."""
 
 _CHUNK = {False: 8_192, True: 65_536}
 """`train.chunk_tokens = auto`, on CPUs and on GPUs."""
@@ -122,7 +124,7 @@ def work_of(run: Run) -> Work:
     tokens_read = {"sentences": document, "whole": whole, "both": document + whole}
     read = tokens_read[validate.reading]
     asks = {"counterpart": read, "readings": tokens_read["both"]}.get(run.judged_on, document)
-    asked = min(documents["valid"], validate.max_documents) * asks
+    asked = asked_documents(run) * asks
     look = asked
     if (plan := iteration_stages.whitening) is not None:
         sample = Sample.of(run.store, plan.splits, run.inputs.encoder.base_dimension)
@@ -137,6 +139,7 @@ def work_of(run: Run) -> Work:
     chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
     once = THREE + (1.0 if method is not None and method.distillation else 0.0)
     passes = once + (FOUR - THREE if step / where.workers > chunk else 0.0)
+    slower = 1.0 if where.use_gpu else SLOWER_ON_CPU
     return Work(
         annotations=iterations if annotates else 0,
         trainings=trainings,
@@ -148,10 +151,16 @@ def work_of(run: Run) -> Work:
         tested=5 * asked + tests * documents["test"] * read,  # the starts, before and after, and the result
         pilots=len(RECIPES) if settings.recipe else 0,
         piloted=settings.loop.pilot_steps * step,
-        passes=passes,
+        passes=slower * passes,
         cached=passes / once,
         beside=_beside(where, iteration_stages.where["annotate"]),
     )
+
+
+def asked_documents(run: Run) -> int:
+    """Documents that validation asks, or labels of theirs, at most."""
+    kind = "labelled" if run.judged_on == "counterpart" else "documents"
+    return min(run.store.summary[kind]["valid"], run.settings.validate.max_documents)
 
 
 def sentence_length(run: Run) -> float:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from infocse_ray.loop.estimate import work_of
+from infocse_ray.loop.estimate import asked_documents, work_of
 from infocse_ray.loop.pace import measured
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
@@ -31,12 +31,13 @@ _FEWEST_DOCUMENTS = 1_000
 """Validation documents that are asked all the same: they tell an MRR to about 0.03."""
 
 
-def sized(run: Run, begun: float) -> Run:
+def sized(run: Run, begun: float, compared: bool = False) -> Run:
     """Say how long the run takes, and with `minutes` size its trainings first.
 
     Args:
         run: about to work.
         begun: when it was, by `time.monotonic()`: what went before counts.
+        compared: whether its validation is compared with other runs': then as many documents ask as in these.
 
     Returns:
         The run; where `minutes` is set, with what Sizes has settled.
@@ -45,7 +46,7 @@ def sized(run: Run, begun: float) -> Run:
         return run
     settings, speed = run.settings, run.speed
     if settings.minutes is not None:
-        settled = _settled(run, begun)
+        settled = _settled(run, begun, compared)
         run.manifest.add("minutes", settled)
         summary = settled.summary or {}
         speed, sizes = Speed(*summary["speed"]), Sizes(*(summary[name] for name in Sizes._fields))
@@ -85,14 +86,14 @@ class Sizes(NamedTuple):
     def line(self, run: Run) -> str:
         """For people, about a run that has them; `run` hasn't."""
         settings, steps = run.settings, self.max_tokens / work_of(run).step
-        asked = {"loop.max_iterations": settings.loop.max_iterations, "validate.max_documents": _asked(run)}
+        asked = {"loop.max_iterations": settings.loop.max_iterations, "validate.max_documents": asked_documents(run)}
         settled = dict(zip(asked, self[1:], strict=True))
         less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
         return f"minutes = {settings.minutes:g}: {self.max_tokens:,} tokens ({steps:,.0f} steps) in each training{why}"
 
 
-def _settled(run: Run, begun: float) -> Stage:
+def _settled(run: Run, begun: float, compared: bool) -> Stage:
     """The stage whose summary has the Sizes by name, and the `speed` that gave them."""
     settings = run.settings
     assert settings.minutes is not None
@@ -101,7 +102,7 @@ def _settled(run: Run, begun: float) -> Stage:
     def measure(_: Stage) -> dict[str, Any]:
         speed = measured(run)
         rest = seconds - (time.monotonic() - begun)
-        sizes = _sizes(run, speed, rest)
+        sizes = _sizes(run, speed, rest, compared)
         if (least := work_of(sizes.of(run)).estimate(speed, sizes.max_tokens).seconds) > 1.1 * rest:
             say(
                 f"warning: minutes = {settings.minutes:g}: with one step in each training the run still takes about "
@@ -110,14 +111,14 @@ def _settled(run: Run, begun: float) -> Stage:
             )
         return {"speed": list(speed), **sizes._asdict()}
 
-    identity = fingerprint("minutes", _FORMAT, run.identity, settings.minutes)
+    identity = fingerprint("minutes", _FORMAT, run.identity, settings.minutes, compared)
     return run_stage(run.iteration_stages.root, run.folder / "minutes", "minutes", identity, measure)
 
 
-def _sizes(run: Run, speed: Speed, seconds: float) -> Sizes:
+def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Sizes:
     """What takes so many seconds: as much as was asked for beside training, or what leaves it enough of them."""
     found = None
-    for iterations, documents in _lower_and_lower(run):
+    for iterations, documents in _lower_and_lower(run, compared):
         found = Sizes(1, iterations, documents)
         work = work_of(found.of(run))
         most = run.settings.train.max_tokens or math.inf
@@ -128,17 +129,12 @@ def _sizes(run: Run, speed: Speed, seconds: float) -> Sizes:
     return found
 
 
-def _lower_and_lower(run: Run) -> Iterator[tuple[int, int]]:
+def _lower_and_lower(run: Run, compared: bool) -> Iterator[tuple[int, int]]:
     """Iterations and validation documents at most: as asked for, then fewer documents, then fewer iterations, too."""
-    iterations, documents = run.settings.loop.max_iterations, _asked(run)
+    iterations, documents = run.settings.loop.max_iterations, asked_documents(run)
     yield iterations, run.settings.validate.max_documents
-    while documents > _FEWEST_DOCUMENTS:
+    while documents > _FEWEST_DOCUMENTS and not compared:
         documents = max(_FEWEST_DOCUMENTS, documents // 2)
         yield iterations, documents
     if work_of(run).annotations:
         yield from ((fewer, documents) for fewer in range(iterations - 1, 0, -1))
-
-
-def _asked(run: Run) -> int:
-    """Documents that validation asks."""
-    return min(run.store.summary["documents"]["valid"], run.settings.validate.max_documents)

@@ -1,12 +1,14 @@
 """How fast this cluster embeds and trains, found out by doing some of it.
 
 1. Actors embed sentences of the corpus, as many as annotate.
-2. Where one of the training's workers would be, some steps are taken on its part of a batch: what a training token
-   costs in embedded ones depends on the machine as much as on the passes that are made over it.
+2. One process in place of a node's training workers, with the cores of all of them, or with a GPU, takes some steps on
+   their part of a batch: what a training token costs in embedded ones depends on the machine as much as on the passes
+   that are made over it.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, NamedTuple
 
@@ -26,6 +28,7 @@ from infocse_ray.loop.speed import Speed, speed_of
 from infocse_ray.methods.chance import mixed
 from infocse_ray.methods.method import Method
 from infocse_ray.runtime.cluster import assigned_cores, quiet_data, worker_device
+from infocse_ray.runtime.kept_process import of_one
 from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
@@ -71,7 +74,7 @@ class TimeTraining(NamedTuple):
     method: Method
     settings: Settings
     examples: int
-    """At most, of a batch: a worker's part."""
+    """At most, of a batch: the part of those that this stands for."""
 
     def __call__(self, documents: TrainingDocuments, shards: list[int]) -> float | None:
         """Return tokens a second; None where the documents give no example."""
@@ -132,10 +135,10 @@ def _training(run: Run, documents: TrainingDocuments, groups: list[list[int]]) -
     where, method, train = run.iteration_stages.where["train"], run.inputs.method, run.settings.train
     if method is None:
         return None
-    part, a_pair = -(-train.batch_size // where.workers), 2 * sentence_length(run)
+    part, a_pair = math.ceil(train.batch_size / of_one(where)), 2 * sentence_length(run)
     examples = max(2, min(part, int(_TIMED[where.use_gpu] / a_pair)))
     # As many as have so many sentences; a group has some 2,000.
     shards = [shard for group in groups[: 1 + 2 * examples // 1000] for shard in group]
     work = TimeTraining(run.start, method, run.settings, examples)
-    each = in_one_task(work, documents, shards, where=where, title="timing a step of training")
-    return None if each is None else each * where.workers
+    one = in_one_task(work, documents, shards, where=where, title="timing a step of training")
+    return None if one is None else one * of_one(where)

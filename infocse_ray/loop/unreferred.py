@@ -263,6 +263,9 @@ def _removed(contents: Contents, one: Leftover) -> bool:
         if come := contents.come_since(one.leases):
             say(f"kept: {one.path}: a driver has begun since ({come[0]}); the same command removes it later")
             return False
+        if named := [folder for folder in contents.named_since() if f"{folder}/".startswith(f"{one.path}/")]:
+            say(f"kept: {one.path}: a run under way has found {named[0]} since")
+            return False
         for file in one.files:
             (root / file).delete()
     _drop_empty(root, one.path)

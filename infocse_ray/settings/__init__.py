@@ -60,8 +60,8 @@ with warnings.catch_warnings():
             gt=0.0,
             description="About how long `infocse pretrain` may take on this cluster. Its speed is measured once, "
             "and train.max_tokens of each training is set to fit, at most to what it was; train.max_steps is then "
-            "not used; validate.max_documents, then loop.max_iterations are lowered where training would have less "
-            "than two fifths of the time. Default: no limit.",
+            "not used; validate.max_documents (not of a sweep's trials), then loop.max_iterations are lowered where "
+            "training would have less than two fifths of the time. Default: no limit.",
         )
         recipe: Literal["auto"] | None = Field(
             default=None,

@@ -1,12 +1,14 @@
 """A folder that is replaced while others may read it, such as a run's model, which is served from night to night.
 
-1. On local disk the new one is written beside the old, and takes its name: readers find the one or the other, whole.
+1. On local disk the new one is written beside the old, and takes its name: who opens the folder finds the one or the
+   other whole, or, for the moment between two renames, none; who opens its files one by one may meet that moment.
 2. Object stores have no names to take: the file without which nobody reads the folder goes first and comes back last,
    so that readers find the old one, the new one or an error, never a part of either.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -50,7 +52,12 @@ def _rename_over(target: Storage, files: Mapping[str, Path]) -> None:
     with explained(target):
         if os.path.lexists(target.path):
             os.rename(target.path, old.path)
-        os.rename(new.path, target.path)
+        try:
+            os.rename(new.path, target.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.rename(old.path, target.path)
+            raise
     old.delete()
 
 

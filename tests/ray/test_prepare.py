@@ -19,6 +19,7 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
+from infocse_ray.stages import shared
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
@@ -282,7 +283,10 @@ def test_no_row_at_all_is_an_error(tmp_path, tokenizer):
     assert sorted(f.name for f in tmp_path.rglob("shard-*")) == [shard_name(0), shard_name(1)]
 
 
-def test_a_storage_that_each_process_has_for_itself_is_refused(tmp_path: Path, tokenizer: str, documents: list[dict]):
+def test_a_storage_that_each_process_has_for_itself_is_refused(
+    tmp_path: Path, tokenizer: str, documents: list[dict], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shared, "_PATIENCE_SECONDS", 0.0)
     write_jsonl(tmp_path / "corpus.jsonl", documents[:20])
     corpus = Corpus(source=str(tmp_path / "corpus.jsonl"), lanes=4)
     root = Storage.open("memory://of-one-process")

@@ -11,7 +11,7 @@ import pytest
 
 from infocse_ray.annotate.share import Share
 from infocse_ray.loop import minutes
-from infocse_ray.loop.estimate import FOUR, THREE, Estimate, Work, work_of
+from infocse_ray.loop.estimate import FOUR, SLOWER_ON_CPU, THREE, Estimate, Work, work_of
 from infocse_ray.loop.minutes import sized
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed, speed_of
@@ -78,7 +78,7 @@ def run_of(folder: Storage | None = None, on: str = "counterpart", **sections: A
         "tokens": 100_000,
         "sentences": 10_000,
         "documents": {"train": 800, "valid": 100, "test": 100},
-        "labelled": {"test": 0},
+        "labelled": {"valid": 100, "test": 0},
     }
     store: Any = SimpleNamespace(summary=counts, documents=lambda splits: sum(counts["documents"][s] for s in splits))
     where = {"annotate": Placement(4, False, 1), "train": Placement(1, False, 4)}
@@ -111,10 +111,10 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert work.annotated == pytest.approx(900 * 100)  # ten tokens a sentence, ten sentences a document
     assert work.step == 2 * 128 * 10
     assert work.look == pytest.approx(100 * (100 + 60)), "by their sentences, and whole"
-    assert work.passes == THREE + 1, "one chunk, and the start's encoder"
-    assert work_of(run_of(train={"distillation": 0.0})).passes == THREE
+    assert work.passes == SLOWER_ON_CPU * (THREE + 1), "one chunk, and the start's encoder"
+    assert work_of(run_of(train={"distillation": 0.0})).passes == SLOWER_ON_CPU * THREE
     cached = work_of(run_of(train={"distillation": 0.0, "chunk_tokens": 64}))
-    assert (cached.passes, cached.cached) == (FOUR, FOUR / THREE)
+    assert (cached.passes, cached.cached) == (SLOWER_ON_CPU * FOUR, FOUR / THREE)
     assert work.beside == 1, "four workers of a core embed, one of four trains"
     assert work.looks == 1 + 3, "at the end, and between; what it starts from is known"
     assert work_of(run_of(train={"interpolation": []})).looks == 1
@@ -235,11 +235,12 @@ def test_where_there_is_little_time_fewer_documents_validate_before_there_are_fe
     monkeypatch.setattr(minutes, "measured", lambda run: Speed(10_000.0, 5.0))
     root = Storage.open(str(tmp_path))
 
-    def settled(minutes: float) -> tuple[int, int]:
+    def settled(minutes: float, labelled: int = 21_000, compared: bool = False) -> tuple[int, int]:
         run = run_of(root, minutes=minutes, validate={"max_documents": 4000})
         counts = {"tokens": 3_100_000, "sentences": 310_000, "documents": {"train": 10_000, "valid": 21_000, "test": 0}}
+        counts |= {"labelled": {"valid": labelled, "test": 0}}
         run.store.summary.update(counts)
-        run = sized(run, time.monotonic())
+        run = sized(run, time.monotonic(), compared)
         return run.settings.validate.max_documents, run.settings.loop.max_iterations
 
     assert settled(300) == (4_000, 3)
@@ -251,6 +252,8 @@ def test_where_there_is_little_time_fewer_documents_validate_before_there_are_fe
     said = capsys.readouterr().out
     assert "loop.max_iterations = 2, not 3 and validate.max_documents = 1,000, not 4,000, lest little" in said
     assert settled(1) == (1_000, 1)
+    assert settled(31, compared=True) == (4_000, 1), "trials are asked alike"
+    assert settled(32, labelled=200)[0] == 4_000, "200 ask whatever it is"
 
 
 def test_what_limits_tokens_besides_is_kept(tmp_path, monkeypatch):

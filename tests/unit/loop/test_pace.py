@@ -18,7 +18,8 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop import pace
 from infocse_ray.loop.pace import TimeTraining
-from infocse_ray.runtime.placement import Placement
+from infocse_ray.runtime import kept_process
+from infocse_ray.runtime.placement import Nodes, Placement
 from tests.conftest import make_documents
 from tests.unit.trainees import CASES, document, method_for, ragged, settings_for
 
@@ -80,7 +81,7 @@ def test_no_example_is_nothing_to_time(tiny_encoder: Path) -> None:
     assert steps_of("idc", tiny_encoder).on(document([[7, 8]])._replace(clusters=None), CPU) is None
 
 
-def test_a_worker_s_part_of_a_batch_is_timed_where_it_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_in_place_of_a_node_s_workers_has_their_part_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
     def in_one_task(work: TimeTraining, *arguments: Any, where: Placement, title: str) -> float:
@@ -88,6 +89,7 @@ def test_a_worker_s_part_of_a_batch_is_timed_where_it_would_be(monkeypatch: pyte
         return 100.0
 
     monkeypatch.setattr(pace, "in_one_task", in_one_task)
+    monkeypatch.setattr(kept_process, "nodes_there", lambda: Nodes([8, 8], [0, 1]))
     documents: Any = "documents"
 
     def training(train: Placement, size: int = 10, method: Any = "method") -> float | None:
@@ -100,11 +102,12 @@ def test_a_worker_s_part_of_a_batch_is_timed_where_it_would_be(monkeypatch: pyte
         )
         return pace._training(run, documents, [[0, 1], [2], [3], [4], [5], [6], [7], [8]])
 
-    cpus, gpu = Placement(4, False, 1), Placement(1, True, 1)
-    assert training(cpus) == 400.0, "of four workers"
-    assert training(cpus, 10_000) == 400.0
-    assert training(gpu, 10_000) == 100.0
-    assert [one[0] for one in asked] == [3, 2048 // 20, 65_536 // 20], "no more than time takes"
-    assert [one[2] for one in asked] == [[0, 1], [0, 1], [0, 1, 2, 3, 4, 5, 6, 7]], "with as many sentences"
-    assert [one[3] for one in asked] == [cpus, cpus, gpu]
-    assert training(cpus, method=None) is None
+    of_a_node, of_two, gpus = Placement(4, False, 2), Placement(8, False, 2), Placement(2, True, 1)
+    assert training(of_a_node) == 100.0, "it had the cores of all four"
+    assert training(of_two) == 200.0, "of the four on one node"
+    assert training(of_two, 10_000) == 200.0
+    assert training(gpus, 10_000) == 200.0
+    assert [one[0] for one in asked] == [10, 5, 2048 // 20, 65_536 // 20], "no more than time takes"
+    assert [one[2] for one in asked][1:] == [[0, 1], [0, 1], [0, 1, 2, 3, 4, 5, 6, 7]], "with as many sentences"
+    assert [one[3] for one in asked] == [of_a_node, of_two, of_two, gpus]
+    assert training(of_two, method=None) is None

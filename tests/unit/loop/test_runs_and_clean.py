@@ -245,6 +245,22 @@ def test_what_a_driver_may_have_found_since_the_look_is_kept(root, capsys):
     assert find_stage(root, root / "x", "c9") is None
 
 
+def test_what_a_run_under_way_has_found_since_the_look_is_kept(root, capsys):
+    made(root, "b/iteration_2/train", "t8")
+    with Lease(root / "c" / "driver.lease", "c") as lease:
+        lease.take()
+        [one] = leftovers(contents := Contents.of(root))
+        assert one.path == "b/iteration_2/train"
+        manifest = Manifest(root / "c")
+        manifest.begin("pretrain", SETTINGS, {})
+        found = find_stage(root, root / "x", "t8")
+        assert found is not None
+        manifest.add("train", found)
+        assert not _removed(contents, one)
+    assert "kept: b/iteration_2/train: a run under way has found b/iteration_2/train since" in capsys.readouterr().out
+    assert find_stage(root, root / "x", "t8") is not None
+
+
 def test_room_is_made_on_a_full_disk_where_no_lease_can_be_written(root, monkeypatch):
     half_made(root, "a/iteration_2/train", "t9")
     [one] = leftovers(contents := Contents.of(root))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,23 @@ def test_readers_find_the_old_folder_or_the_new_or_none(target: Storage, tmp_pat
         assert KEY not in found or len({text.split()[0] for text in found.values()}) == 1, found
         assert KEY not in found or found.keys() == {*names}
     assert seen[-1] == content(target) == {name: f"new {name}" for name in names}
+
+
+def test_what_cannot_take_its_place_gives_it_back(tmp_path: Path, monkeypatch):
+    target = Storage.open(str(tmp_path / "runs")) / "model"
+    replace_folder(target, files(tmp_path, "old", KEY), KEY)
+    real, names = os.rename, []
+
+    def rename(source: str, to: str) -> None:
+        names.append(source)
+        if len(names) == 2:
+            raise OSError(5, "Input/output error")
+        real(source, to)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(OSError, match="Input/output"):
+        replace_folder(target, files(tmp_path, "new", KEY), KEY)
+    assert content(target) == {KEY: f"old {KEY}"}
 
 
 def test_what_cannot_be_written_leaves_the_old_folder_as_it_was(tmp_path: Path, monkeypatch):
