@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import infocse_ray
+from infocse_ray.embedding import embed as embed_module
 from infocse_ray.embedding.embed import embed_corpus
 from infocse_ray.errors import RunInUse
 from infocse_ray.settings.embed import Embed, EveryDocument
@@ -62,7 +63,11 @@ def test_embeds_goes_on_and_finds(tiny_encoder: Path, tmp_path: Path, capsys):
 
 
 @pytest.mark.usefixtures("workers_here")
-def test_an_output_is_one_process_s_at_a_time_and_of_one_reading_of_the_corpus(tiny_encoder: Path, tmp_path: Path):
+def test_an_output_is_one_process_s_at_a_time_and_of_one_reading_of_the_corpus(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    looked: list[str] = []
+    monkeypatch.setattr(embed_module, "check_shared", lambda folder, names, setting: looked.extend([*names, setting]))
     settings = Embed(
         model=str(tiny_encoder),
         output=str(tmp_path / "index"),
@@ -78,6 +83,7 @@ def test_an_output_is_one_process_s_at_a_time_and_of_one_reading_of_the_corpus(t
         assert not (output / "embedding.json").exists(), "what is asked for is the other's business"
     embed_corpus(settings)
     assert not (output / ".embed.lease").exists()
+    assert looked == [*sorted(n for n in (output / "vectors").files() if n.startswith("documents/")), "output"]
     commit = read_checked(output / "vectors" / "stage.json")
     (output / "vectors" / "stage.json").write_json(checked(commit | {"fingerprint": "of an earlier version"}))
     with pytest.raises(ValueError, match=r"has vectors of other documents than this corpus is read as now; give anoth"):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from infocse_ray.annotate.annotations import read_counts, read_examples, read_whole
-from infocse_ray.corpus.store import TokenStore
+from infocse_ray.annotate.stage import _added
+from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.errors import DamagedFile
 from infocse_ray.methods.method import Method
 from infocse_ray.sampling import examples
 from infocse_ray.sampling.examples import count_examples
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Annotate
+from infocse_ray.stages import shared
 from infocse_ray.storage.folder import Storage
 from tests.unit.passes import SPLITS, small_store
 from tests.unit.stores import counted, idc
@@ -87,3 +90,14 @@ def test_a_shard_that_was_written_is_skipped_unread_and_checked_when_it_is_read(
     assert read_counts(Storage.open(str(file)))["shard"] == 2
     with pytest.raises(DamagedFile, match="shard-000002"):
         read_whole(Storage.open(str(file)))
+
+
+def test_annotations_that_the_driver_does_not_find_are_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared, "_PATIENCE_SECONDS", 0.0)
+    folder = Storage.open(str(tmp_path))
+    (folder / shard_name(1)).write_bytes(b"")
+    documents: Any = SimpleNamespace(store=SimpleNamespace(summary={"lanes": 2}), count=0, shards=[1, 3])
+    with pytest.raises(ValueError, match=r"storage: workers wrote 1 file, such as .*/shard-000003"):
+        _added([], documents, folder, "annotating")
+    (folder / shard_name(3)).write_bytes(b"")
+    assert _added([], documents, folder, "annotating") == {"cluster_sizes": {}}
