@@ -151,3 +151,12 @@ def test_a_group_that_began_a_training_goes_on_with_it(begun: Callable[..., list
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "checkpoint_manager_snapshot.json").write_text("{}")
     assert begun(1) == [Began("group", 2)]
+
+
+def test_a_worker_s_own_error_is_no_loss_though_the_others_died_of_it() -> None:
+    its = WorkerGroupError("failed", {0: DIED, 1: ValueError("the loss has no gradient")})
+    why = module._why(its, Storage("nowhere"), "training")
+    assert type(why) is TrainingStopped
+    assert str(why) == "training: the workers failed: the loss has no gradient"
+    lost = module._why(WorkerGroupError("failed", {0: DIED}), Storage("nowhere"), "training")
+    assert type(lost) is WorkersLost
