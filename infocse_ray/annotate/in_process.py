@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.copies import distinct
-from infocse_ray.corpus.sentences import is_utf8, split_sentences
+from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.load import load_encoder
@@ -22,6 +22,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.command_line import explain
+from infocse_ray.settings.text import is_utf8
 
 
 class ClusteredDocument(NamedTuple):

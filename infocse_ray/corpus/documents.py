@@ -12,9 +12,10 @@ from tokenizers import Tokenizer
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
-from infocse_ray.corpus.sentences import is_utf8, split_sentences, visible
+from infocse_ray.corpus.sentences import split_sentences, visible
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.settings import Corpus
+from infocse_ray.settings.text import is_utf8
 
 _SPLIT_NAMES = {name: name for name in SPLITS} | {"training": "train", "dev": "valid", "validation": "valid"}
 

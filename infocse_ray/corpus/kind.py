@@ -21,9 +21,9 @@ from infocse_ray.corpus.read import (
     open_lines,
     reader_of,
 )
-from infocse_ray.corpus.sentences import is_utf8
 from infocse_ray.corpus.streams import BadContent, advice, check_text
 from infocse_ray.settings import Corpus
+from infocse_ray.settings.text import is_utf8
 from infocse_ray.storage.redact import redacted
 
 _FILES_SAMPLED, _ROWS_SAMPLED = 16, 100

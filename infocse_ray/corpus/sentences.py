@@ -37,12 +37,3 @@ def visible(text: str) -> bool:
     as shown: it is no text at all, which is for others to say.
     """
     return any((one.isprintable() and one != " ") or "\ud800" <= one <= "\udfff" for one in text)
-
-
-def is_utf8(text: str) -> bool:
-    """Whether it can be written as UTF-8: half of a surrogate pair can't, nor can tokenizers and Arrow take it."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

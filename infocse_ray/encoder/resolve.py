@@ -27,14 +27,14 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
         storage = Storage.open(model)
         if not (files := storage.files()):
             raise ValueError(f"{asked}: nothing is there")
-        check_no_run(asked, model, files.__contains__)
+        check_no_output(asked, model, files.__contains__)
         # With their times: weights that are trained anew have the size of the old ones.
         content = [(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]
         known = all(time is not None for _, _, time in content)
         return storage.local_copy(repr(content) if known else uuid.uuid4().hex)
     folder = Path(open_filesystem(model)[1])
     if folder.is_dir():
-        check_no_run(asked, model, lambda name: (folder / name).exists())
+        check_no_output(asked, model, lambda name: (folder / name).exists())
         return folder
     if folder.exists():
         raise ValueError(f"{asked}: is a file; name the folder that has the encoder")
@@ -49,7 +49,7 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
         raise ValueError(f"{asked}: no such folder, and not available from the Hugging Face hub: {reason}") from error
 
 
-def check_no_run(asked: str, model: str, has: Callable[[str], bool]) -> None:
+def check_no_output(asked: str, model: str, has: Callable[[str], bool]) -> None:
     """Refuse the folder of a run, or of an index, whose encoder is in a folder inside it.
 
     Args:

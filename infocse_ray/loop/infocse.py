@@ -61,8 +61,8 @@ def pretrain(
     if (metrics := finished(_JOB, settings, identity)) is not None:
         return metrics
     with open_run(_JOB, settings, inputs, identity, _check_test if tested else None, at_once=at_once) as run:
-        compared = after_iteration is not None or also_plain  # by a sweep, or by tables
-        return _pretrain(sized(run, begun, compared), after_iteration, also_plain)
+        # Whoever is told of iterations compares them with other runs'.
+        return _pretrain(sized(run, begun, compared=after_iteration is not None), after_iteration, also_plain)
 
 
 def _check_test(store: TokenStore) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 
-from infocse_ray.corpus.sentences import is_utf8
 from infocse_ray.embedding.index import Embedding, Over, read_embedding
 from infocse_ray.embedding.sampled import Sampled, read_sampled
 from infocse_ray.encoder.embed import for_inference
@@ -28,6 +27,7 @@ from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.search.weight import chosen_weight
 from infocse_ray.settings import Encoder
+from infocse_ray.settings.text import is_utf8
 from infocse_ray.stages.stage import read_whole_stage
 from infocse_ray.storage.checksums import SAME_COMMAND
 from infocse_ray.storage.folder import Storage

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from infocse_ray.settings.section import Section
+from infocse_ray.settings.text import is_utf8
 
 
 class Search(Section):
@@ -56,7 +57,7 @@ class Search(Section):
             raise ValueError(f"query = {self.query!r}: the page asks for queries; leave it out, or --serve")
         if not self.serve and not (self.query or "").strip():
             raise ValueError("query is required: give the text to search for, or --serve")
-        if any("\ud800" <= one <= "\udfff" for one in self.query or ""):  # what a terminal couldn't decode
+        if not is_utf8(self.query or ""):  # what a terminal couldn't decode
             raise ValueError(f"query = {self.query!r}: isn't UTF-8; leave out what is no character")
         for name in () if self.serve else ("host", "port"):
             # Not those that are given: a printed configuration gives all.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray.loop import minutes
+from infocse_ray.loop import infocse, minutes
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.loop.manifest import read_manifest
 from infocse_ray.settings import Settings
@@ -50,6 +50,11 @@ def test_a_run_measures_its_cluster_once_and_trains_by_that(
     assert metrics["settings"]["minutes"] == 30
     assert metrics["iterations"][1]["train"]["steps"] > 1, "max_steps doesn't count"
     assert "speed" not in metrics["iterations"][0].get("whitening", {})
+    monkeypatch.setattr(infocse, "sized", lambda run, begun, compared: pytest.fail(f"compared: {compared}"))
+    for after, compared in ((None, False), (print, True)):
+        with pytest.raises(pytest.fail.Exception, match=f"compared: {compared}"):
+            pretrain(settings_for(tmp_path, tiny_encoder, "trial"), after)
+    monkeypatch.setattr(infocse, "sized", minutes.sized)
     monkeypatch.setattr(minutes, "measured", lambda run: pytest.fail("it was measured again"))
     again = pretrain(settings_for(tmp_path, tiny_encoder, "b"))
     assert again["iterations"][1]["validation"] == metrics["iterations"][1]["validation"]
