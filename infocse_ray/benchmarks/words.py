@@ -1,4 +1,5 @@
-"""Words beside vectors: how well titles find their own documents with each weight, and with the one that is chosen.
+"""Words and best sentences beside vectors: how well titles find their own documents with each weight, and with those
+that are chosen.
 
 Beside them what needs no weight and others take: reciprocal rank fusion.
 """
@@ -19,12 +20,16 @@ from infocse_ray.embedding.index import read_embedding
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.search.fusion import reciprocal_ranks_fused
 from infocse_ray.search.index import Index
-from infocse_ray.search.weight import WEIGHTS, ranks_of_right, scores_with
+from infocse_ray.search.weight import BEST_SENTENCE, WEIGHTS, ranks_of_right, scores_with
 from infocse_ray.storage.folder import Storage
 
 _TRIED = (*WEIGHTS, 1.0)
 _BY_RANKS = len(_TRIED)
 """Place of reciprocal rank fusion, after the weights."""
+_BY_SENTENCES = _BY_RANKS + 1
+"""Of the best sentence's weights, with no words; behind them come those that the index chose."""
+_CHOSEN, _CHOSEN_WORDS = -2, -1
+"""Both weights as they are chosen, and words' alone."""
 _TIMED = 100
 """Queries whose searches are timed."""
 
@@ -33,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
     groups: list[list[str]] = arguments.index
     titles = _titles(groups[0][0], arguments.queries)
-    indexes = [[Index(folder) for folder in folders] for folders in groups]
+    indexes = [[_opened(folder) for folder in folders] for folders in groups]
     for folders, opened in zip(groups, indexes, strict=True):
         for folder, index in zip(folders, opened, strict=True):
             if index.corpus != indexes[0][0].corpus:
@@ -44,6 +49,14 @@ def run(arguments: argparse.Namespace) -> None:
         (f"{weight:g}", *(cell for one in found for cell in _cells(one.with_weight(place))))
         for place, weight in enumerate(_TRIED)
     ]
+    if any(one.sentences for one in found):
+        rows += [
+            (
+                f"words 0, best sentence {weight:g}",
+                *(cell for one in found for cell in (_cells(one.with_weight(place)) if one.sentences else ("", ""))),
+            )
+            for place, weight in enumerate(BEST_SENTENCE, _BY_SENTENCES)
+        ]
     chosen = ("chosen without labels", *(cell for one in found for cell in _cells(one.chosen())))
     by_ranks = ("reciprocal rank fusion", *(cell for one in found for cell in _cells(one.with_weight(_BY_RANKS))))
     table(header, [*rows, chosen, by_ranks])
@@ -56,6 +69,10 @@ def run(arguments: argparse.Namespace) -> None:
                 for place in (0, _TRIED.index(1.0), _BY_RANKS)
                 for metric in _METRICS
             ),
+            *(
+                _lead(one.chosen(), one.with_weight(_CHOSEN_WORDS), metric) if one.sentences else ""
+                for metric in _METRICS
+            ),
             *(f"{milliseconds:.1f}" for milliseconds in one.milliseconds),
             *("" if one is found[0] else _lead(one.chosen(), found[0].chosen(), metric) for metric in _METRICS),
         )
@@ -63,17 +80,19 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     table(
         (
-            "the chosen weight",
-            "is",
+            "the chosen weights",
+            "words, best sentence",
             "R@5, less vectors alone",
             "MRR, less vectors alone",
             "R@5, less words alone",
             "MRR, less words alone",
             "R@5, less reciprocal rank fusion",
             "MRR, less reciprocal rank fusion",
+            "R@5, less without best sentences",
+            "MRR, less without best sentences",
             "ms a query's encoding",
             "a search by vectors",
-            "by both",
+            "by all that counts",
             "the sentences that fit best",
             "R@5, less the first's",
             "MRR, less the first's",
@@ -89,28 +108,36 @@ def run(arguments: argparse.Namespace) -> None:
     )
 
 
+def _opened(folder: str) -> Index:
+    """An index, with its sentences, if it has any, also where they don't count."""
+    index = Index(folder)
+    if index.engine.sentences is None and read_embedding(Storage.open(folder)).sentences:
+        index.engine.sentences = Index(folder, words=0.0, best_sentence=1.0).engine.sentences
+    return index
+
+
 class _Found:
     """Ranks of the right documents, by each weight."""
 
     def __init__(self, indexes: list[Index], titles: list[str]) -> None:
         self.name = indexes[0].name.rstrip("/").removesuffix("/model").rsplit("/", 1)[-1]
         self.documents = len(indexes[0])
-        self._chosen = [index.words for index in indexes]
+        self.sentences = all(index.engine.sentences for index in indexes)
+        self._chosen = [(index.words, index.best_sentence) for index in indexes]
         self._ranks = np.stack([_ranks(index, titles) for index in indexes])
         self.milliseconds = _milliseconds(indexes[0], titles[:_TIMED])
 
     def weights(self) -> str:
         """Those chosen, for people."""
-        return ", ".join(f"{weight:g}" for weight in sorted({*self._chosen}))
+        return "; ".join(f"{words:g}, {best:g}" for words, best in sorted({*self._chosen}))
 
     def with_weight(self, weight: int) -> np.ndarray:
         """Ranks, float [indexes, titles], with a weight, by its place among those tried, or by ranks."""
         return self._ranks[:, :, weight]
 
     def chosen(self) -> np.ndarray:
-        """Ranks, float [indexes, titles], with the weight that each index chose."""
-        places = [_TRIED.index(weight) for weight in self._chosen]
-        return np.stack([ranks[:, place] for ranks, place in zip(self._ranks, places, strict=True)])
+        """Ranks, float [indexes, titles], with the weights that each index chose."""
+        return self.with_weight(_CHOSEN)
 
 
 def _recall(ranks: np.ndarray) -> np.ndarray:
@@ -138,11 +165,14 @@ def _lead(ours: np.ndarray, theirs: np.ndarray, score: Callable[[np.ndarray], np
 def _ranks(index: Index, titles: list[str]) -> np.ndarray:
     """Of each title by each weight and by ranks, float [titles, ways]; infinite where no right one is a candidate."""
     index.engine.index_words(index.language)
+    sentences = index.engine.sentences is not None
     ranks = []
     for title in titles:
-        rows = index.engine.candidates(index.vector(title), title)
+        rows = index.engine.candidates(index.vector(title), title, best_sentence=sentences)
         right = np.array(rows["title"].to_pylist()) == title
-        scores = np.stack([*scores_with(rows, _TRIED), _by_ranks(rows)])
+        by_sentences = [scores_with(rows, (0.0,), weight)[0] for weight in BEST_SENTENCE] if sentences else []
+        chosen = [scores_with(rows, (index.words,), weight)[0] for weight in (index.best_sentence, 0.0)]
+        scores = np.stack([*scores_with(rows, _TRIED), _by_ranks(rows), *by_sentences, *chosen])
         ranks.append(ranks_of_right(scores, right))
     return np.stack(ranks)
 
@@ -157,7 +187,7 @@ def _by_ranks(candidates: pa.Table) -> np.ndarray:
 
 
 def _milliseconds(index: Index, titles: list[str]) -> tuple[float, ...]:
-    """Medians: encoding a query, searching by vectors, searching by both, in turns; the sentences that fit best."""
+    """Medians: encoding a query, searching by vectors, by all that counts, in turns; the sentences that fit best."""
     return tuple(1000 * statistics.median(each) for each in zip(*(_seconds(index, one) for one in titles), strict=True))
 
 
@@ -167,7 +197,7 @@ def _seconds(index: Index, title: str) -> list[float]:
     for work in (
         lambda: index.vector(title),
         lambda: index.engine.search(vector, 10),
-        lambda: index.engine.search_both(vector, title, 0.5, 10),
+        lambda: index.engine.search_both(vector, title, 0.5, 10, best_sentence=index.best_sentence),
         lambda: index.with_passages(title, hits),
     ):
         work()

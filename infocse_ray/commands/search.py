@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from infocse_ray.commands.job import run_job
 from infocse_ray.settings.search import Search
 
-_ESSENTIALS = ("query", "index", "model", "compare_index", "top", "over", "words", "serve")
+_ESSENTIALS = ("query", "index", "model", "compare_index", "top", "over", "words", "best_sentence", "serve")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse search") -> int:

@@ -4,7 +4,8 @@ Lance keeps vectors, ids and texts in columns on disk (or in an object store) an
 `EXACT_ROWS` vectors a query is compared with all of them; beyond that an index is built once: inverted lists of 8-bit
 scalar-quantised vectors (IVF_SQ), whose best candidates are compared again by the vectors as they are stored.
 
-Where words count, too, candidates are the best by vectors and the best by words; each is then scored exactly by both.
+Where words count, too, candidates are the best by vectors and the best by words; each is then scored exactly by both,
+and by its best sentence, where that counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from infocse_ray.embedding.index import Embedding, Over
 from infocse_ray.embedding.lance_dataset import dataset_place, require_lance
 from infocse_ray.embedding.numbers import vector_fields, vectors_of
 from infocse_ray.runtime.progress import Bar, say
-from infocse_ray.search.fusion import fused
+from infocse_ray.search.fusion import fused, similarity_with
+from infocse_ray.search.sentences import SentenceVectors, similarities
 from infocse_ray.search.words import among, best_by_words, index_words, scores_by_words
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
@@ -42,7 +44,12 @@ _PATIENCE = 10.0
 
 
 class Engine:
-    """The vectors of an index, searchable."""
+    """The vectors of an index, searchable.
+
+    Attributes:
+        rows: how many.
+        sentences: of the documents; None where their best sentence doesn't count.
+    """
 
     def __init__(self, dataset: Any, cosine: bool) -> None:
         """Take a Lance dataset; it is indexed if it is large.
@@ -54,6 +61,7 @@ class Engine:
         self._dataset = dataset
         self._metric = "cosine" if cosine else "dot"
         self.rows: int = dataset.count_rows()
+        self.sentences: SentenceVectors | None = None
         self._probes: int | None = None
         if self.rows > EXACT_ROWS:
             self.build()
@@ -101,7 +109,9 @@ class Engine:
         similarity = 1 - found["_distance"].to_numpy()
         return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))
 
-    def search_both(self, vector: np.ndarray, query: str, weight: float, top: int, exact: bool = False) -> pa.Table:
+    def search_both(
+        self, vector: np.ndarray, query: str, weight: float, top: int, exact: bool = False, best_sentence: float = 0.0
+    ) -> pa.Table:
         """The best rows by vectors and words together, best first.
 
         The first 100 are of the 100 best of either kind, the next 100 of the 200 best, the next 200 of the 400 best,
@@ -110,18 +120,20 @@ class Engine:
         Args:
             vector: float32 [d], of the query.
             query: its text.
-            weight: of words, from 0 to 1 (see `fused`).
+            weight: of words, from 0 to 1 (see `fused`); 0: they needn't be indexed.
             top: how many.
             exact: as for `search`.
+            best_sentence: what a document's best sentence counts beside its vector, from 0 to 1; needs `sentences`.
 
         Returns:
-            As `search`, with `words`, float32: BM25.
+            As `search`, with `words`, float32: BM25, and `best_sentence`, as far as they count.
         """
         best: list[pa.Table] = []
         there, each = np.zeros(0, np.uint64), _CANDIDATES
         while True:
-            found = self.candidates(vector, query, each, exact)
-            score = fused(found["similarity"].to_numpy(), found["words"].to_numpy(), weight)
+            found = self.candidates(vector, query if weight else None, each, exact, bool(best_sentence))
+            near = similarity_with(found, best_sentence)
+            score = fused(near, found["words"].to_numpy(), weight) if weight else near
             ranked = found.take(pa.array(np.argsort(-score, kind="stable")))
             new = np.isin(ranked["_rowid"].to_numpy(), there, invert=True)
             best.append(ranked.filter(pa.array(new)).slice(0, each - len(there)))
@@ -130,23 +142,38 @@ class Engine:
                 return pa.concat_tables(best).slice(0, top).drop_columns(["_rowid"])
             each *= 2
 
-    def candidates(self, vector: np.ndarray, query: str, each: int = _CANDIDATES, exact: bool = False) -> pa.Table:
+    def candidates(
+        self,
+        vector: np.ndarray,
+        query: str | None,
+        each: int = _CANDIDATES,
+        exact: bool = False,
+        best_sentence: bool = False,
+    ) -> pa.Table:
         """The rows best by vectors, and those best by words, each scored by both, most similar first.
 
         Args:
             vector: float32 [d], of the query.
-            query: its text; words must be indexed.
+            query: its text, whose words must be indexed; None: words don't count.
             each: how many of either.
             exact: as for `search`.
+            best_sentence: whether to look at their sentences, too; needs `sentences`.
 
         Returns:
-            The dataset's columns but the vectors, `similarity` and `words`, float32 each, and `_rowid`.
+            The dataset's columns but the vectors, `similarity`, and `words` and `best_sentence` where they are asked
+            for, float32 each, and `_rowid`.
         """
         near = self.search(vector, each, exact, row_ids=True)
-        far = np.setdiff1d(best_by_words(self._dataset, query, each), near["_rowid"].to_numpy())
-        if len(far):
-            near = pa.concat_tables([near, self._scored(vector, far)])
-        return self._with_words(near, query).sort_by([("similarity", "descending")])
+        if query is not None:
+            far = np.setdiff1d(best_by_words(self._dataset, query, each), near["_rowid"].to_numpy())
+            if len(far):
+                near = pa.concat_tables([near, self._scored(vector, far)])
+            near = self._with_words(near, query)
+        if best_sentence:
+            assert self.sentences is not None
+            best = self.sentences.best(vector, near["key"].to_numpy())
+            near = near.append_column("best_sentence", pa.array(best, pa.float32(), from_pandas=False))
+        return near.sort_by([("similarity", "descending")])
 
     def _with_words(self, rows: pa.Table, query: str) -> pa.Table:
         words = scores_by_words(self._dataset, query, rows["_rowid"].to_numpy())
@@ -155,11 +182,7 @@ class Engine:
     def _scored(self, vector: np.ndarray, rows: np.ndarray) -> pa.Table:
         """Rows by their numbers, compared with a query exactly; as `search` has them, in any order."""
         there = self._dataset.to_table(columns=[*self._columns(), "vector"], filter=among(rows), with_row_id=True)
-        vectors = vectors_of(there)
-        similarity = vectors @ vector
-        if self._metric == "cosine":
-            lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
-            similarity = similarity / np.maximum(lengths, np.finfo(np.float32).tiny)
+        similarity = similarities(vectors_of(there), vector, self._metric == "cosine")
         return there.drop_columns(["vector"]).append_column("similarity", pa.array(similarity, pa.float32()))
 
     def _columns(self) -> list[str]:
@@ -179,12 +202,22 @@ def open_engine(output: Storage, embedding: Embedding, over: Over, vectors: str,
     Raises:
         ValueError: Lance isn't installed.
     """
+    return Engine(_dataset(output, embedding, over, vectors), cosine)
+
+
+def open_sentences(output: Storage, embedding: Embedding, vectors: str, cosine: bool) -> SentenceVectors:
+    """The sentences of an index that has them, by their documents; the arguments are those of `open_engine`."""
+    return SentenceVectors(_dataset(output, embedding, "sentences", vectors), cosine)
+
+
+def _dataset(output: Storage, embedding: Embedding, over: Over, vectors: str) -> Any:
+    """Of Lance: as `infocse embed` wrote it, or a copy of its Parquet files."""
     require_lance("infocse search")
     import lance
 
     place = output / f"{over}.lance" if embedding.format == "lance" else _copied(output, embedding, over, vectors)
     uri, options = dataset_place(place)
-    return Engine(lance.dataset(uri, storage_options=options), cosine)
+    return lance.dataset(uri, storage_options=options)
 
 
 def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> Storage:

@@ -8,10 +8,26 @@ weight.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from scipy.stats import rankdata
 
 _K = 60.0
 """The constant of reciprocal rank fusion, as its authors have it."""
+
+
+def similarity_with(candidates: pa.Table, best_sentence: float) -> np.ndarray:
+    """Similarities of documents, of which a part is their best sentence's: float [n].
+
+    Args:
+        candidates: n, with `similarity`, and `best_sentence` where that counts: NaN where there is none, and the
+            document's stands for it.
+        best_sentence: what it counts, from 0 to 1.
+    """
+    similarity = candidates["similarity"].to_numpy()
+    if not best_sentence:
+        return similarity
+    best = candidates["best_sentence"].to_numpy()
+    return (1.0 - best_sentence) * similarity + best_sentence * np.where(np.isnan(best), similarity, best)
 
 
 def fused(similarity: np.ndarray, words: np.ndarray, weight: float) -> np.ndarray:

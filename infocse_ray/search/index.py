@@ -22,10 +22,10 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.progress import say
-from infocse_ray.search.engine import open_engine
+from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
-from infocse_ray.search.weight import chosen_weight
+from infocse_ray.search.weight import chosen_weights
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.stages.stage import read_whole_stage
@@ -50,6 +50,8 @@ class Hit(NamedTuple):
     passage: str | None = None
     """The sentence of its text that fits the query best (`Index.with_passages`); None where nobody asked, or it is a
     sentence itself."""
+    best_sentence: float | None = None
+    """Similarity of its best sentence's vector and the query's; None where that doesn't count."""
 
     @property
     def key(self) -> tuple[str, int | None]:
@@ -64,6 +66,7 @@ class Index:
         name: the encoder's, for people.
         approximate: whether a search isn't exact unless that is asked for: the index is large.
         words: what words count beside vectors, from 0 (nothing) to 1.
+        best_sentence: what a document's best sentence counts beside its vector, from 0 (nothing) to 1.
         language: of the texts, ISO 639-1; None for an index of an earlier version.
         engine: with the vectors.
     """
@@ -75,6 +78,7 @@ class Index:
         model: str | None = None,
         setting: str = "index",
         words: float | Literal["auto"] = "auto",
+        best_sentence: float | Literal["auto"] = "auto",
     ) -> None:
         """Open it; the first time its vectors are copied into the engine and indexed if they are many, its words, too.
 
@@ -85,17 +89,26 @@ class Index:
             setting: what error messages call `folder`.
             words: what words count, from 0 to 1; `auto`: what best finds documents by sentences taken out of them,
                 tried the first time, 0 for sentences.
+            best_sentence: what a document's best sentence counts, from 0 to 1, of an index that has sentences; `auto`:
+                likewise, 0 where it has none.
 
         Raises:
             ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
-                installed, or `words` is no such number, or `folder` no path.
+                installed, or `words` or `best_sentence` is no such number, or `folder` no path.
             DamagedFile: a file is missing, cut off, or not as it was written.
         """
-        weight = float(words) if isinstance(words, numbers.Real) and not isinstance(words, bool) else math.nan
-        if words != "auto" and not 0.0 <= weight <= 1.0:
-            raise ValueError(f"words = {words!r}: give a number from 0 (vectors alone) to 1 (words alone), or auto")
+        of_words = _weight(
+            words, f"words = {words!r}: give a number from 0 (vectors alone) to 1 (words alone), or auto"
+        )
+        of_sentence = _weight(
+            best_sentence,
+            f"best_sentence = {best_sentence!r}: give a number from 0 (whole documents alone) to 1 (their best "
+            "sentences alone), or auto",
+        )
         if over not in get_args(Over):
             raise ValueError(f"over = {over!r}: give one of {', '.join(get_args(Over))}")
+        if over == "sentences" and of_sentence:
+            raise ValueError(f"best_sentence = {best_sentence!r}: is of documents; leave it out, or over sentences")
         if not isinstance(folder, str | os.PathLike):
             raise ValueError(f"{setting} = {folder!r}: give the folder, or URI, that `infocse embed` wrote")
         output = Storage.of_runs(os.fspath(folder), setting)
@@ -111,7 +124,7 @@ class Index:
                 vectors = read_whole_stage(output / "vectors")
             except FileNotFoundError:
                 raise ValueError(f"{where}: isn't finished; run its `infocse embed` again, which goes on") from None
-            if over == "sentences" and not embedding.sentences:
+            if (over == "sentences" or of_sentence) and not embedding.sentences:
                 raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
             encoder = embedding.encoder_folder(output).load()
             if model is not None:
@@ -123,10 +136,12 @@ class Index:
             self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
             sampled = read_sampled(output / "vectors")
         self.language = sampled.language if sampled else None
+        self.words, self.best_sentence = of_words or 0.0, of_sentence or 0.0
         try:
-            self.words = (
-                self._weight(output, embedding, over, vectors.fingerprint, sampled) if words == "auto" else weight
-            )
+            if over == "documents" and (of_words is None or (of_sentence is None and embedding.sentences)):
+                counts, best = self._weights(output, embedding, vectors.fingerprint, sampled)
+                self.words = counts if of_words is None else of_words
+                self.best_sentence = best if of_sentence is None else of_sentence
             if self.words:
                 self.engine.index_words(self.language)
         except OSError as error:  # a storage that can only be read, say
@@ -134,22 +149,31 @@ class Index:
                 raise ValueError(f"words = {words}: {where}: its words can't be indexed ({error}); give 0") from error
             say(f"words don't count: they can't be indexed ({error})")
             self.words = 0.0
+        try:
+            if self.best_sentence:
+                with _made_by_embed(where):
+                    self.engine.sentences = open_sentences(output, embedding, vectors.fingerprint, encoder.normalize)
+        except OSError as error:
+            if best_sentence != "auto":
+                raise ValueError(
+                    f"best_sentence = {best_sentence}: {where}: its sentences can't be copied ({error}); give 0"
+                ) from error
+            say(f"best sentences don't count: they can't be copied ({error})")
+            self.best_sentence = 0.0
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
 
-    def _weight(
-        self, output: Storage, embedding: Embedding, over: Over, vectors: str, sampled: Sampled | None
-    ) -> float:
-        """What words should count, if that can be told."""
-        if over == "sentences":
-            return 0.0
+    def _weights(
+        self, output: Storage, embedding: Embedding, vectors: str, sampled: Sampled | None
+    ) -> tuple[float, float]:
+        """What words and the best sentence should count, if that can be told."""
         if sampled is None:
             say(
                 "words don't count: an earlier version wrote this index; embed to another folder, or let them with "
                 "--words 0.5"
             )
-            return 0.0
-        return chosen_weight(output, vectors, self._encoder, embedding, sampled)
+            return 0.0, 0.0
+        return chosen_weights(output, vectors, self._encoder, embedding, sampled)
 
     @property
     def approximate(self) -> bool:
@@ -177,6 +201,8 @@ class Index:
     def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]:
         """The documents, or sentences, that fit a query best, by vectors and, as far as they count, words; best first.
 
+        Where a document's best sentence counts, or words do, the 100 nearest documents are ranked anew by them.
+
         Args:
             query: a text; what goes beyond the encoder's max_length is cut.
             top: how many; where the index is `approximate` there may be fewer.
@@ -192,13 +218,22 @@ class Index:
         if count < 1:
             raise ValueError(f"top = {top!r}: give how many to find, from 1")
         vector = self.vector(query)
-        if self.words:
-            found = self.engine.search_both(vector, query, self.words, count, exact)
+        if self.words or self.best_sentence:
+            found = self.engine.search_both(vector, query, self.words, count, exact, self.best_sentence)
         else:
             found = self.engine.search(vector, count, exact)
         rows: list[dict[str, Any]] = found.to_pylist()
         return [
-            Hit(rank, row["doc_id"], row.get("number"), row["title"], row["text"], row["similarity"], row.get("words"))
+            Hit(
+                rank,
+                row["doc_id"],
+                row.get("number"),
+                row["title"],
+                row["text"],
+                row["similarity"],
+                row.get("words"),
+                best_sentence=row.get("best_sentence"),
+            )
             for rank, row in enumerate(rows, 1)
         ]
 
@@ -216,6 +251,20 @@ class Index:
             vector = vectors_of_queries(self._encoder, [query])[0]
             passages = iter(best_sentences(self._encoder, vector, texts, self.language or "en"))
         return [hit if hit.number is not None else hit._replace(passage=next(passages)) for hit in hits]
+
+
+def _weight(given: Any, wrong: str) -> float | None:
+    """A weight as a number; None: it is to be chosen.
+
+    Raises:
+        ValueError: `wrong`; it is no number from 0 to 1.
+    """
+    if isinstance(given, str) and given == "auto":
+        return None
+    weight = float(given) if isinstance(given, numbers.Real) and not isinstance(given, bool) else math.nan
+    if not 0.0 <= weight <= 1.0:
+        raise ValueError(wrong)
+    return weight
 
 
 @contextlib.contextmanager

@@ -25,8 +25,8 @@ def search(settings: Search) -> None:
         serve(indexes, settings)
         return
     assert settings.query is not None
-    if indexes[0].words:
-        say(f"rank, similarity of vectors, BM25 of words, which counts {indexes[0].words:g}")
+    if line := _columns(indexes[0]):
+        say(line)
     for index, results in zip(
         indexes, search_sides(indexes, settings.query, settings.top, settings.exact), strict=True
     ):
@@ -39,13 +39,36 @@ def search(settings: Search) -> None:
 def _open(settings: Search) -> list[Index]:
     """The index, behind the one before where there is one."""
     if settings.compare_index is None:
-        return [Index(settings.index, settings.over, settings.model, words=settings.words)]
-    words = 0.0 if settings.words == "auto" else settings.words  # it is encoders that are looked at
-    after = Index(settings.index, settings.over, settings.model, words=words)
-    before = Index(settings.compare_index, settings.over, settings.compare, setting="compare_index", words=words)
+        return [
+            Index(
+                settings.index,
+                settings.over,
+                settings.model,
+                words=settings.words,
+                best_sentence=settings.best_sentence,
+            )
+        ]
+    # It is encoders that are looked at.
+    words, best = (0.0 if each == "auto" else each for each in (settings.words, settings.best_sentence))
+    after = Index(settings.index, settings.over, settings.model, words=words, best_sentence=best)
+    before = Index(
+        settings.compare_index,
+        settings.over,
+        settings.compare,
+        setting="compare_index",
+        words=words,
+        best_sentence=best,
+    )
     if before.corpus != after.corpus:
         say("note: the two indexes are not of the same files and corpus settings; results are matched by their ids")
     return [before, after]
+
+
+def _columns(index: Index) -> str:
+    """What the numbers before a result are, where they aren't its similarity alone."""
+    of_sentence = [f"of the best sentence, which counts {index.best_sentence:g}"] if index.best_sentence else []
+    of_words = [f"BM25 of words, which counts {index.words:g}"] if index.words else []
+    return ", ".join(["rank, similarity of vectors", *of_sentence, *of_words]) if of_sentence or of_words else ""
 
 
 def _lines(results: list[Placed], compared: bool) -> Iterator[str]:
@@ -53,8 +76,9 @@ def _lines(results: list[Placed], compared: bool) -> Iterator[str]:
         number = "" if hit.number is None else f" #{hit.number}"
         place = f"  [{_moved(hit.rank, other)}]" if compared else ""
         named = f"{plain(hit.title, _TITLE)}  ({plain(hit.doc_id, _TITLE)}{number})"
+        best = "" if hit.best_sentence is None else f"  {hit.best_sentence:.3f}"
         words = "" if hit.words is None else f"  {hit.words:6.2f}"
-        yield f"{hit.rank:3}  {hit.similarity:.3f}{words}  {named}{place}"
+        yield f"{hit.rank:3}  {hit.similarity:.3f}{best}{words}  {named}{place}"
         yield f"            {plain(_shown(hit), _TEXT)}"
 
 

@@ -94,7 +94,13 @@ class SearchServer(ThreadingHTTPServer):
     def about(self) -> dict[str, Any]:
         """What is searched, as JSON."""
         sides = [
-            {"name": index.name, "size": len(index), "approximate": index.approximate, "words": index.words}
+            {
+                "name": index.name,
+                "size": len(index),
+                "approximate": index.approximate,
+                "words": index.words,
+                "best_sentence": index.best_sentence,
+            }
             for index in self.indexes
         ]
         return {"over": self.settings.over, "top": self.settings.top, "depth": DEPTH, "sides": sides}

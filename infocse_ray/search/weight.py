@@ -1,4 +1,5 @@
-"""What words should count beside vectors, chosen without labels: by sentences that look for their own documents.
+"""What words, and a document's best sentence, should count, chosen without labels: by sentences that look for their
+own documents.
 
 Of a sample of documents up to two sentences each are taken out (the inverse cloze task, Lee et al. 2019, here asked and
 not trained). Each asks as a query would, with the engine that searches are made with, for what is left of its document
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,15 +29,19 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.retrieval.documents import embed_whole, mean_vectors, one_text_each, read_as
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.engine import Engine
-from infocse_ray.search.fusion import fused
+from infocse_ray.search.fusion import fused, similarity_with
 from infocse_ray.search.queries import vectors_of_queries
+from infocse_ray.search.sentences import similarities
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
 
 WEIGHTS = tuple(step / 10 for step in range(10))
+"""Of words."""
+BEST_SENTENCE = tuple(step / 10 for step in range(8))
+"""Of the best sentence."""
 _MOST = 2
 """Sentences that a document gives."""
-_FORMAT = 2
+_FORMAT = 3
 """Counted up when the same weight begins to mean something else, or would be chosen otherwise."""
 _SURE = 2.6
 """Standard errors; of nine weights, neighbours alike, one is further off by luck in about 2 of 100 cases."""
@@ -58,15 +63,19 @@ class Tried(NamedTuple):
     """How well sentences found their documents."""
 
     weight: float
-    """The best; of several the least. 0 where nothing could be learnt, or none is better beyond luck."""
+    """Of words, the best; of several the least. 0 where nothing could be learnt, or none is better beyond luck."""
     mrr: list[float]
-    """With each of `WEIGHTS`; empty where nothing could be learnt."""
+    """With each of `WEIGHTS`, the best sentence counting what it should; empty where nothing could be learnt."""
+    best_sentence: float = 0.0
+    """What the best sentence should count, likewise, by vectors alone; 0 in an index without sentences."""
+    mrr_best_sentence: list[float] = []  # noqa: RUF012  (of a NamedTuple, which nobody changes)
+    """With each of `BEST_SENTENCE`, by vectors alone; empty where nothing could be learnt, or there are none."""
 
 
-def chosen_weight(
+def chosen_weights(
     output: Storage, vectors: str, encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
-) -> float:
-    """The best weight of words for an index, tried once and kept in its `search/words.json`.
+) -> tuple[float, float]:
+    """The best weights of words and of the best sentence for an index, tried once, kept in its `search/words.json`.
 
     Args:
         output: of the index.
@@ -79,8 +88,27 @@ def chosen_weight(
     if file.exists():
         there = verified(file.read_bytes())
         if there is not None and (there.get("format"), there.get("vectors")) == (_FORMAT, vectors):
-            return there["weight"]
-    tried = best_weight(encoder, embedding, sampled)
+            return there["weight"], there["best_sentence"]
+    tried = best_weights(encoder, embedding, sampled)
+    _say(tried)
+    with contextlib.suppress(OSError):  # of a storage that can only be read: it is tried again the next time
+        file.write_json(checked({"format": _FORMAT, "vectors": vectors, **tried._asdict()}))
+    return tried.weight, tried.best_sentence
+
+
+def _say(tried: Tried) -> None:
+    if tried.best_sentence:
+        found = tried.mrr_best_sentence[BEST_SENTENCE.index(tried.best_sentence)]
+        say(
+            f"a document's best sentence counts {tried.best_sentence:g}: sentences taken out of documents find them "
+            f"with MRR {found:.3f} by vectors then, {tried.mrr_best_sentence[0]:.3f} by the documents' vectors alone"
+        )
+    elif tried.mrr_best_sentence:
+        say(
+            "a document's best sentence doesn't count: sentences taken out of documents find them with MRR "
+            f"{tried.mrr_best_sentence[0]:.3f} by the documents' vectors alone, {max(tried.mrr_best_sentence):.3f} "
+            "with its best weight, which is no more than luck; --best_sentence 0.3, say, lets it"
+        )
     if not tried.mrr:
         say(
             f"words don't count: fewer than {_ENOUGH} sentences could ask what they should; --words 0.5, say, lets them"
@@ -97,9 +125,6 @@ def chosen_weight(
             f"alone, {max(tried.mrr):.3f} with the best weight of words, which is no more than luck; --words 0.5, say, "
             "lets them"
         )
-    with contextlib.suppress(OSError):  # of a storage that can only be read: it is tried again the next time
-        file.write_json(checked({"format": _FORMAT, "vectors": vectors, **tried._asdict()}))
-    return tried.weight
 
 
 def asking(documents: list[list[str]]) -> Asking:
@@ -123,8 +148,8 @@ def asking(documents: list[list[str]]) -> Asking:
     return Asking(rests, questions, answers)
 
 
-def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled) -> Tried:
-    """Try all weights.
+def best_weights(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled) -> Tried:
+    """Try all weights: of the best sentence where the index has sentences, then of words.
 
     Args:
         encoder: that embedded the corpus; in evaluation mode, in the precision to use.
@@ -137,28 +162,57 @@ def best_weight(encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
     if len(asked.questions) < _ENOUGH:
         return Tried(0.0, [])
     bar = Bar("trying what words should count, once", len(asked.questions), "questions")
+    documents, sentences = _vectors(encoder, embedding, asked.rests)
     found = {
         "text": pa.array([" ".join(rest) for rest in asked.rests]),
         "number": pa.array(range(len(asked.rests))),
-        **vector_columns(_vectors(encoder, embedding, asked.rests), "fp32"),
+        **vector_columns(documents, "fp32"),
     }
     queries = vectors_of_queries(encoder, asked.questions, embedding.dimensions)
-    reciprocal = np.zeros((len(asked.questions), len(WEIGHTS)))
+    candidates: list[pa.Table] = []
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(lance.write_dataset(pa.table(found), f"{folder}/rests.lance"), encoder.normalize)
         engine.index_words(sampled.language, quiet=True)
-        for row, (vector, question, answer) in enumerate(zip(queries, asked.questions, asked.answers, strict=True)):
-            candidates = engine.candidates(vector, question)
-            scores = scores_with(candidates, WEIGHTS)
-            reciprocal[row] = 1.0 / ranks_of_right(scores, candidates["number"].to_numpy() == answer)
+        for vector, question in zip(queries, asked.questions, strict=True):
+            there = engine.candidates(vector, question).select(["number", "similarity", "words"])  # not the texts
+            if sentences is not None:
+                best = _best_sentences(sentences, asked.rests, vector, encoder.normalize)[there["number"].to_numpy()]
+                there = there.append_column("best_sentence", pa.array(best))
+            candidates.append(there)
             bar.add(1)
         bar.close()
-    return Tried(WEIGHTS[_best(reciprocal, np.array(asked.answers))], reciprocal.mean(axis=0).tolist())
+    answers = np.array(asked.answers)
+
+    def reciprocals(scores: Callable[[pa.Table], np.ndarray]) -> np.ndarray:
+        return np.stack(
+            [
+                1.0 / ranks_of_right(scores(one), one["number"].to_numpy() == answer)
+                for one, answer in zip(candidates, asked.answers, strict=True)
+            ]
+        )
+
+    best_sentence, without_words = 0.0, np.zeros((0, 0))
+    if sentences is not None:
+        without_words = reciprocals(lambda one: np.stack([similarity_with(one, each) for each in BEST_SENTENCE]))
+        best_sentence = BEST_SENTENCE[_best(without_words, answers)]
+    with_words = reciprocals(lambda one: scores_with(one, WEIGHTS, best_sentence))
+    return Tried(
+        WEIGHTS[_best(with_words, answers)],
+        with_words.mean(axis=0).tolist(),
+        best_sentence,
+        without_words.mean(axis=0).tolist() if sentences is not None else [],
+    )
 
 
-def scores_with(candidates: pa.Table, weights: Sequence[float]) -> np.ndarray:
-    """float64 [weights, candidates]: what each weight of words makes of a query's candidates (`Engine.candidates`)."""
-    near, words = candidates["similarity"].to_numpy(), candidates["words"].to_numpy()
+def scores_with(candidates: pa.Table, weights: Sequence[float], best_sentence: float = 0.0) -> np.ndarray:
+    """float64 [weights, candidates]: what each weight of words makes of a query's candidates (`Engine.candidates`).
+
+    Args:
+        candidates: with words scored, and with best sentences, where these count.
+        weights: of words.
+        best_sentence: what best sentences count.
+    """
+    near, words = similarity_with(candidates, best_sentence), candidates["words"].to_numpy()
     return np.stack([fused(near, words, weight) for weight in weights])
 
 
@@ -190,8 +244,20 @@ def _best(reciprocal: np.ndarray, documents: np.ndarray) -> int:
     return best if more.mean() > _SURE * np.sqrt((apart**2).sum()) / len(more) else 0
 
 
-def _vectors(encoder: SentenceEncoder, embedding: Embedding, documents: list[list[str]]) -> np.ndarray:
-    """float32 [documents, d], as the corpus was embedded."""
+def _best_sentences(vectors: np.ndarray, documents: list[list[str]], query: np.ndarray, cosine: bool) -> np.ndarray:
+    """float32 [documents], of their sentences' vectors, one document's after the other's."""
+    begins = offsets_of(np.array([len(sentences) for sentences in documents]))[:-1]
+    return np.maximum.reduceat(similarities(vectors, query, cosine), begins)
+
+
+def _vectors(
+    encoder: SentenceEncoder, embedding: Embedding, documents: list[list[str]]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """As the corpus was embedded.
+
+    Returns:
+        float32 [documents, d], and, where the index has them, float32 [sentences, d].
+    """
     tokens = tokenised(encoder, [sentence for sentences in documents for sentence in sentences])
     offsets = offsets_of(np.array([len(sentences) for sentences in documents]))
 
@@ -199,6 +265,8 @@ def _vectors(encoder: SentenceEncoder, embedding: Embedding, documents: list[lis
         return truncated(vectors, embedding.dimensions, encoder.normalize)
 
     reading, normalize = embedding.reading, encoder.normalize
-    means = None if reading == "whole" else mean_vectors(cut(embed(encoder, tokens).vectors), offsets, normalize)
+    sentences = cut(embed(encoder, tokens).vectors) if embedding.sentences or reading != "whole" else None
+    means = None if reading == "whole" or sentences is None else mean_vectors(sentences, offsets, normalize)
     whole = None if reading == "sentences" else cut(embed_whole(encoder, one_text_each(encoder, tokens, offsets)))
-    return read_as(means, whole, normalize).float().cpu().numpy()
+    documents_of = read_as(means, whole, normalize).float().cpu().numpy()
+    return documents_of, sentences.float().cpu().numpy() if embedding.sentences and sentences is not None else None

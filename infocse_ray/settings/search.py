@@ -38,6 +38,12 @@ class Search(Section):
         "finds documents best by sentences taken out of them, tried once for an index; 0 for sentences, and where two "
         "encoders are compared.",
     )
+    best_sentence: Literal["auto"] | Bounded[float, Field(ge=0.0, le=1.0)] = Field(
+        default="auto",
+        description="What a document's best sentence counts beside its vector, in an index made with --sentences true: "
+        "from 0, nothing, to 1, nothing else. `auto`: likewise; 0 where the index has no sentences, and where two "
+        "encoders are compared.",
+    )
     exact: bool = Field(
         default=False,
         description="Compare the query with every vector, also where the index is large enough for an approximate "
@@ -63,6 +69,8 @@ class Search(Section):
             # Not those that are given: a printed configuration gives all.
             if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise ValueError(f"{name} = {value!r}: is of the page; add --serve, or leave it out")
+        if self.over == "sentences" and self.best_sentence not in ("auto", 0.0):
+            raise ValueError(f"best_sentence = {self.best_sentence}: is of documents; leave it out, or over sentences")
         if self.compare is not None and self.compare_index is None:
             raise ValueError(
                 f"compare = {self.compare!r}: its vectors are needed, too: `infocse embed` them and give compare_index"

@@ -24,6 +24,7 @@ class Listed:
 
     approximate = False
     words, bm25 = 0.0, None
+    best_sentence, best = 0.0, None
     passage = None
 
     def __init__(self, name: str, order: str) -> None:
@@ -42,6 +43,7 @@ class Listed:
                 f"{TITLES[doc]} {query} " + "and more of it " * 30,
                 1 - rank / 10,
                 self.bm25,
+                best_sentence=self.best,
             )
             for rank, doc in enumerate(self.order[:top], 1)
         ]

@@ -61,7 +61,8 @@ function card(hit, side) {
   item.dataset.key = keyOf(hit);
   const head = make("div", "head");
   const words = hit.words === null ? "" : `, words ${hit.words.toFixed(1)}`;
-  const scores = `similarity ${hit.similarity.toFixed(3)}${words}`;
+  const best = hit.best_sentence === null ? "" : `, of its best sentence ${hit.best_sentence.toFixed(3)}`;
+  const scores = `similarity ${hit.similarity.toFixed(3)}${best}${words}`;
   head.append(make("span", "rank", `${hit.rank}`), make("span", "similarity", scores));
   if (about.sides.length > 1) {
     const [kind, words] = move(hit, side);
@@ -204,8 +205,12 @@ window.addEventListener("popstate", () => {
   }
   const size = Math.max(...about.sides.map((side) => side.size)).toLocaleString();
   const exact = about.sides.some((side) => side.approximate) ? "approximate search" : "exact search";
-  const weight = about.sides[0].words;
-  const how = weight ? `${exact} by vectors and words, which count ${weight}` : exact;
+  const { words, best_sentence: sentence } = about.sides[0];
+  const beside = [
+    ...(sentence ? [`documents' best sentences, which count ${sentence}`] : []),
+    ...(words ? [`words, which count ${words}`] : []),
+  ];
+  const how = beside.length ? `${exact} by vectors and ${beside.join(", and ")}` : exact;
   const whose = about.sides.map((side, i) => [sideName(i), side.name].filter(Boolean).join(": ")).join(" · ");
   $("about").textContent = `${size} ${about.over}, ${how}. ${whose}`;
   $("jump").hidden = about.sides.length < 2;

@@ -44,6 +44,30 @@ def test_a_row_has_the_ranks_of_its_weight(tmp_path: Path, tiny_encoder: Path, c
 HOW = {"a": {}, "b": {"reading": "whole"}}
 
 
+def test_best_sentences_have_rows_where_an_index_has_them(tmp_path: Path, tiny_encoder: Path, capsys):
+    nouns = ["ship", "tide", "storm", "moon", "bread", "salt", "judge", "star", "oven", "coast", "soup", "court"]
+    texts = [
+        Text(
+            f"d{i}", [f"The {nouns[i]}.", f"A {nouns[i - 1]} and a {nouns[i - 5]}.", FILLED[i % 4]], f"of a {nouns[i]}"
+        )
+        for i in range(12)
+    ]
+    place = str(write_index(tmp_path, tiny_encoder, texts, sentences=True))
+    words.run(argparse.Namespace(index=[[place]], queries=1_000))
+    out = capsys.readouterr().out
+    rows = {
+        line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in out.splitlines() if "|" in line
+    }
+    assert rows["words 0, best sentence 0"] == rows["0"]
+    index = Index(place, words=0.0, best_sentence=0.7)
+    ranks = []
+    for i in range(12):
+        hits = index.search(f"of a {nouns[i]}", top=12)
+        ranks.append(next(hit.rank for hit in hits if hit.doc_id == f"d{i}"))
+    assert float(rows["words 0, best sentence 0.7"][1]) <= sum(1 / rank for rank in ranks) / 12 + 5e-5
+    assert rows["words 0, best sentence 0.7"] != rows["0"]
+
+
 def test_of_equal_ranks_the_more_similar_one_is_ahead():
     candidates = pa.table({"similarity": [0.9, 0.8, 0.7, 0.6], "words": [1.0, 2.0, 0.0, 0.0]})
     assert words._by_ranks(candidates).tolist() == [3.0, 2.0, 1.0, 0.0], "1/61 + 1/62 twice, then 1/63 and 1/64"

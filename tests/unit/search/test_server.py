@@ -22,7 +22,7 @@ EVIL = "<script>alert(1)</script>"
 class Evil:
     """An index whose documents would like to be HTML."""
 
-    name, approximate, words = EVIL, False, 0.4
+    name, approximate, words, best_sentence = EVIL, False, 0.4, 0.3
 
     def __len__(self) -> int:
         return 2
@@ -88,7 +88,7 @@ def test_results_are_json_that_no_browser_takes_for_a_page(server: SearchServer)
     assert len(found["sides"][0][0]["text"]) == 4_000
     assert found["sides"][0][0]["passage"] == EVIL
     about = json.loads(get(server, "/about")[2])
-    assert about["sides"][0] == {"name": EVIL, "size": 2, "approximate": False, "words": 0.4}
+    assert about["sides"][0] == {"name": EVIL, "size": 2, "approximate": False, "words": 0.4, "best_sentence": 0.3}
 
 
 @pytest.mark.parametrize("path", ["/search", "/search?q=", "/search?q=%20", f"/search?q={'x' * 10_001}"])

@@ -297,7 +297,7 @@ def test_the_weight_is_tried_anew_for_other_vectors(tmp_path: Path, tiny_encoder
         tried.append(sampled)
         return Tried(0.3, [0.0] * len(WEIGHTS))
 
-    monkeypatch.setattr(weight, "best_weight", fixed)
+    monkeypatch.setattr(weight, "best_weights", fixed)
     assert [Index(str(output)).words for _ in range(2)] == [0.3, 0.3]
     assert len(tried) == 1
     file = output / "search" / "words.json"
@@ -314,7 +314,7 @@ def test_the_weight_is_tried_anew_for_other_vectors(tmp_path: Path, tiny_encoder
 def test_documents_ask_as_the_index_has_them(tmp_path: Path, tiny_encoder: Path, settings):
     output = write_index(tmp_path, tiny_encoder, NAMED, **settings)
     encoder = tiny(tiny_encoder).eval()
-    ours = _vectors(encoder, read_embedding(output), [text.sentences for text in NAMED])
+    ours, _ = _vectors(encoder, read_embedding(output), [text.sentences for text in NAMED])
     files = sorted((output / "vectors" / "documents").files())
     rows = pa.concat_tables(pq.read_table((output / "vectors" / "documents" / file).path) for file in files)
     there = dict(zip(rows["doc_id"].to_pylist(), vectors_of(rows), strict=True))
@@ -338,7 +338,7 @@ def test_words_are_those_of_the_corpus_language(tmp_path: Path, tiny_encoder: Pa
 
 
 def test_what_words_give_by_luck_is_told_as_such(tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys):
-    monkeypatch.setattr(weight, "best_weight", lambda *_: Tried(0.0, [0.807, 0.83, *[0.5] * 8]))
+    monkeypatch.setattr(weight, "best_weights", lambda *_: Tried(0.0, [0.807, 0.83, *[0.5] * 8]))
     assert Index(str(write_index(tmp_path, tiny_encoder))).words == 0.0
     said = capsys.readouterr().out
     assert (
