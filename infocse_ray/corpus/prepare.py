@@ -29,7 +29,14 @@ from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.lengths import length_histogram
 from infocse_ray.corpus.read import NOT_UTF8, Piece, count_lines
 from infocse_ray.corpus.registry import KINDS
-from infocse_ray.corpus.schema import ROW_GROUP_DOCUMENTS, SPLITS, rejected_schema, store_schema, token_type
+from infocse_ray.corpus.schema import (
+    ROW_GROUP_DOCUMENTS,
+    SPLITS,
+    rejected_schema,
+    store_schema,
+    token_type,
+    vocabulary_of,
+)
 from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore, content_of, documents_of, shard_name
@@ -111,7 +118,7 @@ def shards_for(source: Source, lanes: int) -> int:
 def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> dict[str, Any]:
     lanes = lanes_for(source, corpus.lanes)
     shards = shards_for(source, lanes)
-    token = token_type(Tokenizer.from_str(tokenizer).get_vocab_size())
+    token = token_type(vocabulary_of(Tokenizer.from_str(tokenizer)))
     await_places(Placement(1, False, 1), "preparing")
     totals: dict[str, Any] = {
         "shards": shards,
@@ -209,7 +216,7 @@ def tokenise_pieces(
         UnreadableFile: a whole file can't be read.
     """
     ready = _tokenizer(tokenizer)
-    token = token_type(ready.get_vocab_size())
+    token = token_type(vocabulary_of(ready))
     table: LabelTable | None = ray.get(labels[0]) if labels else None
     for piece in pieces:
         if piece.kind == _LABEL_LINES:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import hashlib
 
 import pyarrow as pa
+from tokenizers import Tokenizer
 
 SPLITS = ("train", "valid", "test")
 ROW_GROUP_DOCUMENTS = 256
 """Documents in a row group: small enough that every lane can keep a few in memory."""
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> int:
+    """One more than the largest id of a tokenizer: more than it has tokens, where some numbers are nobody's."""
+    return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
 def token_type(vocabulary: int) -> pa.DataType:

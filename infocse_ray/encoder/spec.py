@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from tokenizers import decoders, models, pre_tokenizers
 
+from infocse_ray.corpus.schema import vocabulary_of
 from infocse_ray.encoder.decoder import can_decode
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.positions import position_room
@@ -43,7 +44,7 @@ class EncoderSpec(NamedTuple):
     around: tuple[int, int]
     """Special and prompt tokens before a document's text, and after it."""
     vocabulary: int
-    """Number of token ids that have an embedding."""
+    """Ids of tokens that have an embedding are below it; numbers may be left out among them."""
     special: tuple[int, ...]
     """Ids of special tokens."""
     mask: int | None
@@ -74,7 +75,7 @@ class EncoderSpec(NamedTuple):
             can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
             can_decode=can_decode(encoder.backbone.config),
             around=(before, after),
-            vocabulary=min(len(tokenizer), len(embeddings)),
+            vocabulary=min(vocabulary_of(tokenizer.backend_tokenizer), len(embeddings)),
             special=tuple(sorted(tokenizer.all_special_ids)),
             mask=tokenizer.mask_token_id,
             characters=_characters(tokenizer),
@@ -126,8 +127,8 @@ def _takes_positions(encoder: SentenceEncoder) -> bool:
 
 
 def _characters(tokenizer: Any) -> np.ndarray:
-    tokens = [token or "" for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
     backend = tokenizer.backend_tokenizer
+    tokens = [backend.id_to_token(number) or "" for number in range(vocabulary_of(backend))]
     if isinstance(backend.model, models.WordPiece):
         # A token begins a word unless it is marked. The mark alone doesn't tell: RoBERTa has tokens such as ####.
         mark = backend.model.continuing_subword_prefix

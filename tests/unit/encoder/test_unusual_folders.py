@@ -13,6 +13,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from infocse_ray.corpus.schema import token_type, vocabulary_of
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.texts import TextEncoder
 from infocse_ray.encoder.tokenizer import special_tokens
@@ -225,3 +226,25 @@ def test_what_is_saved_cuts_long_texts_as_it_does_here(tmp_path: Path, tiny_enco
     saved = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     saved.max_seq_length = 8
     np.testing.assert_allclose(TextEncoder(loaded).vectors(long).numpy(), saved.encode(long), atol=1e-6)
+
+
+def gap_in(folder: Path, tiny_encoder: Path, numbers: int) -> Path:
+    """The tiny encoder with so many numbers of its vocabulary, before those of most words, that are no token's."""
+    said = json.loads((tiny_encoder / "tokenizer.json").read_text())
+    vocabulary = {token: number + numbers * (number > 6) for token, number in said["model"]["vocab"].items()}
+    backbone_in(folder, tiny_encoder, "bert")
+    config = transformers.BertConfig(vocab_size=max(vocabulary.values()) + 1, pad_token_id=0, **SHAPE)
+    transformers.BertModel(config).save_pretrained(folder)
+    said["model"]["vocab"] = vocabulary
+    (folder / "tokenizer.json").write_text(json.dumps(said))
+    return folder
+
+
+@pytest.mark.parametrize("case", ["mirror_bert", "declutr"])
+def test_numbers_of_a_vocabulary_that_are_no_tokens_are_passed_over(case: str, tmp_path: Path, tiny_encoder: Path):
+    folder = gap_in(tmp_path / "model", tiny_encoder, numbers=300)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert tokenizer.get_vocab_size() < 2**8 < vocabulary_of(tokenizer)
+    assert token_type(vocabulary_of(tokenizer)) == "uint16"
+    run = Run(folder, annotated(tmp_path / "source", folder), case=case)
+    assert np.isfinite(run.losses(2)).all()
