@@ -16,7 +16,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense, Normalize
 from infocse_ray.encoder.positions import position_room
 from infocse_ray.encoder.prompts import prompt_tokens
-from infocse_ray.encoder.tokenizer import first_line, load_tokenizer, tokenizer_json
+from infocse_ray.encoder.tokenizer import first_line, load_tokenizer, special_tokens, tokenizer_json
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.redact import redacted
 
@@ -134,18 +134,26 @@ def load_encoder(
 
 
 def _check_fit(tokenizer: Any, backbone: Any, where: str) -> None:
-    """Refuse a tokenizer that gives ids without a vector, or more than one type of token.
+    """Refuse a tokenizer that gives every text ids without a vector, or more than one type of token.
 
     Raises:
         ValueError: it does.
     """
-    rows = backbone.get_input_embeddings().num_embeddings
+    rows = len(backbone.get_input_embeddings().weight)
     added = tokenizer.get_added_vocab()  # which may stand for nothing that an encoder reads
     if (last := max((id for token, id in tokenizer.get_vocab().items() if token not in added), default=0)) >= rows:
         raise ValueError(
             f"{where}: its tokenizer has ids up to {last:,}, its weights have vectors of {rows:,} tokens; the two are "
             "not of one encoder"
         )
+    before, after = special_tokens(tokenizer)
+    for number in (*before, *after, tokenizer.pad_token_id or 0):
+        if number >= rows:
+            raise ValueError(
+                f"{where}: its tokenizer gives texts the token {tokenizer.convert_ids_to_tokens(number)!r} of the id "
+                f"{number:,}, its weights have vectors of {rows:,} tokens; the two are not of one encoder, or it was "
+                "added without model.resize_token_embeddings"
+            )
     if any(tokenizer("a", return_token_type_ids=True).get("token_type_ids", ())):
         raise ValueError(f"{where}: its tokenizer gives texts another type of token than 0, which is not supported")
 

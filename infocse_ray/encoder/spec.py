@@ -48,7 +48,7 @@ class EncoderSpec(NamedTuple):
     special: tuple[int, ...]
     """Ids of special tokens."""
     mask: int | None
-    """Id of the mask token; None where there is none."""
+    """Id of the mask token; None where there is none, or none that has an embedding."""
     characters: np.ndarray
     """int16 [vocabulary]: characters of each token as text, the space before a word included."""
     behind_a_space: np.ndarray | None
@@ -60,7 +60,7 @@ class EncoderSpec(NamedTuple):
         tokenizer = encoder.tokenizer
         embeddings = encoder.backbone.get_input_embeddings().weight
         before, after = map(len, encoder.around())
-        width = _embedding_width(encoder)
+        width, mask = _embedding_width(encoder), tokenizer.mask_token_id
         return cls(
             sentence_tokens=encoder.room("document"),
             query_tokens=encoder.room("query"),
@@ -77,7 +77,7 @@ class EncoderSpec(NamedTuple):
             around=(before, after),
             vocabulary=min(vocabulary_of(tokenizer.backend_tokenizer), len(embeddings)),
             special=tuple(sorted(tokenizer.all_special_ids)),
-            mask=tokenizer.mask_token_id,
+            mask=mask if mask is not None and mask < len(embeddings) else None,
             characters=_characters(tokenizer),
             behind_a_space=encoder.ids_behind_a_space,
         )

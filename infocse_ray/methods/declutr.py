@@ -71,10 +71,10 @@ class DeCLUTR(Plain):
             trained: the language-modelling head that came with the encoder.
 
         Raises:
-            ValueError: its tokenizer has no mask token though tokens are to be guessed.
+            ValueError: it has no mask token though tokens are to be guessed.
         """
         if spec.mask is None and section.mask:
-            raise ValueError("declutr.mask: the encoder's tokenizer has no mask token; set declutr.mask to 0")
+            raise ValueError("declutr.mask: the encoder has no mask token with a vector; set declutr.mask to 0")
         self.section, self.spec = section, spec._replace(characters=spec.characters[:0])
         self.trained = trained if section.mask else None
         self.head_is_new = section.mask > 0 and trained is None

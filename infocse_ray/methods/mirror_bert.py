@@ -32,11 +32,11 @@ class MirrorBERT(TwoViews):
         """Check that the encoder can mask, and that the views differ.
 
         Raises:
-            ValueError: its tokenizer has no mask token, or they don't.
+            ValueError: it has no mask token, or they don't.
         """
         if spec.mask is None:
             raise ValueError(
-                "train.method = mirror_bert: the encoder's tokenizer has no mask token; use another method"
+                "train.method = mirror_bert: the encoder has no mask token with a vector; use another method"
             )
         if not section.span and not section.dropout:
             raise ValueError(

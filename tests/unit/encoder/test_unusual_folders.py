@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from infocse_ray.corpus.schema import token_type, vocabulary_of
 from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.encoder.texts import TextEncoder
 from infocse_ray.encoder.tokenizer import special_tokens
 from infocse_ray.settings import Encoder
-from tests.unit.trainees import Run, annotated
+from tests.unit.trainees import Run, annotated, method_for
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 32,
@@ -248,3 +250,32 @@ def test_numbers_of_a_vocabulary_that_are_no_tokens_are_passed_over(case: str, t
     assert token_type(vocabulary_of(tokenizer)) == "uint16"
     run = Run(folder, annotated(tmp_path / "source", folder), case=case)
     assert np.isfinite(run.losses(2)).all()
+
+
+def with_special(folder: Path, tiny_encoder: Path, **special: str) -> Path:
+    """The tiny encoder whose tokenizer has got tokens that the weights have no vectors of."""
+    shutil.copytree(tiny_encoder, folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens(special)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_token_of_every_text_has_a_vector(tmp_path: Path, tiny_encoder: Path):
+    folder = with_special(tmp_path / "model", tiny_encoder, pad_token="<pad>")
+    with pytest.raises(ValueError, match=r"^encoder\.model = 'x': its tokenizer gives texts the token '<pad>' of the"):
+        load_encoder(folder, Encoder(model="x"), cosine=True)
+
+
+@pytest.mark.parametrize(
+    ("case", "named"), [("mirror_bert", "train.method = mirror_bert"), ("declutr", "declutr.mask")]
+)
+def test_a_mask_without_a_vector_is_none(case: str, named: str, tmp_path: Path, tiny_encoder: Path):
+    folder = with_special(tmp_path / "model", tiny_encoder, mask_token="<mask>")
+    with pytest.raises(ValueError, match=f"^{re.escape(named)}: the encoder has no mask token with a vector"):
+        method_for(case, EncoderSpec.of(load_encoder(folder, Encoder(model="x"), cosine=True)))
+
+
+def test_a_backbone_whose_embeddings_are_a_module_of_its_own_is_loaded(tmp_path: Path, tiny_encoder: Path):
+    folder = backbone_in(tmp_path, tiny_encoder, "ibert")
+    assert load_encoder(folder, Encoder(model="x"), cosine=True).dimension == SHAPE["hidden_size"]
