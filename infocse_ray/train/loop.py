@@ -201,7 +201,8 @@ class TrainingWorker:
         with checkpoint.as_directory() as folder:
             self.progress = load_checkpoint(Path(folder), self._state, self._stream)
         self._early_stopping.restore(self.progress["stopping"])
-        self._state.memory.resume(self.progress.get("chunk_tokens"), self.progress.get("kept_tokens"))
+        # Checkpoints of earlier versions have not all of them.
+        self._state.memory.resume(*map(self.progress.get, ("chunk_tokens", "kept_tokens", "kept_room")))
         self.progress["resumed_at"].append(self.progress["step"])
         self._reporter.tell(f"step {self.progress['step']}: training goes on from its checkpoint")
 

@@ -67,14 +67,18 @@ class ChunkMemory:
         self.tokens = (FIRST_ON_GPU if device.type == "cuda" else FIRST_ON_CPU) if setting == "auto" else setting
         self._first, self._device, self._told = self.tokens, device, self.tokens
         self.kept, self._fitted = self.tokens, 0
+        self._room: int | None = None
         self._meter: Meter = meter or (CudaMeter(device) if device.type == "cuda" else CpuMeter())
 
-    def resume(self, tokens: int | None, kept: int | None = None) -> None:
+    def resume(self, tokens: int | None, kept: int | None = None, room: int | None = None) -> None:
         """Go on with the tokens that a checkpoint has, so that what comes has the noise it would have had.
+
+        Every worker must call.
 
         Args:
             tokens: of a chunk.
             kept: whose activations were kept, once steps had fitted.
+            room: bytes that these were to fit into; None: it isn't known.
         """
         if self.auto and tokens is not None:
             self.tokens = self._told = tokens
@@ -83,6 +87,10 @@ class ChunkMemory:
                 self._fitted = self._meter.steps  # they stay careful
             else:
                 self.careful = kept is None
+                if kept and room:
+                    # On another machine, or of more workers on one, each may have less.
+                    here = min(one for (one,) in exchanged([self._meter.room()]))
+                    self.kept, self._room = max(tokens, kept * min(here, room) // room), min(here, room)
 
     def enough(self, tokens: int) -> int | None:
         """Of chunks of so many tokens: with how many, padding included, one may end where texts get shorter.
@@ -92,8 +100,9 @@ class ChunkMemory:
         return min(_ENOUGH_ON_CPU, tokens // 8) if self._device.type == "cpu" else None
 
     def state(self) -> dict[str, int | None]:
-        """What `resume` takes, as `chunk_tokens` and `kept_tokens`."""
-        return {"chunk_tokens": self.tokens, "kept_tokens": None if self.careful else self.kept}
+        """What `resume` takes, as `chunk_tokens`, `kept_tokens` and `kept_room`."""
+        kept, room = (None, None) if self.careful else (self.kept, self._room)
+        return {"chunk_tokens": self.tokens, "kept_tokens": kept, "kept_room": room}
 
     def fitted(self, tokens: int) -> None:
         """Learn from a step that went well everywhere; every worker must call.
@@ -109,7 +118,7 @@ class ChunkMemory:
             # A worker with few texts has hardly anything to say of a token: the one that asks for most is believed.
             most, rooms = zip(*exchanged([each, self._meter.room()]), strict=True)
             self.kept = max(self.tokens, int(_SHARE * min(rooms)) // max(most))
-            self.careful = False
+            self._room, self.careful = min(rooms), False
 
     @property
     def looked_after(self) -> Callable[[Callable[[], Any]], Any] | None:

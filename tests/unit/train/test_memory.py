@@ -248,13 +248,13 @@ class FakeMeter:
         return self._room
 
 
-class SmallCpu(FakeMeter):
-    """A CPU that has room for no more than it begins with."""
+class FakeCpu(FakeMeter):
+    """A CPU; by default with room for no more than it begins with."""
 
     steps, runs_out = 1, False
 
-    def __init__(self) -> None:
-        super().__init__(0)
+    def __init__(self, room: int = 0) -> None:
+        super().__init__(room)
 
 
 def kept_by_workers() -> tuple[int, bool]:
@@ -273,7 +273,7 @@ def test_what_is_kept_grows_to_what_a_step_has_shown_to_fit():
     meter.tokens = 4_000
     for number in (1, 2):
         assert (memory.kept, memory.careful) == (FIRST_ON_CPU, True)
-        assert memory.state() == {"chunk_tokens": FIRST_ON_CPU, "kept_tokens": None}
+        assert memory.state() == {"chunk_tokens": FIRST_ON_CPU, "kept_tokens": None, "kept_room": None}
         with memory.watched():
             memory.fitted(4_000)
         assert meter.begun == number
@@ -293,14 +293,30 @@ def test_what_is_kept_grows_to_what_a_step_has_shown_to_fit():
 
 
 def test_a_resumed_training_on_a_cpu_goes_on_as_it_was():
-    memory = ChunkMemory("auto", torch.device("cpu"), SmallCpu())
+    memory = ChunkMemory("auto", torch.device("cpu"), FakeCpu())
     assert memory.careful
     memory.fitted(10)
     assert not memory.careful
     for state, careful in ((memory.state(), False), ({"chunk_tokens": 512, "kept_tokens": None}, True)):
-        again = ChunkMemory("auto", torch.device("cpu"), SmallCpu())
+        again = ChunkMemory("auto", torch.device("cpu"), FakeCpu())
         again.resume(*state.values())
         assert again.careful == careful
+
+
+def test_a_training_that_goes_on_where_there_is_less_memory_keeps_less():
+    memory = ChunkMemory("auto", torch.device("cpu"), FakeCpu(100_000_000))
+    memory._meter.tokens = 4_000  # pyright: ignore[reportAttributeAccessIssue]
+    memory.fitted(4_000)
+    state, kept = memory.state(), 850_000
+    assert memory.kept == kept
+    for room in (200_000_000, 100_000_000, 50_000_000, 100_000_000):
+        again = ChunkMemory("auto", torch.device("cpu"), FakeCpu(room))
+        again.resume(*state.values())
+        kept = min(kept, kept * room // 100_000_000)
+        assert (again.tokens, again.kept, again.careful) == (FIRST_ON_CPU, kept, False)
+        state = again.state()
+    again.resume(FIRST_ON_CPU, 850_000, 10**12)
+    assert again.kept == FIRST_ON_CPU, "the noise stays"
 
 
 def test_auto_is_the_one_word_that_the_setting_takes():
