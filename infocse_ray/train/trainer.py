@@ -147,6 +147,9 @@ def train(
         TrainingStopped: memory ran out, or workers failed too often.
     """
     result = training.folder / "result.json"
+    if result.exists() and "error" in read_checked(result):
+        # Of a driver that ended before it told: settings that name no result may have changed since.
+        result.delete()
     if not result.exists():
         drop_unreadable(training.folder / CHECKPOINTS)
         steps, tokens, _ = training.budget

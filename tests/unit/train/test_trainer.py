@@ -91,6 +91,8 @@ def test_a_loss_that_is_not_finite_is_told_apart_from_memory_that_ran_out(
 ) -> None:
     folder = Storage.open(str(tmp_path))
     error = {"error": "step 3: why", "non_finite": non_finite}
+    # A driver that was killed before it told of its training's error left this.
+    (folder / "result.json").write_json(checked(error | {"error": "step 2: another"}))
     monkeypatch.setattr(module, "in_one_task", lambda *_, **__: (folder / "result.json").write_json(checked(error)))
     monkeypatch.setattr(module, "Board", lambda *_: contextlib.nullcontext(SimpleNamespace(handle=None)))
     settings = SimpleNamespace(train=SimpleNamespace(max_failures=0))
