@@ -10,6 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from infocse_ray.corpus.schema import vocabulary_of
 from infocse_ray.encoder.decoder import can_decode
+from infocse_ray.encoder.dropout import can_drop
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.positions import position_room
 
@@ -38,7 +39,7 @@ class EncoderSpec(NamedTuple):
     can_shuffle: bool
     """Whether tokens' positions can be given."""
     can_drop: bool
-    """Whether it has dropout layers."""
+    """Whether dropout changes its vectors."""
     can_decode: bool
     """Whether there is a decoder of its kind, which writes a text from a vector."""
     around: tuple[int, int]
@@ -72,7 +73,7 @@ class EncoderSpec(NamedTuple):
             kind=encoder.backbone.config.model_type,
             can_cut=width is not None,
             can_shuffle=_takes_positions(encoder),
-            can_drop=any(isinstance(module, torch.nn.Dropout) for module in encoder.modules()),
+            can_drop=can_drop(encoder),
             can_decode=can_decode(encoder.backbone.config),
             around=(before, after),
             vocabulary=min(vocabulary_of(tokenizer.backend_tokenizer), len(embeddings)),

@@ -242,7 +242,7 @@ def dropout_of(rate: float, method: str, spec: EncoderSpec) -> float:
     """
     if rate and not spec.can_drop:
         raise ValueError(
-            f"{method}.dropout = {rate}: a {spec.kind} encoder has no dropout layers, and this method relies on "
+            f"{method}.dropout = {rate}: a {spec.kind} encoder has no dropout, and this method relies on "
             "dropout; use another method"
         )
     return rate

@@ -17,6 +17,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.distributed.collectives import all_reduce_sum, exchanged, workers
+from infocse_ray.encoder.dropout import set_dropout
 from infocse_ray.encoder.embed import embed, filled, for_inference, inference_dtype, length_buckets
 from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
@@ -377,16 +378,6 @@ def _guessed(chunk: Chunk) -> int:
     if (labels := chunk.inputs.get("mlm_labels")) is None:
         labels = chunk.inputs["decoded"][:, 1:] if "decoded" in chunk.inputs else None
     return 0 if labels is None else int((labels >= 0).sum())
-
-
-def set_dropout(encoder: SentenceEncoder, rate: float) -> None:
-    """Set every dropout rate of an encoder: its layers', and those that attention keeps as a number (ModernBERT's)."""
-    for module in encoder.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = rate
-        for name in ("attention_dropout", "dropout"):
-            if isinstance(getattr(module, name, None), (int, float)):
-                setattr(module, name, rate)
 
 
 def freeze_unused(encoder: SentenceEncoder) -> None:

@@ -14,6 +14,7 @@ from transformers.utils import logging
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.distributed import collectives as collective
+from infocse_ray.encoder.dropout import set_dropout
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import mix
@@ -29,7 +30,7 @@ from infocse_ray.sampling.stream import Batch, ExampleStream
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train.loop import LABELS
-from infocse_ray.train.state import TrainState, set_dropout
+from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import StepReport, train_step
 from tests.conftest import make_documents
 from tests.unit.stores import SPEC, Written, counted, numbered, write_annotations

@@ -279,3 +279,17 @@ def test_a_mask_without_a_vector_is_none(case: str, named: str, tmp_path: Path, 
 def test_a_backbone_whose_embeddings_are_a_module_of_its_own_is_loaded(tmp_path: Path, tiny_encoder: Path):
     folder = backbone_in(tmp_path, tiny_encoder, "ibert")
     assert load_encoder(folder, Encoder(model="x"), cosine=True).dimension == SHAPE["hidden_size"]
+
+
+def test_dropout_that_is_no_layer_is_dropout(tmp_path: Path, tiny_encoder: Path):
+    more = {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "dropout": 0.0, "attention_dropout": 0.25}
+    folder = backbone_in(tmp_path / "model", tiny_encoder, "xlm", **more)
+    encoder = load_encoder(folder, Encoder(model="x"), cosine=True)
+    drawn = torch.get_rng_state()
+    assert EncoderSpec.of(encoder).can_drop
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert not encoder.training
+    assert (encoder.backbone.dropout, encoder.backbone.attentions[0].dropout) == (0.0, 0.25), "as they were"
+    run = Run(folder, annotated(tmp_path / "source", tiny_encoder), case="simcse")
+    assert np.isfinite(run.losses(2)).all()
+    assert (run.encoder.backbone.dropout, run.encoder.backbone.attentions[0].dropout) == (0.1, 0.1)
