@@ -241,6 +241,7 @@ def test_lead_averages_seeds_question_by_question(tmp_path: Path):
         "documents, 4 questions, seeds 1, 2): InfoCSE as in the paper (from CONPONO) leads; +0.2733 in MRR (+0.1021 to "
         "+0.4444): InfoCSE as in the paper (from CONPONO) leads." in text
     )
+    assert "seeds averaged: what other seeds would give is not in it; one above 0 is bold, which the luck of" in text
 
 
 @pytest.mark.parametrize(
