@@ -20,7 +20,7 @@ from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.retrieval.documents import embed_whole, halves, mean_vectors, one_text_each
 from infocse_ray.retrieval.held_out import HeldOut, held_out_for, score_held_out
-from infocse_ray.retrieval.ranks import metrics_of, rank_among
+from infocse_ray.retrieval.ranks import LeftOut, metrics_of, rank_among
 from infocse_ray.retrieval.validation import questions_for
 from infocse_ray.settings import Corpus, Encoder
 from infocse_ray.storage.folder import Storage
@@ -79,6 +79,8 @@ class Truth(NamedTuple):
     """int64 [candidates]."""
     true_keys: torch.Tensor
     """int64 [questions]."""
+    others: LeftOut
+    """Of a document of several counterparts those that a question isn't ranked among, as everywhere."""
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, store: TokenStore, split: str = "test") -> Truth:
@@ -98,6 +100,7 @@ class Truth(NamedTuple):
             questions.candidates.vectors(encoder).cpu(),
             torch.from_numpy(questions.candidate_keys),
             torch.from_numpy(questions.true_keys),
+            questions.others(),
         )
 
     def scores(self, whitening: Whitening | None) -> dict[str, float]:
@@ -108,7 +111,7 @@ class Truth(NamedTuple):
         candidates = change(self.candidates)
         order = self.keys.argsort()
         true = candidates[order[torch.searchsorted(self.keys[order], self.true_keys)]]
-        ranking = rank_among(documents[self.asker], true, self.true_keys, [(candidates, self.keys)])
+        ranking = rank_among(documents[self.asker], true, self.true_keys, [(candidates, self.keys)], self.others)
         return metrics_of(ranking.ranks.numpy(), len(candidates), self.asker.numpy())
 
 

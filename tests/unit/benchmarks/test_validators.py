@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from infocse_ray.benchmarks.labelled import WithoutLabels
+from infocse_ray.benchmarks.labelled import Truth, WithoutLabels
 from infocse_ray.benchmarks.validators import VALIDATORS
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.retrieval.validation import On, questions_for, score
 from infocse_ray.settings import Encoder
+from infocse_ray.storage.folder import Storage
 from tests.unit.passes import small_store
+from tests.unit.stores import Written, write_store
 
 
 @pytest.mark.parametrize("whitened", [False, True])
@@ -31,3 +33,16 @@ def test_a_validator_without_labels_scores_as_validation_does(
     with torch.inference_mode():
         assert found == score(encoder, questions_for(store, "valid", on, seed=3)).metrics
     assert 0 < found["mrr"] < 1
+
+
+def test_labels_score_as_a_test_does_also_where_a_document_has_several(tiny_encoder: Path, tmp_path: Path) -> None:
+    # Their counterparts begin alike, so that a document's others would be in each other's way.
+    documents = [
+        Written(f"d{i}", [[10 + i, 40], [10 + i, 41]], counterparts=[[10 + i, 50 + j] for j in range(3)], split="test")
+        for i in range(12)
+    ]
+    store = write_store(Storage.open(str(tmp_path / "store")), documents, 2, by_key=True)
+    encoder = load_encoder(tiny_encoder, Encoder(model=str(tiny_encoder), max_length=16), cosine=True).eval()
+    with torch.inference_mode():
+        expected = score(encoder, questions_for(store, "test", "counterpart")).metrics
+        assert Truth.of(encoder, store).scores(None) == expected
