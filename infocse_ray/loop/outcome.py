@@ -109,7 +109,7 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look], trainings: l
         results[name] = {key: _metrics(stages[f"{name}/{s}"]) for key, s in scored.items() if f"{name}/{s}" in stages}
     over = _WHITENED if run.trains and run.start != run.came else _START
     returned = run.trains and result.fingerprint == run.start.fingerprint
-    among = sum(map(_validated, trainings))
+    among = sum(map(_validated, trainings)) if run.trains else _powers(run)
     results["verdict"] = _judged(stages, over, returned, run.settings.validate.metric, max(1, among))
     say(f"verdict: {results['verdict']['line']}")
     judged = results["verdict"]["judged_on"]
@@ -153,6 +153,14 @@ def _looks(run: Run, encoders: dict[str, EncoderFolder], split: str) -> dict[str
 def _validated(training: dict[str, Any]) -> int:
     """How many encoders a training validated, but what it began with."""
     return len(training.get("history", [None])) - 1 + len(training.get("train", {}).get("between", []))
+
+
+def _powers(run: Run) -> int:
+    """Powers that validation chose the whitening from: of these the result is the best, where nothing is trained.
+
+    Labels chose none. Where something is trained, what it is held against is whitened by the best power, too.
+    """
+    return 0 if run.whitening is None or run.judged_on == "counterpart" else len(run.whitening.get("scores", {}))
 
 
 def _metrics(stage: Stage) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,6 +59,16 @@ def test_what_validation_chose_among():
     assert outcome._validated({"history": history, "train": {"between": [{}, {}, {}]}}) == 5
     assert outcome._validated({"history": history}) == 2
     assert outcome._validated({"iteration": 0}) == 0
+
+
+def test_whitening_alone_is_the_best_of_its_powers_where_these_questions_chose_one():
+    def powers(whitening: dict[str, Any] | None, on: str = "sentence") -> int:
+        return outcome._powers(SimpleNamespace(whitening=whitening, judged_on=on))  # pyright: ignore
+
+    chosen = {"power": 1.0, "scores": {"0": 0.4, "0.5": 0.5, "1": 0.6}}
+    assert powers(chosen) == 3
+    assert powers(chosen, on="counterpart") == 0, "labels chose none"
+    assert powers({"power": 1.0, "scores": {}}) == powers(None) == 0
 
 
 @pytest.mark.parametrize("returned", [False, True])
