@@ -1,16 +1,20 @@
-"""The run that a model folder is the result of: what its encoder is judged by, and whether it is read as it read it."""
+"""The run that a model folder is the result of: what judges its encoder, how it was read, what it was trained on."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from infocse_ray.corpus.store import TokenStore
+from infocse_ray.loop.checks import training_splits, validation_of
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric, Settings, Validate
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage, is_remote
+from infocse_ray.storage.redact import redacted
 
 
 class RunOf(NamedTuple):
@@ -88,3 +92,28 @@ def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides
             f"note: the run that made the encoder had {there}, and here {here}; for the vectors that it was validated "
             f"with give {give}{besides}"
         )
+
+
+def say_what_it_saw(settings: Evaluate, source: str, stores: Sequence[TokenStore]) -> None:
+    """Warn of encoders that are asked, without labels, by documents that they were trained on.
+
+    Args:
+        settings: of the command.
+        source: fingerprint of the corpus' files.
+        stores: of the corpus, one for each tokenizer.
+    """
+    for setting, model in (("model", settings.model), ("compare", settings.compare)):
+        if model is None or (run := run_of(model)) is None or run.manifest.before["inputs"].get("corpus") != source:
+            continue
+        had = run.settings
+        if run.manifest.job == "pretrain" and {had.train.method, had.loop.initialization} == {"none"}:
+            continue
+        its = run.manifest.before["stages"].get("corpus", {}).get("fingerprint")
+        same = next((store for store in stores if store.fingerprint == its), None)
+        # Where documents are in other splits than in the run, any of them may have been trained on.
+        if same is None or settings.place in training_splits(had, validation_of(had, same)):
+            say(
+                f"warning: {setting} = {redacted(model)!r}: the run {had.name} trained it on these documents, which "
+                "without labels ask for what they taught it: its score doesn't say how it does on others; give --split "
+                "valid, with the corpus settings of that run, or other documents"
+            )

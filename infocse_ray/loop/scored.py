@@ -14,7 +14,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.evaluate import Asked, evaluate
-from infocse_ray.loop.its_run import judging_metric, run_of, say_unlike_its_run
+from infocse_ray.loop.its_run import judging_metric, run_of, say_unlike_its_run, say_what_it_saw
 from infocse_ray.loop.named_encoders import load_named, save_shared
 from infocse_ray.retrieval.correlation import Estimate, spearman_difference, spearman_estimate
 from infocse_ray.retrieval.doubts import Advice, doubts
@@ -101,6 +101,8 @@ def _scored_and_shown(
     on = _asked(settings, store)
     say(f"{sum(store.summary['documents'][s] for s in SPLITS):,} documents; {show_rejected(store)}")
     say_unlike_its_run(settings, reading=on == "counterpart")
+    if on != "counterpart":
+        say_what_it_saw(settings, source.fingerprint, list(stores.values()))
     scored = _score(settings, root, encoders, stores, on, where, pairs)
     _show_scores(settings, scored, on)
     comparison = None if settings.compare is None else _compare(settings, root, scored, on, pairs)

@@ -1,4 +1,4 @@
-"""A run's encoder that is read otherwise than its run read it: said, unless it was asked for."""
+"""What is said of a run's encoder: it is read otherwise than its run read it, or asked by what it was trained on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from infocse_ray.loop import its_run
+from infocse_ray.settings import Settings
 from infocse_ray.settings.embed import Embed
+from infocse_ray.settings.evaluate import Evaluate
 
 GIVEN = {"model": "runs/news/model", "output": "o", "corpus": {"source": "a"}}
 
@@ -47,3 +49,43 @@ def test_what_nobody_asked_for_is_said_in_one_line(
     monkeypatch.setattr(its_run, "run_of", lambda _: None)
     its_run.say_unlike_its_run(settings)
     assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("split", "store", "had", "files", "warned"),
+    [
+        ("all", "other", {}, "a", True),
+        ("train", "its", {}, "a", True),
+        ("test", "its", {}, "a", True),
+        ("valid", "its", {}, "a", False),
+        ("valid", "other", {}, "a", True),
+        ("valid", "its", {"validate": {"on": "counterpart"}}, "a", True),
+        ("test", "its", {"corpus": {"source": "c", "unlabelled": "train"}}, "a", False),
+        ("all", "other", {"train": {"method": "none"}}, "a", False),
+        ("all", "other", {}, "b", False),
+    ],
+)
+def test_documents_that_an_encoder_was_trained_on_are_warned_of(
+    split: str,
+    store: str,
+    had: dict[str, Any],
+    files: str,
+    warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    its = {"name": "news", "encoder": {"model": "m"}, "corpus": {"source": "c"}} | had
+    before = {"inputs": {"corpus": "a"}, "stages": {"corpus": {"fingerprint": "its"}}}
+    manifest = SimpleNamespace(before=before, job="pretrain")
+    run = SimpleNamespace(settings=Settings.model_validate(its), manifest=manifest)
+    monkeypatch.setattr(its_run, "run_of", lambda model: run if model == "runs/news/model" else None)
+    settings = Evaluate.model_validate(
+        {"model": "runs/news/model", "compare": "other", "corpus": {"source": "c"}, "split": split}
+    )
+    there: Any = SimpleNamespace(fingerprint=store, summary={"labelled": {"valid": 9}})
+    if "validate" not in had:
+        there.summary["labelled"]["valid"] = 0
+    its_run.say_what_it_saw(settings, files, [there])
+    out = capsys.readouterr().out
+    assert out.startswith("warning: model = 'runs/news/model': the run news trained it on these") == warned
+    assert out.count("\n") == warned
