@@ -45,23 +45,31 @@ def sentence_schema(dimension: int, precision: Stored) -> pa.Schema:
     )
 
 
+class ShardTexts:
+    """The texts of a shard, found by id; ids are looked through once for all of its row groups."""
+
+    def __init__(self, table: pa.Table) -> None:
+        """Take a table of texts (see `texts.py`), in any order."""
+        self.table = table
+        self.row = {doc_id: row for row, doc_id in enumerate(table["doc_id"].to_pylist())}
+
+
 class Texts:
     """The titles and sentences of some documents, in their order."""
 
-    def __init__(self, documents: Documents, texts: pa.Table) -> None:
+    def __init__(self, documents: Documents, texts: ShardTexts) -> None:
         """Find the documents' texts.
 
         Args:
             documents: of a shard of the token store.
-            texts: of the same shard (see `texts.py`), in any order.
+            texts: of the same shard.
 
         Raises:
             ValueError: a text is missing, or has another number of sentences: the corpus was changed meanwhile.
         """
-        place = {doc_id: row for row, doc_id in enumerate(texts["doc_id"].to_pylist())}
-        rows = [place.get(doc_id) for doc_id in documents.doc_ids.to_pylist()]
+        rows = [texts.row.get(doc_id) for doc_id in documents.doc_ids.to_pylist()]
         if None not in rows:
-            mine = texts.take(pa.array(rows, pa.int64()))
+            mine = texts.table.take(pa.array(rows, pa.int64()))
             self.sentences: list[list[str]] = mine["sentences"].to_pylist()
             self.titles: list[str] = [
                 _title(title or own[0]) for title, own in zip(mine["title"].to_pylist(), self.sentences, strict=True)

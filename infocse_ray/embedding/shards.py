@@ -16,7 +16,7 @@ from infocse_ray.corpus.store import Documents, TokenStore, documents_of, shard_
 from infocse_ray.corpus.tokens import bounded_ranges
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.numbers import truncated
-from infocse_ray.embedding.rows import Texts, document_table, sentence_table
+from infocse_ray.embedding.rows import ShardTexts, Texts, document_table, sentence_table
 from infocse_ray.embedding.texts import read_texts
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.retrieval.documents import cut_at, mean_vectors, one_text_each, read_as, whole_length
@@ -68,11 +68,11 @@ class EmbedShards(NamedTuple):
         return counts
 
     def _parts(self, annotator: Annotator, shard: int) -> Iterator[Part]:
-        texts = read_texts(self.texts, shard)
+        texts = ShardTexts(read_texts(self.texts, shard))
         for table in self.store.read(shard, SPLITS, _COLUMNS):
             yield self._part(annotator, documents_of(table), texts)
 
-    def _part(self, annotator: Annotator, documents: Documents, texts: pa.Table) -> Part:
+    def _part(self, annotator: Annotator, documents: Documents, texts: ShardTexts) -> Part:
         asked, normalize = self.embedding, annotator.encoder.normalize
         read: list[np.ndarray] = []
         sentences: list[pa.Table] = []

@@ -131,6 +131,20 @@ def test_whole_shards_are_left_and_what_is_missing_is_made(tmp_path: Path, tiny_
     assert annotator.tokens == embedded + again, "whole shards are not embedded again"
 
 
+def test_ids_are_looked_through_once_a_shard(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    work, annotator, _ = writing(tmp_path, tiny_encoder, TEXTS)
+    tables: list[pa.Table] = []
+
+    class Counted(shards.ShardTexts):
+        def __init__(self, table: pa.Table) -> None:
+            tables.append(table)
+            super().__init__(table)
+
+    monkeypatch.setattr(shards, "ShardTexts", Counted)
+    assert work(annotator, [0])[0]["documents"] == 2, "two row groups"
+    assert len(tables) == 1
+
+
 def test_a_shard_without_documents_has_the_same_columns(tmp_path: Path, tiny_encoder: Path):
     work, annotator, folder = writing(tmp_path, tiny_encoder, TEXTS[:1])
     work(annotator, [0, 1])
