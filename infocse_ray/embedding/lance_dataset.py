@@ -24,6 +24,10 @@ from infocse_ray.storage.folder import Storage
 
 NEEDED = "pip install 'infocse-ray[search]'"
 
+_FRAGMENT_ROWS = 2**16
+"""Rows from which on a fragment is written; fewer only where a shard ends. Whoever opens a dataset reads a list of all
+fragments, and a search opens the files of many: with one for each row group they would be hundreds of thousands."""
+
 _NOT_LANCE = ("access_key", "secret_key", "session_token", "region", "endpoint_override", "scheme")
 
 
@@ -84,12 +88,23 @@ class LanceWriter(NamedTuple):
         """As `Writer` has it."""
         counts = {"documents": 0, "sentences": 0}
         fragments: dict[str, list[str]] = {over: [] for over in OVER}
+        waiting: dict[str, list[pa.Table]] = {over: [] for over in OVER}
+
+        def add(over: Over, tables: list[pa.Table], most: int = _FRAGMENT_ROWS) -> None:
+            there = waiting[over]
+            there += tables
+            if there and sum(map(len, there)) >= most:
+                fragments[over] += self._fragments(over, pa.concat_tables(there))
+                there.clear()
+
         for part in parts:
             counts["documents"] += len(part.documents)
             counts["sentences"] += int(np.sum(part.documents["sentences"].to_numpy()))
-            fragments["documents"] += self._fragments("documents", part.documents)
+            add("documents", [part.documents])
             for table in part.sentences:
-                fragments["sentences"] += self._fragments("sentences", table)
+                add("sentences", [table])
+        for over in OVER:
+            add(over, [], most=1)
         self.piece(shard).write_json(checked({"counts": counts, **fragments}))
         return counts
 

@@ -30,6 +30,17 @@ def test_it_is_there_with_all_shards_or_not_at_all(tmp_path: Path, tiny_encoder:
     assert lance.dataset((output / "sentences.lance").path).count_rows() == sum(len(t.sentences) for t in TEXTS)
 
 
+def test_a_shard_is_one_fragment_however_many_row_groups_it_has(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    import infocse_ray.embedding.lance_dataset as module
+
+    output = write_index(tmp_path, tiny_encoder, format="lance", sentences=True)  # of a document a row group
+    for over in ("documents", "sentences"):
+        assert len(lance.dataset((output / f"{over}.lance").path).get_fragments()) == 3, over
+    monkeypatch.setattr(module, "_FRAGMENT_ROWS", 1)
+    many = write_index(tmp_path / "many", tiny_encoder, format="lance", sentences=True)
+    assert len(lance.dataset((many / "documents.lance").path).get_fragments()) == len(TEXTS)
+
+
 def test_an_object_store_is_told_to_lance_as_the_uri_has_it():
     uri = "s3://AKIAIOSFODNN7LOOPBACK:secret%2Fsecret@bucket/a?endpoint_override=127.0.0.1:9&scheme=http&region=eu-x-1"
     assert dataset_place(Storage.open(uri) / "documents.lance") == (
