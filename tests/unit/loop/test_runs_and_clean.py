@@ -113,6 +113,27 @@ def test_what_runs_refer_to_and_may_go_on_with_is_not_left_over(root):
     assert paths(root) == []
 
 
+def test_all_files_are_gone_through_no_more_often_the_more_is_left_over(root):
+    class Counted(dict[str, FileInfo]):
+        times = 0
+
+        def __iter__(self):
+            self.times += 1
+            return super().__iter__()
+
+    times = []
+    for number in range(2):
+        for other in range(10 * number):
+            made(root, f"a/iteration_1/train-old{other}", f"o{other}")
+            (root / "sources" / f"s{other}" / "part.parquet").write_bytes(b"x")
+        age(root)
+        contents = Contents.of(root)
+        files = Counted(contents.files)
+        assert len(leftovers(contents._replace(files=files))) == 20 * number
+        times.append(files.times)
+    assert times[0] == times[1]
+
+
 def test_a_dry_run_lists_and_changes_nothing(root, capsys):
     made(root, "a/iteration_1/train-old", "t0", 5000)
     made(root, "corpora/c9", "c9")
