@@ -6,9 +6,10 @@ It is read without torch and Ray, and nothing is changed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow.fs as pafs
 
@@ -21,6 +22,19 @@ from infocse_ray.storage.folder import Storage
 
 _TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
 """Files and folders by which the folder of many runs together is known, and whose it is."""
+
+
+_READERS = 16
+"""Files read at once: a request to an object store is mostly waiting, and of a year of nightly runs there are many."""
+
+Item = TypeVar("Item")
+Read = TypeVar("Read")
+
+
+def at_once(read: Callable[[Item], Read], items: Collection[Item]) -> list[Read]:
+    """What `read` returns of each, in their order; some files are read at the same time."""
+    with ThreadPoolExecutor(_READERS) as readers:
+        return list(readers.map(read, items))
 
 
 class FoundRun(NamedTuple):
@@ -83,10 +97,9 @@ class Contents(NamedTuple):
             top, slash, rest = path.partition("/")
             if slash:
                 own.setdefault(top, {})[rest] = info
-        runs = {}
-        for name in sorted(own.keys() - {*SHARED}):
-            if (run := _run(root / name, own[name], now)) is not None:
-                runs[name] = run
+        names = sorted(own.keys() - {*SHARED})
+        found = at_once(lambda name: _run(root / name, own[name], now), names)
+        runs = {name: run for name, run in zip(names, found, strict=True) if run is not None}
         busy = {}
         for name, info in own.get("stages", {}).items():
             if name.endswith(".lease") and (driver := driver_at(root / "stages" / name, _age(info, now))) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infocse_ray.loop.contents import Contents, FoundRun, bytes_of
+from infocse_ray.loop.contents import Contents, FoundRun, at_once, bytes_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings.commands import ListRuns
 from infocse_ray.settings.section import SHARED
@@ -24,7 +24,7 @@ def list_runs(settings: ListRuns) -> None:
 
 def table(contents: Contents) -> list[str]:
     """A line a run, under a head, then what all of it takes."""
-    rows = [_row(contents, run) for run in contents.runs.values()]
+    rows = at_once(lambda run: _row(contents, run), contents.runs.values())
     widths = [max(len(row[i]) for row in (_HEAD, *rows)) for i in range(len(_HEAD) - 1)]
     lines = ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in (_HEAD, *rows)]
     shared = {name: contents.size(name) for name in SHARED}

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from infocse_ray.errors import NoSpace, RunInUse
-from infocse_ray.loop.contents import Contents, bytes_of
+from infocse_ray.loop.contents import Contents, at_once, bytes_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings.commands import Clean
 from infocse_ray.settings.section import SHARED
@@ -233,14 +233,14 @@ class _Finder:
 
 def _index(contents: Contents) -> dict[str, str]:
     """The entries of the index by the folder that they lead to; damaged ones by themselves."""
-    paths = {}
-    for path in contents.files:
-        if path.startswith("stages/") and path.endswith(".json"):
-            folder = path
-            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-                folder = (contents.root / path).read_json()["folder"]
-            paths[folder] = path
-    return paths
+
+    def folder_of(path: str) -> str:
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            return (contents.root / path).read_json()["folder"]
+        return path
+
+    entries = [path for path in contents.files if path.startswith("stages/") and path.endswith(".json")]
+    return dict(zip(at_once(folder_of, entries), entries, strict=True))
 
 
 def _stage_folders(contents: Contents) -> dict[str, bool]:

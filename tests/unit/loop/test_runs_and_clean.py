@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from infocse_ray.errors import NoSpace
 from infocse_ray.loop.contents import Contents, bytes_of
 from infocse_ray.loop.listed import table
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.loop.unreferred import _removed, leftovers
+from infocse_ray.loop.unreferred import _index, _removed, leftovers
 from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, find_stage, run_stage
@@ -132,6 +133,26 @@ def test_all_files_are_gone_through_no_more_often_the_more_is_left_over(root):
         assert len(leftovers(contents._replace(files=files))) == 20 * number
         times.append(files.times)
     assert times[0] == times[1]
+
+
+def test_manifests_verdicts_and_the_index_are_read_several_files_at_once(root, monkeypatch):
+    together: dict[str, threading.Barrier] = {}
+    read = Storage.read_bytes
+
+    def waits(file: Storage) -> bytes:
+        kind = "stages" if file.relative.startswith("stages/") else file.name
+        if kind in ("stages", "manifest.json", "metrics.json"):
+            together.setdefault(kind, threading.Barrier(2)).wait(10)  # for another that is being read meanwhile
+        return read(file)
+
+    (root / "c").delete()  # two of each kind of file, or more
+    for extra in range(sum(path.endswith(".json") for path in (root / "stages").files()) % 2):
+        made(root, f"corpora/e{extra}", f"e{extra}")
+    monkeypatch.setattr(Storage, "read_bytes", waits)
+    contents = Contents.of(root)
+    assert len(table(contents)) == 4
+    _index(contents)
+    assert together.keys() == {"stages", "manifest.json", "metrics.json"}
 
 
 def test_a_dry_run_lists_and_changes_nothing(root, capsys):
