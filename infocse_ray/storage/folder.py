@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 from infocse_ray.errors import NoSpace, StorageUnavailable
 from infocse_ray.storage.copies import kept_copy
 from infocse_ray.storage.errors import explained
+from infocse_ray.storage.fsspec_listings import keep_no_listings
 from infocse_ray.storage.fsspec_times import TimedHandler
 from infocse_ray.storage.redact import learn, redacted, redacted_json
 from infocse_ray.storage.s3 import PatientS3FileSystem, open_s3
@@ -64,6 +65,7 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
         filesystem, path = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as error:
         raise ValueError(redacted(f"{uri} can't be opened: {error}")) from None
+    keep_no_listings(filesystem)
     return pafs.PyFileSystem(TimedHandler(filesystem)), path
 
 
