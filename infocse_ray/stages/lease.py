@@ -81,6 +81,9 @@ def driver_at(file: Storage, age: float) -> str | None:
     return str(holder or "unknown") if runs else None
 
 
+_LOOKS_AT_HALF, _HALF_SECONDS = 10, 0.2
+"""How often a holder reads its lease again that isn't readable, and after how long. Where files don't appear whole, as
+over SFTP, it is mostly this driver's own renewal, half written."""
 _SURELY = 10
 """Expiries without a sign after which a driver is gone by whatever clock."""
 
@@ -253,6 +256,11 @@ class Lease:
         if content is None:
             return f"its lease, {self.file}, was removed"
         holder = _holder(content)
+        for _ in range(_LOOKS_AT_HALF):
+            if holder is not None:
+                break
+            sleep(_HALF_SECONDS)
+            holder = _holder(self._read() or b"")
         if holder is not None and holder.token == self._me.token:
             return ""
         return f"its lease was taken by another driver ({holder or 'unknown'})"

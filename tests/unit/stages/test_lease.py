@@ -209,6 +209,19 @@ def test_a_holder_that_cannot_renew_it_for_longer_than_the_expiry_has_lost_it(fi
             lease.check()
 
 
+def test_a_holder_that_reads_its_own_renewal_half_written_keeps_it(file, monkeypatch):
+    with lease_on(file, expiry=60.0, every=60.0) as lease:
+        lease.take()
+        whole = file.read_bytes()
+        monkeypatch.setattr("infocse_ray.stages.lease._HALF_SECONDS", 0.0)
+        read = iter([b"", whole[:40], whole])
+        monkeypatch.setattr(lease, "_read", lambda: next(read))
+        lease.check()
+        monkeypatch.setattr(lease, "_read", lambda: b"{")
+        with pytest.raises(LeaseLost, match="taken by another driver \\(unknown\\)"):
+            lease.check()
+
+
 def test_giving_up_never_hides_the_error_that_ended_the_work(file, monkeypatch):
     def fails(_: Storage) -> None:
         raise OSError("storage is gone")
