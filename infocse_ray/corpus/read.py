@@ -7,6 +7,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -303,8 +304,10 @@ def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
     file = pq.ParquetFile(filesystem.open_input_file(path))
     there = {role: column for role, column in columns.items() if column in file.schema_arrow.names}
     absent = dict.fromkeys(columns.keys() - there.keys())
+    # Summed up once: files that were written bit by bit have tens of thousands of row groups.
+    firsts = list(accumulate((file.metadata.row_group(g).num_rows for g in range(piece.end)), initial=0))
     for group in range(piece.start, piece.end):
-        first = sum(file.metadata.row_group(g).num_rows for g in range(group))
+        first = firsts[group]
         done = 0
         for batch in file.iter_batches(1024, row_groups=[group], columns=sorted(set(there.values()))):
             for i in range(len(batch)):

@@ -4,8 +4,11 @@ import gzip
 import json
 import lzma
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -275,6 +278,27 @@ def test_parquet_has_no_encoding_to_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["A. B."]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"corpus\.encoding = 'cp1252': text in Parquet files is UTF-8"):
         rows_of(tmp_path, encoding="cp1252")
+
+
+def test_rows_before_a_row_group_are_summed_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Counting(pq.ParquetFile):
+        @property
+        def metadata(self) -> Any:
+            return SimpleNamespace(row_group=lambda number: asked.append(number) or of_file.row_group(number))
+
+    where = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [f"A {i}. B." for i in range(20)]}), where, row_group_size=2)
+    of_file = pq.read_metadata(where)
+    corpus = Corpus.model_validate({"source": str(where)})
+    [piece] = find_source(corpus).pieces
+    monkeypatch.setattr("infocse_ray.corpus.read.pq.ParquetFile", Counting)
+    rows = list(KINDS[corpus.kind].rows(piece, {"text": "text"}, corpus, None))
+    assert [row.number for row in rows] == list(range(20))
+    assert len(asked) == 10, "once a row group"
+    later = KINDS[corpus.kind].rows(piece._replace(start=7), {"text": "text"}, corpus, None)
+    assert [row.number for row in later] == list(range(14, 20))
 
 
 def test_lines_of_a_cut_file_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
