@@ -31,7 +31,9 @@ class Verdict(NamedTuple):
         before = f"{self.metric} {self.before:.4f}"
         if self.label == "START RETURNED":
             return before
-        return f"{before} to {self.after:.4f}, {difference(self.lead, self.among)}"
+        # Without it an interval above 0 would contradict the label.
+        few = f" of {self.lead.documents:,} documents, too few to tell" if self.lead.documents < FEWEST else ""
+        return f"{before} to {self.after:.4f}, {difference(self.lead, self.among)}{few}"
 
     def content(self) -> dict[str, Any]:
         """For programs."""

@@ -91,7 +91,8 @@ def test_a_result_that_scores_below_the_encoder_as_it_came_has_not_won(judged, c
 def test_the_line_has_every_split_and_the_label_of_the_one_that_judges(judged):
     leads = {"start": (0.1, 0.2), "whitened": (0.01, 0.1)}
     each = "mrr 0.5000 to 0.5000, +0.0550 (95 % interval +0.0100 to +0.1000)"
+    few = " of 9 documents, too few to tell"
     both = judged(leads, {"test": 9, "valid": 50})
-    assert both["line"] == f"WIN, against the encoder as it came, whitened: test {each}; validation {each}"
+    assert both["line"] == f"WIN, against the encoder as it came, whitened: test {each}{few}; validation {each}"
     returned = judged(leads, {"valid": 50}, returned=True)
     assert returned["line"] == "START RETURNED, against the encoder as it came, whitened: validation mrr 0.5000"

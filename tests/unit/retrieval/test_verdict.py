@@ -41,6 +41,7 @@ def test_of_few_documents_nothing_is_told_apart():
     for documents, label in ((9, "LEVEL"), (10, "WIN")):
         found = verdict(lead(0.2, 0.5)._replace(documents=documents), False, "mrr", 0.5, 0.85)
         assert found.label == label
+        assert found.scores().endswith(f" of {documents} documents, too few to tell") == (documents < 10)
         assert versus(found.lead, "mrr", "a", "b").endswith(", too few to tell") == (documents < 10)
     assert versus(lead(0.2, 0.5)._replace(documents=1), "mrr", "a", "b").startswith("LEVEL, neither is better")
 
