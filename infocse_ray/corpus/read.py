@@ -278,6 +278,11 @@ def csv_columns(piece: Piece) -> list[str]:
 
 
 def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
+    with open_stream(piece.uri, piece.encoding) as stream:
+        header = delimited.read_header(stream, tabs=plain_name(piece.uri).endswith(".tsv"))
+    # Others of one name, such as empty ones, are left alone: nobody reads them.
+    if doubled := [column for column in columns.values() if header.count(column) > 1]:
+        raise BadContent(f"has several columns {doubled[0]!r}; give each a name of its own")
     for line, cells in csv_records(piece):
         if cells is None:
             yield SourceRow(line, None, "not as many columns as the header", line)

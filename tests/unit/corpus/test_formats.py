@@ -86,6 +86,14 @@ def test_csv_files_must_have_the_columns_that_documents_need(tmp_path: Path) -> 
         rows_of(tmp_path / "a.csv", text="nope")
 
 
+def test_a_csv_column_that_is_read_is_there_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,,,\n1,A. B.,,,\n")
+    assert values_of(tmp_path) == [{"id": "1", "text": "A. B."}], "nothing is read of columns without a name"
+    (tmp_path / "a.csv").write_text("id,text,text\n1,A. B.,C. D.\n")
+    with pytest.raises(UnreadableFile, match=r"a\.csv: has several columns 'text'; give each a name of its own"):
+        rows_of(tmp_path)
+
+
 def test_csv_quote_that_nothing_closes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_LONGEST_CELL", 1000)
     (tmp_path / "a.csv").write_text("text\nA. B.\n" + '"C.' + "x\n" * 2000)
