@@ -115,9 +115,10 @@ class Storage:
             probe.delete()
         except (NoSpace, StorageUnavailable):
             raise
-        except OSError as error:
+        except (OSError, NotImplementedError) as error:  # the latter of what fsspec only reads, such as https://
+            reason = str(error) or "it can only be read"
             raise ValueError(
-                redacted(f"{setting} = {uri!r}: can't be written: {error}; name another folder or URI")
+                redacted(f"{setting} = {uri!r}: can't be written: {reason}; name another folder or URI")
             ) from error
         return storage
 

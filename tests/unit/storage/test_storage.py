@@ -56,6 +56,11 @@ def test_storage_for_runs_can_be_written_and_lasts(folder, tmp_path):
             Storage.for_runs(str(wrong))
 
 
+def test_a_storage_that_can_only_be_read_is_refused():
+    with pytest.raises(ValueError, match=r"^storage = 'https://a\.b/c': can't be written: it can only be read; name"):
+        Storage.for_runs("https://a.b/c")
+
+
 def test_json(folder):
     (folder / "a.json").write_json({"b": [1, None, "ü"]})
     assert (folder / "a.json").read_json() == {"b": [1, None, "ü"]}
