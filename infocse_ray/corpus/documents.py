@@ -58,10 +58,10 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
     if len(sentences) < corpus.min_sentences:
         raise Rejected(f"fewer than {corpus.min_sentences} sentences")
     _encodable("\n".join(sentences))
-    doc_id = values.get("id")
+    doc_id = values.get("id")  # NaN, which alone differs from itself, stands for none in JSON and Parquet, too
     if "id" not in values:
         doc_id = f"{stable_hash(chr(10).join(sentences)):016x}"
-    if doc_id is None or isinstance(doc_id, (list, dict)) or not (doc_id := id_text(doc_id)):
+    if doc_id is None or doc_id != doc_id or isinstance(doc_id, (list, dict)) or not (doc_id := id_text(doc_id)):
         raise Rejected("no id")
     _encodable(doc_id)
     split = values.get("split")

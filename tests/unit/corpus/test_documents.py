@@ -49,6 +49,7 @@ def document(corpus: Corpus = CORPUS, **values) -> dict:
         ({"sentences": ["a", "b"], "id": "\ud800"}, "not UTF-8"),
         ({"sentences": ["a", "b"], "id": None}, "no id"),
         ({"sentences": ["a", "b"], "id": ""}, "no id"),
+        ({"sentences": ["a", "b"], "id": float("nan")}, "no id"),
         ({"sentences": ["a", "b"], "id": [1]}, "no id"),
         ({"sentences": ["a", "b"], "id": {"a": 1}}, "no id"),
         ({"sentences": ["a", "b"], "split": "holdout"}, "split is none of train, valid, test"),
