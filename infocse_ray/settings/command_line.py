@@ -154,6 +154,10 @@ def _given(
     arguments = deque(argv)
     while arguments:
         argument = arguments.popleft()
+        if argument == "--" and unnamed is not None and arguments:  # what follows is no option, whatever it looks like
+            argument = f"--{unnamed}={arguments.popleft()}"
+            if arguments:
+                raise ValueError(f"{arguments[0]!r} is one word too many: put a {unnamed} of several words into quotes")
         option, equals, text = argument.partition("=")
         name = renamed.get(option.removeprefix("--"), option.removeprefix("--"))
         if not option.startswith("--"):

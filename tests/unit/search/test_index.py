@@ -225,6 +225,14 @@ def test_the_query_needs_no_name():
         parse(Search, ["one", "two", "--index", "i"], "infocse search", "", unnamed="query")
 
 
+def test_behind_two_dashes_a_query_may_begin_with_them(capsys: pytest.CaptureFixture[str]):
+    argv = ["--index", "i", "--", "--force of git push"]
+    assert parse(Search, argv, "infocse search", "", unnamed="query").query == "--force of git push"
+    with pytest.raises(SystemExit):
+        parse(Search, [*argv, "--top"], "infocse search", "", unnamed="query")
+    assert "'--top' is one word too many: put a query of several words into quotes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
