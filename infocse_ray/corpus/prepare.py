@@ -90,12 +90,24 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
     )
     store = TokenStore.of(stage)
     if not store.documents(SPLITS):
-        reasons = store.summary["rejected"]
-        raise ValueError(
-            redacted(f"corpus.source = {corpus.source!r}: no document is left; rows set aside: {json.dumps(reasons)}")
-            + (f"; {advice(corpus.encoding)}" if NOT_UTF8 in reasons else "")
-        )
+        raise ValueError(redacted(f"corpus.source = {corpus.source!r}: no document is left") + _why(corpus, store))
     return store
+
+
+def _why(corpus: Corpus, store: TokenStore) -> str:
+    """Why there is no document, and what to do about what set most rows aside."""
+    reasons = store.summary["rejected"]
+    if not reasons:
+        return ": there are no rows; give files that have some"
+    ways = {
+        "text is not a string": "corpus.text is for texts; name a column of lists of sentences with corpus.sentences",
+        "sentences are not a list of strings": "corpus.sentences is for lists; name a column of texts with corpus.text",
+        f"fewer than {corpus.min_sentences} sentences": "a document has to have several; texts are split by the rules "
+        f"of corpus.language = {corpus.language!r}",
+        NOT_UTF8: advice(corpus.encoding),
+    }
+    way = ways.get(NOT_UTF8 if NOT_UTF8 in reasons else max(reasons, key=lambda reason: reasons[reason]))
+    return f"; rows set aside: {json.dumps(reasons)}" + (f"; {way}" if way else "")
 
 
 def lanes_for(source: Source, lanes: int | Literal["auto"]) -> int:

@@ -274,10 +274,25 @@ def test_no_document_left_is_an_error_with_the_reasons(tmp_path, tokenizer):
             prepare(runs, corpus, find_source(corpus), tokenizer)
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "way"),
+    [
+        ("text", ["A one.", "A two."], "name a column of lists of sentences with corpus.sentences"),
+        ("sentences", "A one. A two.", "name a column of texts with corpus.text"),
+        ("text", "Only one.", "texts are split by the rules of corpus.language = 'en'"),
+    ],
+)
+def test_no_document_left_says_what_to_do(tmp_path, tokenizer, column: str, value: object, way: str):
+    pq.write_table(pa.table({column: [value] * 3}), tmp_path / "a.parquet")
+    corpus = Corpus(source=str(tmp_path / "a.parquet"), lanes=2)
+    with pytest.raises(ValueError, match=f"no document is left; rows set aside: .*: 3}}; .*{way}$"):
+        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+
+
 def test_no_row_at_all_is_an_error(tmp_path, tokenizer):
     pq.ParquetWriter(tmp_path / "a.parquet", pa.schema([("text", pa.string())])).close()
     corpus = Corpus(source=str(tmp_path), lanes=2)
-    with pytest.raises(ValueError, match=r"corpus\.source = .*no document is left"):
+    with pytest.raises(ValueError, match=r"corpus\.source = .*no document is left: there are no rows; give"):
         prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
     # Also a shard that no row fell into is there to be read.
     assert sorted(f.name for f in tmp_path.rglob("shard-*")) == [shard_name(0), shard_name(1)]
