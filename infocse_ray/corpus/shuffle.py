@@ -4,8 +4,9 @@
    each.
 2. Where there are more runs than a task may read, tasks join them: each so many runs of a range of shards into one.
 3. Each of some tasks reads its shards' cells of all runs and has them written.
-A note says of each task what it left, so that one cut off goes on where it was. Nothing goes through the object store,
-and the driver holds a few numbers a task.
+A note says of each task what it left, so that one cut off goes on where it was; what the last tasks noted stays, so
+that with all shards written nothing is read again. Nothing goes through the object store, and the driver holds a few
+numbers a task.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from ray.exceptions import RayError
 from infocse_ray.corpus.read import Piece
 from infocse_ray.corpus.runs import RunWriter, read_cells, rows_of, run_file, write_run
 from infocse_ray.corpus.source import packs_of, text_bytes_of
-from infocse_ray.errors import UnreadableFile
+from infocse_ray.errors import DamagedFile, UnreadableFile
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.runtime.tasks import in_tasks
 from infocse_ray.settings import fingerprint
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 
-_FORMAT = 2
+_FORMAT = 3
 _RUN_BYTES = 128 * 2**20
 """Of rows that a reading task holds, before they are compressed."""
 _MOST_RUNS = 2048
@@ -70,7 +71,7 @@ class Shuffle:
         """Plan it.
 
         Args:
-            folder: the shuffle's own, gone once it is done.
+            folder: the shuffle's own; once it is done it has small notes alone.
             pieces: of files.
             shards: how many there are.
             schema: of the rows.
@@ -84,6 +85,7 @@ class Shuffle:
         name = fingerprint("shuffle", _FORMAT, plan, shards, str(schema), _RUN_BYTES, _MOST_RUNS, self._together)
         self.folder = folder / name
         """Where its files are; another plan, which an interrupted process may have had, has another."""
+        self._notes = folder / f"{name}-written"
 
     def run(
         self, read: Read, write: Write, tell: Callable[[str], None] = lambda note: None
@@ -99,6 +101,11 @@ class Shuffle:
             UnreadableFile: a whole file can't be read.
             DamagedFile: a run isn't as it was written; the next call makes it again.
         """
+        if (written := self._written(write)) is not None:
+            tell(f"all {self._shards:,} shards were written")
+            yield from written
+            self._tidy()
+            return
         try:
             spans = self._joined(_Span(0, self._shards, list(self._read(read))))
             done = 0
@@ -110,7 +117,22 @@ class Shuffle:
             if (unreadable := caused_by(error, UnreadableFile)) is not None:
                 raise unreadable from error
             raise
-        self._all.delete()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove everything but notes of what was written, also what other plans left."""
+        for name in {path.partition("/")[0] for path in self._all.files(unfinished=True)} - {self._notes.name}:
+            (self._all / name).delete()  # of other plans, too
+
+    def _written(self, write: Write) -> list[dict[str, Any]] | None:
+        """What `write` returned for all shards, if it has written all, and all is there."""
+        counts: list[dict[str, Any]] = []
+        with contextlib.suppress(FileNotFoundError, DamagedFile):
+            while len(counts) < self._shards:
+                counts += read_checked(_note_of(self._notes, len(counts)))["counts"]
+            if all(write.there(shard, one) for shard, one in enumerate(counts)):
+                return counts
+        return None
 
     def _read(self, read: Read) -> Iterator[str]:
         """Have the runs written; their names, in the order of the source."""
@@ -147,7 +169,7 @@ class Shuffle:
     def _merges(self, spans: list[_Span], write: Write) -> Iterator[tuple[Any, ...]]:
         """The arguments of each `_merge`."""
         for span in spans:
-            work = ray.put((self.folder, span, self._schema, write))
+            work = ray.put((self.folder, self._notes, span, self._schema, write))
             for begin in range(span.first, span.last, self._together):
                 yield work, begin, min(begin + self._together, span.last)
 
@@ -196,10 +218,15 @@ def _join(work: tuple[Storage, int, list[str]], begin: int, end: int, name: str)
         write_run(folder / name, begin, [b"".join(parts) for parts in zip(*cells, strict=True)])
 
 
-def _merge(work: tuple[Storage, _Span, pa.Schema, Write], begin: int, end: int) -> list[dict[str, Any]]:
+def _note_of(notes: Storage, begin: int) -> Storage:
+    """Where a merging task notes what it wrote of the shards from `begin` on."""
+    return notes / f"merged-{begin:06d}.json"
+
+
+def _merge(work: tuple[Storage, Storage, _Span, pa.Schema, Write], begin: int, end: int) -> list[dict[str, Any]]:
     """What a merging task does: have the shards `begin` to before `end` written; what that returned."""
-    folder, span, schema, write = work
-    note = folder / f"merged-{begin:06d}.json"
+    folder, notes, span, schema, write = work
+    note = _note_of(notes, begin)
     with contextlib.suppress(FileNotFoundError):
         counts = read_checked(note)["counts"]
         if all(write.there(shard, one) for shard, one in zip(range(begin, end), counts, strict=True)):

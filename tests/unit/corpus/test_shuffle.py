@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -98,6 +99,12 @@ def written(folder: Path) -> dict[str, list[int]]:
     return {file.name: json.loads(file.read_text()) for file in folder.glob("*.json") if file.name != "started.json"}
 
 
+def notes_alone(folder: Path) -> bool:
+    """Whether nothing is left of the sorting but notes of what was written."""
+    (left,) = (folder / "sorting").iterdir()
+    return left.name.endswith("-written") and all(file.name.startswith("merged-") for file in left.iterdir())
+
+
 WANTED = {f"{shard}.json": [row for row, to in enumerate(ROWS) if to == shard] for shard in range(SHARDS)}
 
 
@@ -114,7 +121,7 @@ def test_tasks_runs_and_levels_change_nothing(
     assert written(tmp_path) == WANTED
     assert sorted(one["shard"] for one in counts) == list(range(SHARDS))
     assert sum(one["rows"] for one in counts) == len(ROWS)
-    assert not (tmp_path / "sorting").exists()
+    assert notes_alone(tmp_path)
     assert sorted(reads) == list(range(len(PIECES)))
     assert 0 < tasks.most_runs <= most_runs
     if most_runs == 2 and run == 1:
@@ -145,6 +152,40 @@ def test_what_is_finished_is_not_done_again(tmp_path: Path, tasks: Tasks, monkey
     assert sorted(reads) == list(range(len(PIECES)))
 
 
+@pytest.mark.parametrize("most_runs", [5, 2048])
+def test_once_all_shards_are_written_nothing_is_read_again(
+    tmp_path: Path, tasks: Tasks, monkeypatch: pytest.MonkeyPatch, most_runs: int
+):
+    monkeypatch.setattr(shuffle_module, "_MOST_RUNS", most_runs)
+    first = shuffled(tmp_path)
+    done = len(tasks.done)
+    again = shuffled(tmp_path)
+    by_shard = operator.itemgetter("shard")
+    assert sorted(again, key=by_shard) == sorted(first, key=by_shard)
+    assert (len(tasks.done), len(reads)) == (done, len(PIECES)), "killed before the stage was finished"
+    (tmp_path / "3.json").unlink()
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.json")}
+    assert len(shuffled(tmp_path)) == SHARDS
+    assert written(tmp_path) == WANTED
+    anew = {file.name for file in tmp_path.glob("*.json") if before.get(file) != file.stat().st_mtime_ns}
+    assert "3.json" in anew
+    assert len(anew) < SHARDS, "those of one task"
+    assert notes_alone(tmp_path)
+
+
+def test_killed_while_the_runs_are_removed_all_is_written(tmp_path: Path, tasks: Tasks, monkeypatch):
+    def killed(self: Storage) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "delete", killed)
+        with pytest.raises(Crash):
+            shuffled(tmp_path)
+    assert len(shuffled(tmp_path)) == SHARDS
+    assert len(reads) == len(PIECES)
+    assert notes_alone(tmp_path)
+
+
 def test_another_plan_has_runs_of_its_own(tmp_path: Path, tasks: Tasks, monkeypatch: pytest.MonkeyPatch):
     tasks.crash_after = {"_merge": 0}
     with pytest.raises(Crash):
@@ -154,7 +195,7 @@ def test_another_plan_has_runs_of_its_own(tmp_path: Path, tasks: Tasks, monkeypa
     shuffled(tmp_path)
     assert written(tmp_path) == WANTED
     assert len(reads) == 2 * len(PIECES)
-    assert not (tmp_path / "sorting").exists()
+    assert notes_alone(tmp_path)
 
 
 @pytest.mark.parametrize("lost", [False, True])
