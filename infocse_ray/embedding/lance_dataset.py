@@ -24,8 +24,8 @@ from infocse_ray.storage.folder import Storage
 
 NEEDED = "pip install 'infocse-ray[search]'"
 
-_FRAGMENT_ROWS = 2**16
-"""Rows from which on a fragment is written; fewer only where a shard ends. Whoever opens a dataset reads a list of all
+_FRAGMENT_BYTES = 2**26
+"""From which on a fragment is written; fewer only where a shard ends. Whoever opens a dataset reads a list of all
 fragments, and a search opens the files of many: with one for each row group they would be hundreds of thousands."""
 
 _NOT_LANCE = ("access_key", "secret_key", "session_token", "region", "endpoint_override", "scheme")
@@ -90,10 +90,10 @@ class LanceWriter(NamedTuple):
         fragments: dict[str, list[str]] = {over: [] for over in OVER}
         waiting: dict[str, list[pa.Table]] = {over: [] for over in OVER}
 
-        def add(over: Over, tables: list[pa.Table], most: int = _FRAGMENT_ROWS) -> None:
+        def add(over: Over, tables: list[pa.Table], most: int = _FRAGMENT_BYTES) -> None:
             there = waiting[over]
             there += tables
-            if there and sum(map(len, there)) >= most:
+            if there and sum(table.nbytes for table in there) >= most:
                 fragments[over] += self._fragments(over, pa.concat_tables(there))
                 there.clear()
 

@@ -36,7 +36,7 @@ def test_a_shard_is_one_fragment_however_many_row_groups_it_has(tmp_path: Path, 
     output = write_index(tmp_path, tiny_encoder, format="lance", sentences=True)  # of a document a row group
     for over in ("documents", "sentences"):
         assert len(lance.dataset((output / f"{over}.lance").path).get_fragments()) == 3, over
-    monkeypatch.setattr(module, "_FRAGMENT_ROWS", 1)
+    monkeypatch.setattr(module, "_FRAGMENT_BYTES", 1)
     many = write_index(tmp_path / "many", tiny_encoder, format="lance", sentences=True)
     assert len(lance.dataset((many / "documents.lance").path).get_fragments()) == len(TEXTS)
 
