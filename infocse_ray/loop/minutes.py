@@ -51,7 +51,7 @@ def sized(run: Run, begun: float, compared: bool = False) -> Run:
         summary = settled.summary or {}
         speed, sizes = Speed(*summary["speed"]), Sizes(*(summary[name] for name in Sizes._fields))
         say(sizes.line(run))
-        run = sizes.of(run)
+        run = _with(sizes.of(run), minutes=None)  # its settings say what was settled: with them it isn't settled again
     if speed is not None:
         work, train = work_of(run), run.settings.train
         steps = train.max_steps * work.step  # far more than max_tokens where these are settled
@@ -78,10 +78,8 @@ class Sizes(NamedTuple):
             "loop": {"max_iterations": self.max_iterations, "initialization_tokens": first},
             "validate": {"max_documents": self.max_documents},
         }
-        settings = run.settings
-        changed = {name: getattr(settings, name).model_copy(update=section) for name, section in sections.items()}
-        settings = settings.model_copy(update=changed)
-        return run._replace(settings=settings, iteration_stages=run.iteration_stages._replace(settings=settings))
+        changed = {name: getattr(run.settings, name).model_copy(update=section) for name, section in sections.items()}
+        return _with(run, **changed)
 
     def line(self, run: Run) -> str:
         """For people, about a run that has them; `run` hasn't."""
@@ -91,6 +89,12 @@ class Sizes(NamedTuple):
         less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
         return f"minutes = {settings.minutes:g}: {self.max_tokens:,} tokens ({steps:,.0f} steps) in each training{why}"
+
+
+def _with(run: Run, **settings: Any) -> Run:
+    """The run with other settings."""
+    changed = run.settings.model_copy(update=settings)
+    return run._replace(settings=changed, iteration_stages=run.iteration_stages._replace(settings=changed))
 
 
 def _settled(run: Run, begun: float, compared: bool) -> Stage:

@@ -184,6 +184,8 @@ def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys)
     tokens = first.settings.train.max_tokens
     assert tokens is not None
     assert tokens == first.settings.train.max_steps == first.iteration_stages.settings.train.max_tokens
+    for settings in (first.settings, first.iteration_stages.settings):
+        assert settings.minutes is None, "given again these settings settle nothing anew"
     said = capsys.readouterr().out
     assert f"minutes = 60: {tokens:,} tokens" in said
     assert "some 60 min: " in said
