@@ -21,6 +21,10 @@ class UnreadableFile(ValueError):
     """A whole file of the corpus can't be read; the message names it."""
 
 
+class SourceChanged(ValueError):
+    """A file of the corpus changed, or went, while it was read; it may go well later."""
+
+
 class NoExamples(ValueError):
     """No document of the corpus gives an example to train on; the message says what all have."""
 

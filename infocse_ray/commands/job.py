@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 from pydantic import BaseModel
 
 from infocse_ray import __version__
-from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, TrainingStopped, WorkersLost
+from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, SourceChanged, TrainingStopped, WorkersLost
 from infocse_ray.settings.command_line import Model, given_by_user, named_here, parse
 from infocse_ray.settings.fields import settings_of
 from infocse_ray.storage.redact import redact_tracebacks, redacted
@@ -109,7 +109,7 @@ def _of_unread(settings: BaseModel, argv: Sequence[str] | None, prog: str, unrea
 
 def _status(error: Exception) -> int:
     """1 for what may go well later with the same command, 2 for what must be changed first."""
-    return 1 if isinstance(error, (RunInUse, LeaseLost, WorkersLost, OSError)) else 2
+    return 1 if isinstance(error, (RunInUse, LeaseLost, SourceChanged, WorkersLost, OSError)) else 2
 
 
 def _end_stopped(prog: str, stopped: Interrupted, again: str) -> NoReturn:

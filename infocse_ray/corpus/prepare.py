@@ -38,9 +38,10 @@ from infocse_ray.corpus.schema import (
     vocabulary_of,
 )
 from infocse_ray.corpus.shuffle import Shuffle
-from infocse_ray.corpus.source import Source
+from infocse_ray.corpus.source import Source, changed_since
 from infocse_ray.corpus.store import TokenStore, content_of, documents_of, shard_name
 from infocse_ray.corpus.streams import advice
+from infocse_ray.errors import SourceChanged
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
@@ -170,6 +171,12 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 lengths[name].update(counts)
             content = (content + int(row["content"], 16)) % 2**128
     check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(shards)))
+    if changed := changed_since(corpus, source):
+        more = f" and {len(changed) - 1:,} more files" if changed[1:] else ""
+        raise SourceChanged(
+            redacted(f"corpus.source: {changed[0]}{more} changed while the corpus was read; run this again once the ")
+            + "files stay as they are"
+        )
     return totals | {
         "content": fingerprint("token store", f"{content:032x}", shards, lanes, str(token)),
         "documents": {split: documents[split] for split in SPLITS},

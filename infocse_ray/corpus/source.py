@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -52,12 +52,31 @@ class Source:
     """About how many bytes the documents' files hold once decompressed."""
     companions: list[Piece] = field(default_factory=list)
     """The files that go with the documents, each whole; `kind` says what it is to the kind of corpus."""
+    versions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Bytes and time (ns since 1970) of each file, by its URI; none of documents that were given from Python."""
     unseen: frozenset[str] = frozenset()
     """Roles of `columns` that no row plays that was looked at; see `CorpusPlan`."""
 
     def has(self, role: str) -> bool:
         """Whether documents can be counted on to have it, as far as was looked."""
         return role in self.columns and role not in self.unseen
+
+
+def changed_since(corpus: Corpus, source: Source) -> list[str]:
+    """Files that are others now than when the source was found, or gone; what came since is no matter."""
+    if not source.versions:
+        return []
+    there: dict[str, pafs.FileInfo] = {}
+    with suppress(ValueError):  # nothing is left
+        there |= _expand_all("source", corpus.source, KINDS[corpus.kind])[0]
+    with suppress(ValueError):
+        there |= _expand_all("labels", corpus.labels, label_files)[0] if corpus.labels else {}
+    now = {uri: _version(info) for uri, info in there.items()}
+    return sorted(uri for uri, version in source.versions.items() if now.get(uri) != version)
+
+
+def _version(info: pafs.FileInfo) -> tuple[int, int]:
+    return info.size, info.mtime_ns
 
 
 def find_source(corpus: Corpus) -> Source:
@@ -93,7 +112,7 @@ def find_source(corpus: Corpus) -> Source:
     content = _content(corpus.source)
 
     def version(uri: str, info: pafs.FileInfo) -> tuple[str | int, ...]:
-        return (content,) if content is not None and uri in infos else (info.size, info.mtime_ns)
+        return (content,) if content is not None and uri in infos else _version(info)
 
     whole = [
         Piece(uri, part, order, 0, info.size, info.size, names[order], corpus.encoding)
@@ -114,6 +133,7 @@ def find_source(corpus: Corpus) -> Source:
         ),
         text_bytes=text_bytes,
         companions=[piece for piece in whole if piece.kind not in DOCUMENTS],
+        versions={} if content is not None else {uri: _version(info) for uri, info, _ in files},
         unseen=plan.unseen,
     )
 

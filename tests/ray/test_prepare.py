@@ -15,9 +15,9 @@ from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.lengths import length_histogram
 from infocse_ray.corpus.prepare import ShardWriter, prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
-from infocse_ray.corpus.source import find_source
+from infocse_ray.corpus.source import changed_since, find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
-from infocse_ray.errors import UnreadableFile
+from infocse_ray.errors import SourceChanged, UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.stages import shared
 from infocse_ray.stages.stage import Stage, read_stage
@@ -310,3 +310,26 @@ def test_a_storage_that_each_process_has_for_itself_is_refused(
             ValueError, match=r"storage: workers wrote 4 files, such as memory://of-one.*mount one folder"
         ):
             prepare(root, corpus, find_source(corpus), tokenizer)
+
+
+def test_a_file_that_changes_while_it_is_read_is_no_corpus(tmp_path: Path, tokenizer: str, monkeypatch):
+    file = write_jsonl(tmp_path / "a.jsonl", make_documents(40))
+    corpus = Corpus(source=str(tmp_path / "*.jsonl"), id="id", sentences="sentences")
+    source = find_source(corpus)
+    plain, root = prepare_module.check_shared, Storage.open(str(tmp_path / "runs"))
+
+    def meanwhile(*given: object, **how: object) -> None:
+        plain(*given, **how)  # pyright: ignore[reportArgumentType]
+        write_jsonl(tmp_path / "new.jsonl", make_documents(3))
+        write_jsonl(file, make_documents(41))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare_module, "check_shared", meanwhile)
+        with pytest.raises(SourceChanged, match=r"corpus.source: .*a.jsonl changed while the corpus was read; run "):
+            prepare(root, corpus, source, tokenizer)
+    assert not list((tmp_path / "runs").glob("corpora/*/stage.json"))
+    file.unlink()
+    assert changed_since(corpus, source) == [str(file)], "and what is gone"
+    source = find_source(corpus)
+    write_jsonl(tmp_path / "newer.jsonl", make_documents(5))
+    assert prepare(root, corpus, source, tokenizer).documents(SPLITS) == 3, "what came since is no matter"
