@@ -30,8 +30,9 @@ from infocse_ray.storage.parquet import open_parquet
 
 EXACT_ROWS = 100_000
 """Vectors that a query is compared with one by one; more are indexed."""
-_LIST_ROWS = 1024
-"""Vectors in an inverted list, about."""
+_LIST_ROWS, _MOST_LISTS = 1024, 4096
+"""Vectors in an inverted list, about; more where there would be more lists than that, which take a time to find that
+grows with the square of their number. A query looks into the same share of the vectors either way."""
 _PROBED = 0.1
 """Share of the lists that a query looks into."""
 _FEWEST_PROBED = 16
@@ -73,7 +74,7 @@ class Engine:
 
     def build(self) -> None:
         """Build the index, unless the dataset has one."""
-        lists = max(1, self.rows // _LIST_ROWS)
+        lists = lists_for(self.rows)
         if not any("vector" in index.field_names for index in self._dataset.describe_indices()):
             say(f"indexing {self.rows:,} vectors, once ...")
             self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
@@ -187,6 +188,11 @@ class Engine:
 
     def _columns(self) -> list[str]:
         return [name for name in self._dataset.schema.names if name not in ("vector", "scale")]
+
+
+def lists_for(rows: int) -> int:
+    """How many inverted lists so many vectors are put into."""
+    return min(_MOST_LISTS, max(1, rows // _LIST_ROWS))
 
 
 def open_engine(output: Storage, embedding: Embedding, over: Over, vectors: str, cosine: bool) -> Engine:

@@ -55,6 +55,10 @@ def test_many_vectors_are_indexed_once_and_can_still_be_searched_exactly(tmp_pat
     assert "indexing" not in capsys.readouterr().out
 
 
+def test_lists_are_as_many_as_can_be_found():
+    assert [engine.lists_for(rows) for rows in (100, 200_000, 4_000_000, 10**8)] == [1, 195, 3906, 4096]
+
+
 @pytest.mark.parametrize(
     "settings",
     [{}, {"precision": "fp16"}, {"precision": "int8"}, {"format": "lance"}, {"format": "lance", "precision": "fp16"}],
