@@ -1,6 +1,7 @@
-"""Whether a row is ahead of another by more than the luck of the test documents: the paired bootstrap on their ranks.
+"""Whether a row is ahead of another by more than luck: the paired bootstrap on their ranks.
 
-A row's score of a question is its average over the seeds that both rows have.
+A row's score of a question is its average over the seeds that both rows have; with several of these the luck of the
+seeds counts beside that of the test documents.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Leads:
             root: the storage of the runs, which the ranks' folders are relative to.
         """
         self._root = root
-        self._scores: dict[tuple[_Folders, Metric], tuple[pa.Table, np.ndarray]] = {}
+        self._scores: dict[tuple[str, Metric], tuple[pa.Table, np.ndarray]] = {}
         self._leads: dict[tuple[_Folders, _Folders, Metric], Lead] = {}
 
     def over(
@@ -73,21 +74,26 @@ class Leads:
 
     def _lead(self, ours: _Folders, theirs: _Folders, metric: Metric, named: str) -> Lead:
         if (ours, theirs, metric) not in self._leads:
-            (asked, mine), (too, yours) = self._score(ours, metric), self._score(theirs, metric)
-            if not asked.equals(too):
+            scored = [self._score(folder, metric) for folder in (*ours, *theirs)]
+            asked = scored[0][0]
+            if not all(questions.equals(asked) for questions, _ in scored):
                 raise ValueError(f"{named} were not asked the same questions")
-            self._leads[ours, theirs, metric] = paired_bootstrap(mine, yours, documents_of(asked))
+            by_seed = np.stack([scores for _, scores in scored])
+            mine, yours = by_seed[: len(ours)], by_seed[len(ours) :]
+            lead = paired_bootstrap(mine.mean(0), yours.mean(0), documents_of(asked))
+            self._leads[ours, theirs, metric] = lead.of_seeds((mine - yours).mean(1))
         return self._leads[ours, theirs, metric]
 
-    def _score(self, folders: _Folders, metric: Metric) -> tuple[pa.Table, np.ndarray]:
-        if (folders, metric) not in self._scores:
-            stages = [folder_in(self._root, folder) for folder in folders]
-            self._scores[folders, metric] = (
+    def _score(self, folder: str, metric: Metric) -> tuple[pa.Table, np.ndarray]:
+        """The questions of an evaluate stage, and their scores, float64 [questions]."""
+        if (folder, metric) not in self._scores:
+            stages = [folder_in(self._root, folder)]
+            self._scores[folder, metric] = (
                 reciprocal_rank_by_question(stages)
                 if metric == "mrr"
                 else recall_by_question(stages, int(metric.removeprefix("recall@")))
             )
-        return self._scores[folders, metric]
+        return self._scores[folder, metric]
 
 
 def strongest_other(rows: list[dict[str, Any]], ours: dict[str, Any], variant: str) -> dict[str, Any] | None:

@@ -6,13 +6,16 @@
    they are.
 3. The middle 95 % of these means are the interval; those not above 0 are draws without a lead. Of few documents that
    interval is too narrow, and Student's counts, of the same mean as a ratio of two sums, where it is wider.
-4. The best of several encoders that these very questions chose leads by luck, too: its interval begins where one
+4. Of trainings with several seeds the interval is wider by what these differ (`Lead.of_seeds`).
+5. The best of several encoders that these very questions chose leads by luck, too: its interval begins where one
    begins that holds for all of them at once (`Lead.of_the_best`).
 
 Efron and Tibshirani, An Introduction to the Bootstrap, 1993 (percentile interval); Davison and Hinkley, Bootstrap
 Methods and their Application, 1997 (whole clusters drawn); Berg-Kirkpatrick, Burkett and Klein, An Empirical
 Investigation of Statistical Significance in NLP, 2012 (paired, over test items); Cochran, Sampling Techniques, 1977,
-section 6.3 (the variance of a ratio); Dunn, Multiple Comparisons among Means, 1961 (Bonferroni's inequality).
+section 6.3 (the variance of a ratio); Satterthwaite, An Approximate Distribution of Estimates of Variance Components,
+1946 (the degrees of freedom of a sum of variances); Dunn, Multiple Comparisons among Means, 1961 (Bonferroni's
+inequality).
 """
 
 from __future__ import annotations
@@ -44,6 +47,32 @@ class Lead(NamedTuple):
     questions: int
     documents: int
     resamples: int
+
+    def of_seeds(self, leads: np.ndarray) -> Lead:
+        """The lead of such trainings, where this is of the mean of some of them: other seeds would give others.
+
+        To the variance by documents comes that of a mean of so many seeds, and Student's distribution has the degrees
+        of freedom of the sum (Satterthwaite's).
+
+        Args:
+            leads: float [seeds], by each seed alone; of one nothing can be said.
+        """
+        spread = float(leads.var(ddof=1)) / len(leads) if len(leads) > 1 else 0.0
+        if spread <= _ZERO**2:
+            return self
+        normal = stdtrit(np.inf, 0.975)
+
+        def half(documents: float) -> float:
+            by_documents = (documents / normal) ** 2
+            both = by_documents + spread
+            unsure = spread**2 / (len(leads) - 1) + by_documents**2 / max(1, self.documents - 1)
+            return float(stdtrit(both**2 / unsure, 0.975) * np.sqrt(both))
+
+        low, high = (
+            self.difference - half(self.difference - self.low),
+            self.difference + half(self.high - self.difference),
+        )
+        return self._replace(low=max(-1.0, low), high=min(1.0, high))
 
     def of_the_best(self, among: int) -> Lead:
         """The lead of the best of so many encoders, which these questions chose; all of them over the same other one.

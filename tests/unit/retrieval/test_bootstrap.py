@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap, t, ttest_1samp
+from scipy.stats import bootstrap, norm, t, ttest_1samp
 
 from infocse_ray.retrieval import bootstrap as bootstrap_module
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
@@ -165,3 +165,33 @@ def test_the_best_of_many_that_the_questions_chose_leads_beyond_luck_in_few_case
     assert lead.of_the_best(1) == lead
     further = t.ppf(1 - 0.025 / 8, 8) / t.ppf(0.975, 8)  # of nine documents
     assert lead.of_the_best(8) == lead._replace(low=pytest.approx(0.1 - 0.08 * further))
+
+
+def test_other_seeds_would_give_others():
+    lead = Lead(0.02, 0.01, 0.04, 0.0, 500, 500, 10)
+    assert lead.of_seeds(np.array([0.02])) == lead, "of one seed nothing can be said"
+    assert lead.of_seeds(np.full(3, 0.02)) == lead
+    leads = np.array([0.03, 0.02, 0.01])
+    spread = 0.01**2 / 3
+    ends = []
+    for half in (0.01, 0.02):
+        documents = (half / norm.ppf(0.975)) ** 2
+        freedom = (documents + spread) ** 2 / (spread**2 / 2 + documents**2 / 499)
+        ends.append(t.ppf(0.975, freedom) * np.sqrt(documents + spread))
+    found = lead.of_seeds(leads)
+    assert (found.low, found.high) == pytest.approx((0.02 - ends[0], 0.02 + ends[1]))
+    assert found._replace(low=0.01, high=0.04) == lead
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.005])
+def test_equal_methods_of_three_seeds_each_are_told_apart_by_luck_in_few_cases(spread: float):
+    draw, seemed, apart, cases = np.random.default_rng(3), 0, 0, 200
+    for case in range(cases):
+        hard = draw.normal(0.6, 0.2, 400)
+        ours, theirs = (hard + draw.normal(0, 0.1, (3, 400)) + draw.normal(0, spread, (3, 1)) for _ in range(2))
+        lead = one_each(ours.mean(0), theirs.mean(0), resamples=500, seed=case)
+        seemed += lead.low > 0 or lead.high < 0
+        lead = lead.of_seeds((ours - theirs).mean(1))
+        apart += lead.low > 0 or lead.high < 0
+    assert apart / cases < 0.06
+    assert seemed / cases > 0.15 or not spread
