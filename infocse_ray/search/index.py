@@ -32,6 +32,9 @@ from infocse_ray.stages.stage import read_whole_stage
 from infocse_ray.storage.checksums import SAME_COMMAND
 from infocse_ray.storage.folder import Storage
 
+MOST_SENTENCES = 5_000_000
+"""Up to so many are copied into the engine without being asked: 8 GB of 384 dimensions."""
+
 
 class Hit(NamedTuple):
     """A document, or a sentence, that was found."""
@@ -90,7 +93,7 @@ class Index:
             words: what words count, from 0 to 1; `auto`: what best finds documents by sentences taken out of them,
                 tried the first time, 0 for sentences.
             best_sentence: what a document's best sentence counts, from 0 to 1, of an index that has sentences; `auto`:
-                likewise, 0 where it has none.
+                likewise, 0 where it has none, or more than `MOST_SENTENCES`.
 
         Raises:
             ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
@@ -136,6 +139,13 @@ class Index:
             self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
             sampled = read_sampled(output / "vectors")
         self.language = sampled.language if sampled else None
+        sentences = (vectors.summary or {}).get("sentences", 0)
+        if of_sentence is None and over == "documents" and embedding.sentences and sentences > MOST_SENTENCES:
+            say(
+                f"best sentences don't count: the index has {sentences:,}, which the engine would copy; "
+                "--best_sentence 0.3, say, lets them"
+            )
+            of_sentence = 0.0
         self.words, self.best_sentence = of_words or 0.0, of_sentence or 0.0
         try:
             if over == "documents" and (of_words is None or (of_sentence is None and embedding.sentences)):

@@ -41,8 +41,8 @@ class Search(Section):
     best_sentence: Literal["auto"] | Bounded[float, Field(ge=0.0, le=1.0)] = Field(
         default="auto",
         description="What a document's best sentence counts beside its vector, in an index made with --sentences true: "
-        "from 0, nothing, to 1, nothing else. `auto`: likewise; 0 where the index has no sentences, and where two "
-        "encoders are compared.",
+        "from 0, nothing, to 1, nothing else. `auto`: likewise; 0 where the index has no sentences, or "
+        "more than 5 million, and where two encoders are compared.",
     )
     exact: bool = Field(
         default=False,

@@ -19,7 +19,7 @@ from infocse_ray.search.searched import search
 from infocse_ray.search.sentences import SentenceVectors
 from infocse_ray.search.weight import BEST_SENTENCE, _best_sentences
 from infocse_ray.settings.search import Search
-from infocse_ray.storage.checksums import read_checked
+from infocse_ray.storage.checksums import checked, read_checked
 from tests.unit.indexes import Text, write_index
 
 lance = pytest.importorskip("lance")
@@ -153,6 +153,20 @@ def test_without_sentences_none_counts(tmp_path: Path, tiny_encoder: Path, capsy
         Index(output, over="sentences", best_sentence=0.3)
     with pytest.raises(ValidationError, match=r"best_sentence = 0.3: is of documents; leave it out"):
         Search(index=output, query="salt", over="sentences", best_sentence=0.3)
+
+
+def test_many_sentences_count_only_where_that_is_asked_for(tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys):
+    output = write_index(tmp_path, tiny_encoder, MIXED, sentences=True)
+    commit = read_checked(output / "vectors" / "stage.json")
+    commit["summary"]["sentences"] = 40
+    (output / "vectors" / "stage.json").write_json(checked(commit))
+    monkeypatch.setattr(index_module, "chosen_weights", lambda *_: (0.0, 0.3))
+    assert Index(str(output)).best_sentence == 0.3
+    monkeypatch.setattr(index_module, "MOST_SENTENCES", 39)
+    capsys.readouterr()
+    assert Index(str(output)).best_sentence == 0.0
+    assert "best sentences don't count: the index has 40, which the engine would copy" in capsys.readouterr().out
+    assert Index(str(output), best_sentence=0.5).best_sentence == 0.5
 
 
 def test_where_nothing_can_be_written_documents_are_searched_alone(
