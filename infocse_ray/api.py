@@ -24,7 +24,7 @@ from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.loop.shown_in_notebook import result_table
 from infocse_ray.page.end import end_with_pages
 from infocse_ray.page.write import end_with_page
-from infocse_ray.runtime.cluster import connect
+from infocse_ray.runtime.cluster import connect, quiet_data
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Encoder, Settings
 from infocse_ray.settings.command_line import as_settings, explain
@@ -384,5 +384,6 @@ def _of_documents(settings: _OfCorpus, documents: object, corpus: Mapping[str, A
     """Settings whose corpus is these documents, as files that a run reads; a Ray Dataset's own tasks write them."""
     if type(documents).__module__.startswith("ray.data"):
         connect()
+        quiet_data()
     source = corpus_of(documents, Storage.for_runs(settings.storage), corpus).source
     return settings.model_copy(update={"corpus": settings.corpus.model_copy(update={"source": source})})
