@@ -47,7 +47,7 @@ def test_a_run_measures_its_cluster_once_and_trains_by_that(
     assert settled["speed"][2] > 0, "tokens trained on a second"
     assert settled["max_iterations"] == 1
     assert metrics["settings"]["train"]["max_tokens"] == settled["max_tokens"]
-    assert metrics["settings"]["minutes"] == 30
+    assert metrics["settings"]["minutes"] is None, "what it settled stands in its place"
     assert metrics["iterations"][1]["train"]["steps"] > 1, "max_steps doesn't count"
     assert "speed" not in metrics["iterations"][0].get("whitening", {})
     monkeypatch.setattr(infocse, "sized", lambda run, begun, compared: pytest.fail(f"compared: {compared}"))
@@ -58,3 +58,7 @@ def test_a_run_measures_its_cluster_once_and_trains_by_that(
     monkeypatch.setattr(minutes, "measured", lambda run: pytest.fail("it was measured again"))
     again = pretrain(settings_for(tmp_path, tiny_encoder, "b"))
     assert again["iterations"][1]["validation"] == metrics["iterations"][1]["validation"]
+    trained = read_manifest(root / "a")["stages"]["iteration_1/train"]
+    given = pretrain(Settings.model_validate(metrics["settings"]))
+    assert given["iterations"][1]["validation"] == metrics["iterations"][1]["validation"]
+    assert read_manifest(root / "a")["stages"]["iteration_1/train"] == trained, "the same training, found"
