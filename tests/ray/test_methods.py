@@ -81,3 +81,14 @@ def test_no_strategy_scores_the_encoder_as_it_is(
     assert only["validation"]["queries"] > 0
     assert only["test"]["queries"] > 0
     assert metrics["best_iteration"] == 0
+
+
+def test_whitening_alone_is_held_to_the_best_of_the_powers_that_validation_chose_from(
+    folder: Path, tiny_encoder: Path
+) -> None:
+    asked = {"train": {"method": "none"}, "encoder": {"whiten": "auto"}}
+    metrics = pretrain(settings_for(folder, tiny_encoder, "alone", **asked, validate={"on": "sentence"}))
+    powers = metrics["iterations"][0]["whitening"]["scores"]
+    assert metrics["verdict"]["validation"]["chosen_among"] == len(powers) > 1
+    metrics = pretrain(settings_for(folder, tiny_encoder, "labels", **asked, validate={"on": "counterpart"}))
+    assert metrics["verdict"]["validation"]["chosen_among"] == 1, "labels chose none"

@@ -16,6 +16,7 @@ from infocse_ray.errors import (
     LeaseLost,
     NoSpace,
     RunInUse,
+    SourceChanged,
     StorageUnavailable,
     TrainingStopped,
     UnreadableFile,
@@ -178,6 +179,7 @@ def test_a_job_says_in_one_line_what_a_worker_ran_into(
     assert outcome(lost, capsys, again=again)[0] == 1
     assert outcome(RunInUse("name = 'a': another driver is at work on it"), capsys)[0] == 1, "later it may go well"
     assert outcome(LeaseLost("name = 'a': taken"), capsys)[0] == 1
+    assert outcome(SourceChanged("corpus.source: a.jsonl changed while the corpus was read"), capsys)[0] == 1
     assert outcome(TrainingStopped("training: the loss is not finite"), capsys)[0] == 2
     with pytest.raises(KeyError, match="a bug"):
         run_job(Nothing, [], "job.py", "", lambda _: {}["a bug"])
