@@ -66,12 +66,16 @@ def changed_since(corpus: Corpus, source: Source) -> list[str]:
     """Files that are others now than when the source was found, or gone; what came since is no matter."""
     if not source.versions:
         return []
-    there: dict[str, pafs.FileInfo] = {}
-    with suppress(ValueError):  # nothing is left
-        there |= _expand_all("source", corpus.source, KINDS[corpus.kind])[0]
-    with suppress(ValueError):
-        there |= _expand_all("labels", corpus.labels, label_files)[0] if corpus.labels else {}
-    now = {uri: _version(info) for uri, info in there.items()}
+    named: list[tuple[str, str | list[str], Files]] = [
+        ("source", corpus.source, KINDS[corpus.kind]),
+        ("labels", corpus.labels or [], label_files),
+    ]
+    now = {
+        file: _version(info)
+        for setting, uris, kind in named
+        for uri in ([uris] if isinstance(uris, str) else uris)
+        for file, info in _found(f"corpus.{setting}", uri, kind)[0].items()
+    }
     return sorted(uri for uri, version in source.versions.items() if now.get(uri) != version)
 
 
@@ -177,6 +181,19 @@ def _expand_all(setting: str, uris: str | list[str], kind: Files) -> tuple[dict[
 
 
 def _expand(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo], str]:
+    """What `_found` finds, all of which can be read."""
+    infos, folder = _found(setting, uri, kind)
+    if not infos:
+        asked = redacted(f"{setting} = {uri!r}")
+        raise ValueError(f"{asked}: no such file; give an existing path, glob or folder of {kind.FILES}")
+    for info in infos.values():
+        if not kind.part_of(info.path):
+            raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}")
+    return infos, folder
+
+
+def _found(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo], str]:
+    """Files of a path, glob or folder by their URI, none if there are none, and the folder that it names."""
     asked = redacted(f"{setting} = {uri!r}")
     try:
         filesystem, path = open_filesystem(uri)
@@ -188,11 +205,6 @@ def _expand(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInf
         raise ValueError(f"{asked}: not a glob: {error}") from error
     except OSError as error:
         raise explanation(error, asked) or ValueError(redacted(f"{asked}: can't be reached: {error}")) from error
-    if not infos:
-        raise ValueError(f"{asked}: no such file; give an existing path, glob or folder of {kind.FILES}")
-    for info in infos:
-        if not kind.part_of(info.path):
-            raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}")
 
     def named(file: str) -> str:
         return _uri_of(uri, path, base, file) if is_remote(uri) else file

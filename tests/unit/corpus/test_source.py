@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from infocse_ray.corpus import source as source_module
 from infocse_ray.corpus.read import Piece, SourceRow, read_rows
 from infocse_ray.corpus.registry import KINDS
-from infocse_ray.corpus.source import Source, find_source, packs_of
+from infocse_ray.corpus.source import Source, changed_since, find_source, packs_of
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
@@ -475,3 +475,34 @@ def test_text_files_keep_their_names_when_others_come(tmp_path: Path, remote: bo
     assert ids_of(f"{folder}/2024-11") == ids_of(f"{folder}/2024-11/a.txt") == ["a.txt"]
     (folder / "2024-12").delete()
     assert ids_of(str(folder)) == ids_of(f"{folder}/*/a*") == ["2024-11/a.txt"]
+
+
+def test_what_changed_since_is_told_file_by_file(tmp_path: Path):
+    for name in ("a.jsonl", "b.jsonl", "labels/c.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(LINE)
+    (tmp_path / "labels" / "c.jsonl").write_text('{"id": "a", "counterpart": "One."}\n')
+    labels = str(tmp_path / "labels")
+    named = Corpus(source=[str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], labels=labels)
+    globbed = named.model_copy(update={"source": str(tmp_path / "*")})
+    sources = [(corpus, find_source(corpus)) for corpus in (named, globbed)]
+    assert [changed_since(*one) for one in sources] == [[], []]
+    (tmp_path / "d.jsonl.part").write_text("of no kind that could be read")
+    assert [changed_since(*one) for one in sources] == [[], []], "what came since is no matter, whatever it is"
+    (tmp_path / "b.jsonl").unlink()
+    assert [changed_since(*one) for one in sources] == [[str(tmp_path / "b.jsonl")]] * 2, "a is as it was"
+    (tmp_path / "labels" / "c.jsonl").unlink()
+    assert len(changed_since(*sources[0])) == 2
+
+
+def test_where_nobody_can_look_nothing_is_said_to_have_changed(tmp_path: Path, monkeypatch):
+    (tmp_path / "a.jsonl").write_bytes(LINE)
+    corpus = Corpus(source=str(tmp_path))
+    source = find_source(corpus)
+
+    def fails(*_: object) -> None:
+        raise OSError("Permission denied")
+
+    monkeypatch.setattr(source_module, "_listed", fails)
+    with pytest.raises(ValueError, match=r"can't be reached: Permission denied"):
+        changed_since(corpus, source)
