@@ -38,10 +38,9 @@ from infocse_ray.corpus.schema import (
     vocabulary_of,
 )
 from infocse_ray.corpus.shuffle import Shuffle
-from infocse_ray.corpus.source import Source, changed_since
+from infocse_ray.corpus.source import Source, refuse_changed
 from infocse_ray.corpus.store import TokenStore, content_of, documents_of, shard_name
 from infocse_ray.corpus.streams import advice
-from infocse_ray.errors import SourceChanged
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
@@ -77,6 +76,7 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
 
     Raises:
         UnreadableFile: a whole file can't be read.
+        SourceChanged: a file changed, or went, while the corpus was read.
         ValueError: no document is left.
     """
     settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled", "encoding"})
@@ -171,12 +171,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 lengths[name].update(counts)
             content = (content + int(row["content"], 16)) % 2**128
     check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(shards)))
-    if changed := changed_since(corpus, source):
-        more = f" and {len(changed) - 1:,} more files" if changed[1:] else ""
-        raise SourceChanged(
-            redacted(f"corpus.source: {changed[0]}{more} changed while the corpus was read; run this again once the ")
-            + "files stay as they are"
-        )
+    refuse_changed(corpus, source, stage.folder / _SORTING)  # without its notes shards are written again
     return totals | {
         "content": fingerprint("token store", f"{content:032x}", shards, lanes, str(token)),
         "documents": {split: documents[split] for split in SPLITS},

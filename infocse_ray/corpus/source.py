@@ -15,6 +15,7 @@ from infocse_ray.corpus.kind import CorpusPlan, Files
 from infocse_ray.corpus.read import DOCUMENTS, Piece, is_array, naming
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.streams import compression_of
+from infocse_ray.errors import SourceChanged
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem, without_query
@@ -77,6 +78,26 @@ def changed_since(corpus: Corpus, source: Source) -> list[str]:
         for file, info in _found(f"corpus.{setting}", uri, kind)[0].items()
     }
     return sorted(uri for uri, version in source.versions.items() if now.get(uri) != version)
+
+
+def refuse_changed(corpus: Corpus, source: Source, read: Storage) -> None:
+    """Make sure that all was of one version.
+
+    Args:
+        corpus: the settings.
+        source: its files, all of which have been read by now.
+        read: what was made of them; gone where they changed, for they may become again what they were.
+
+    Raises:
+        SourceChanged: it wasn't.
+    """
+    if changed := changed_since(corpus, source):
+        read.delete()
+        more = f" and {len(changed) - 1:,} more files" if changed[1:] else ""
+        raise SourceChanged(
+            redacted(f"corpus.source: {changed[0]}{more} changed while the corpus was read; run this again once the ")
+            + "files stay as they are"
+        )
 
 
 def _version(info: pafs.FileInfo) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from infocse_ray.corpus.read import Piece
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.schema import shard_of, stable_hash
 from infocse_ray.corpus.shuffle import Shuffle
-from infocse_ray.corpus.source import Source
+from infocse_ray.corpus.source import Source, refuse_changed
 from infocse_ray.corpus.store import shard_name
 from infocse_ray.runtime.progress import Board
 from infocse_ray.settings import Corpus
@@ -55,6 +55,7 @@ def write_texts(folder: Storage, corpus: Corpus, source: Source, shards: int) ->
 
     Raises:
         UnreadableFile: a whole file can't be read.
+        SourceChanged: a file changed, or went, while they were read: some may be of another version than the store.
     """
     names = {shard_name(shard) for shard in range(shards)}
     if names <= folder.files().keys():
@@ -71,6 +72,7 @@ def write_texts(folder: Storage, corpus: Corpus, source: Source, shards: int) ->
         shuffle = Shuffle(folder / "sorting", source.pieces, shards, _SCHEMA)
         for _ in shuffle.run(read, _TextWriter(folder), board.tell):
             pass
+    refuse_changed(corpus, source, folder)
 
 
 def read_texts(folder: Storage, shard: int) -> pa.Table:

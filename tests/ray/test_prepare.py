@@ -17,6 +17,7 @@ from infocse_ray.corpus.prepare import ShardWriter, prepare, rejected_rows, show
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.source import changed_since, find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
+from infocse_ray.embedding.texts import write_texts
 from infocse_ray.errors import SourceChanged, UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.stages import shared
@@ -333,3 +334,24 @@ def test_a_file_that_changes_while_it_is_read_is_no_corpus(tmp_path: Path, token
     source = find_source(corpus)
     write_jsonl(tmp_path / "newer.jsonl", make_documents(5))
     assert prepare(root, corpus, source, tokenizer).documents(SPLITS) == 3, "what came since is no matter"
+
+
+def test_nothing_is_kept_of_another_version_of_a_file(tmp_path: Path, tokenizer: str):
+    file = write_jsonl(tmp_path / "a.jsonl", make_documents(40))
+    corpus = Corpus(source=str(file), id="id", sentences="sentences")
+    source, first, written = find_source(corpus), file.read_bytes(), file.stat().st_mtime_ns
+    file.write_bytes(first.replace(b'"doc-', b'"new-'))
+    os.utime(file, ns=(written + 10**9, written + 10**9))
+    root, texts = Storage.open(str(tmp_path / "runs")), Storage.open(str(tmp_path / "texts"))
+    with pytest.raises(SourceChanged):
+        prepare(root, corpus, source, tokenizer)
+    with pytest.raises(SourceChanged):
+        write_texts(texts, corpus, source, 4)
+    assert not texts.files()
+    file.write_bytes(first)  # as from a backup
+    os.utime(file, ns=(written, written))
+    assert find_source(corpus).fingerprint == source.fingerprint
+    store = prepare(root, corpus, source, tokenizer)
+    tables = [table for shard in range(store.shards) for table in store.read(shard, SPLITS)]
+    ids = [one for table in tables for one in table["doc_id"].to_pylist()]
+    assert {one[:4] for one in ids} == {"doc-"}
