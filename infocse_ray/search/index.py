@@ -26,7 +26,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
-from infocse_ray.search.weight import chosen_weights
+from infocse_ray.search.weight import Chosen, chosen_weights
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.stages.stage import read_whole_stage
@@ -148,44 +148,53 @@ class Index:
                 "--best_sentence 0.3, say, lets them"
             )
             of_sentence = 0.0
-        self.words, self.best_sentence = of_words or 0.0, of_sentence or 0.0
-        try:
-            if over == "documents" and (of_words is None or (of_sentence is None and embedding.sentences)):
-                counts, best = self._weights(output, embedding, vectors.fingerprint, sampled)
-                self.words = counts if of_words is None else of_words
-                self.best_sentence = best if of_sentence is None else of_sentence
-            if self.words:
-                self.engine.index_words(self.language)
-        except OSError as error:  # a storage that can only be read, say
-            if words != "auto":
-                raise ValueError(f"words = {words}: {where}: its words can't be indexed ({error}); give 0") from error
-            say(f"words don't count: they can't be indexed ({error})")
-            self.words = 0.0
+        auto = {}
+        if over == "documents" and of_words is None:
+            auto["words"] = "--words 0.5"
+        if over == "documents" and of_sentence is None and embedding.sentences:
+            auto["best sentences"] = "--best_sentence 0.3"
+        chosen = self._chosen(output, embedding, vectors.fingerprint, sampled, auto) if auto else Chosen()
+        self.best_sentence = chosen.best_sentence if of_sentence is None else of_sentence
         try:
             if self.best_sentence:
                 with _made_by_embed(where):
                     self.engine.sentences = open_sentences(output, embedding, vectors.fingerprint, encoder.normalize)
-        except OSError as error:
-            if best_sentence != "auto":
+        except OSError as error:  # a storage that can only be read, say
+            if of_sentence is not None:
                 raise ValueError(
                     f"best_sentence = {best_sentence}: {where}: its sentences can't be copied ({error}); give 0"
                 ) from error
             say(f"best sentences don't count: they can't be copied ({error})")
             self.best_sentence = 0.0
+        learnt = chosen.words if self.best_sentence else chosen.words_alone
+        self.words = learnt if of_words is None else of_words
+        try:
+            if self.words:
+                self.engine.index_words(self.language)
+        except OSError as error:
+            if of_words is not None:
+                raise ValueError(f"words = {words}: {where}: its words can't be indexed ({error}); give 0") from error
+            say(f"words don't count: they can't be indexed ({error})")
+            self.words = 0.0
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
 
-    def _weights(
-        self, output: Storage, embedding: Embedding, vectors: str, sampled: Sampled | None
-    ) -> tuple[float, float]:
-        """What words and the best sentence should count, if that can be told."""
+    def _chosen(
+        self, output: Storage, embedding: Embedding, vectors: str, sampled: Sampled | None, auto: dict[str, str]
+    ) -> Chosen:
+        """What should count, if that can be told; `auto` is what is asked for, each with an option that gives it."""
+        whose = " and ".join(auto)
         if sampled is None:
             say(
-                "words don't count: an earlier version wrote this index; embed to another folder, or let them with "
-                "--words 0.5"
+                f"{whose} don't count: an earlier version wrote this index; embed to another folder, or let them with "
+                f"{' '.join(auto.values())}"
             )
-            return 0.0, 0.0
-        return chosen_weights(output, vectors, self._encoder, embedding, sampled)
+            return Chosen()
+        try:
+            return chosen_weights(output, vectors, self._encoder, embedding, sampled)
+        except OSError as error:  # a full disk, say
+            say(f"{whose} don't count: how much they should can't be tried ({error})")
+            return Chosen()
 
     @property
     def approximate(self) -> bool:

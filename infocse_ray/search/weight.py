@@ -41,7 +41,7 @@ BEST_SENTENCE = tuple(step / 10 for step in range(8))
 """Of the best sentence."""
 _MOST = 2
 """Sentences that a document gives."""
-_FORMAT = 3
+_FORMAT = 4
 """Counted up when the same weight begins to mean something else, or would be chosen otherwise."""
 _SURE = 2.6
 """Standard errors; of nine weights, neighbours alike, one is further off by luck in about 2 of 100 cases."""
@@ -70,11 +70,23 @@ class Tried(NamedTuple):
     """What the best sentence should count, likewise, by vectors alone; 0 in an index without sentences."""
     mrr_best_sentence: list[float] = []  # noqa: RUF012  (of a NamedTuple, which nobody changes)
     """With each of `BEST_SENTENCE`, by vectors alone; empty where nothing could be learnt, or there are none."""
+    weight_alone: float | None = None
+    """As `weight`, where the best sentence doesn't count; None: it is the same."""
+
+
+class Chosen(NamedTuple):
+    """What should count."""
+
+    words: float = 0.0
+    """Beside the best sentence, where that counts."""
+    best_sentence: float = 0.0
+    words_alone: float = 0.0
+    """Where the best sentence doesn't count."""
 
 
 def chosen_weights(
     output: Storage, vectors: str, encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
-) -> tuple[float, float]:
+) -> Chosen:
     """The best weights of words and of the best sentence for an index, tried once, kept in its `search/words.json`.
 
     Args:
@@ -88,12 +100,17 @@ def chosen_weights(
     if file.exists():
         there = verified(file.read_bytes())
         if there is not None and (there.get("format"), there.get("vectors")) == (_FORMAT, vectors):
-            return there["weight"], there["best_sentence"]
+            return _chosen(Tried(**{name: there[name] for name in Tried._fields}))
     tried = best_weights(encoder, embedding, sampled)
     _say(tried)
     with contextlib.suppress(OSError):  # of a storage that can only be read: it is tried again the next time
         file.write_json(checked({"format": _FORMAT, "vectors": vectors, **tried._asdict()}))
-    return tried.weight, tried.best_sentence
+    return _chosen(tried)
+
+
+def _chosen(tried: Tried) -> Chosen:
+    alone = tried.weight if tried.weight_alone is None else tried.weight_alone
+    return Chosen(tried.weight, tried.best_sentence, alone)
 
 
 def _say(tried: Tried) -> None:
@@ -196,11 +213,13 @@ def best_weights(encoder: SentenceEncoder, embedding: Embedding, sampled: Sample
         without_words = reciprocals(lambda one: np.stack([similarity_with(one, each) for each in BEST_SENTENCE]))
         best_sentence = BEST_SENTENCE[_best(without_words, answers)]
     with_words = reciprocals(lambda one: scores_with(one, WEIGHTS, best_sentence))
+    alone = reciprocals(lambda one: scores_with(one, WEIGHTS)) if best_sentence else with_words
     return Tried(
         WEIGHTS[_best(with_words, answers)],
         with_words.mean(axis=0).tolist(),
         best_sentence,
         without_words.mean(axis=0).tolist() if sentences is not None else [],
+        WEIGHTS[_best(alone, answers)],
     )
 
 

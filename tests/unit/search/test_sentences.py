@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from infocse_ray.search.fusion import similarity_with
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
 from infocse_ray.search.sentences import SentenceVectors
-from infocse_ray.search.weight import BEST_SENTENCE, _best_sentences
+from infocse_ray.search.weight import BEST_SENTENCE, Chosen, _best_sentences
 from infocse_ray.settings.search import Search
 from infocse_ray.storage.checksums import checked, read_checked
 from tests.unit.indexes import Text, write_index
@@ -120,10 +121,19 @@ def test_the_best_sentence_counts_where_it_finds_more(
 
     monkeypatch.setattr(weight, "_vectors", vectors)
     monkeypatch.setattr(weight, "vectors_of_queries", lambda *_: asked)
+    beside: set[float] = set()
+    plain = weight.scores_with
+
+    def noted(candidates: pa.Table, weights: Sequence[float], best_sentence: float = 0.0) -> np.ndarray:
+        beside.add(best_sentence)
+        return plain(candidates, weights, best_sentence)
+
+    monkeypatch.setattr(weight, "scores_with", noted)
     index = Index(str(output))
     said = capsys.readouterr().out
     kept = read_checked(output / "search" / "words.json")
     assert index.best_sentence == kept["best_sentence"]
+    assert beside == {index.best_sentence, 0.0}, "words are tried beside it and alone"
     assert (index.best_sentence > 0) == (telling == "sentences")
     if telling == "sentences":
         assert f"a document's best sentence counts {index.best_sentence:g}: " in said
@@ -137,6 +147,7 @@ def test_the_best_sentence_counts_where_it_finds_more(
     assert Index(str(output)).best_sentence == index.best_sentence
     assert "sentence" not in capsys.readouterr().out, "tried once"
     assert Index(str(output), words=0.0).best_sentence == index.best_sentence
+    assert Index(str(output), best_sentence=0.0).words == kept["weight_alone"]
     assert Index(str(output), words=0.0, best_sentence=0.0).best_sentence == 0.0
 
 
@@ -181,15 +192,19 @@ def test_where_nothing_can_be_written_documents_are_searched_alone(
 
     monkeypatch.setattr(lance, "write_dataset", refuse)
     monkeypatch.setattr(engine, "_PATIENCE", 0.0)
-    monkeypatch.setattr(index_module, "chosen_weights", lambda *_: (0.0, 0.3))
-    assert Index(str(output)).best_sentence == 0.0
+    monkeypatch.setattr(index_module, "chosen_weights", lambda *_: Chosen(0.2, 0.3, 0.6))
+    index = Index(str(output))
+    assert (index.words, index.best_sentence) == (0.6, 0.0), "as much as words count alone"
     assert "best sentences don't count: they can't be copied (Permission denied)" in capsys.readouterr().out
     with pytest.raises(
         ValueError, match=r"^best_sentence = 0.5: index = .*: its sentences can't be copied .*; give 0$"
     ):
         Index(str(output), best_sentence=0.5)
     monkeypatch.setattr(lance, "write_dataset", plain)
-    assert Index(str(output)).best_sentence == 0.3
+    index = Index(str(output))
+    assert (index.words, index.best_sentence) == (0.2, 0.3)
+    assert Index(str(output), best_sentence=0.0).words == 0.6
+    assert Index(str(output), best_sentence=0.5).words == 0.2
 
 
 def test_what_counts_is_said_before_the_results(tmp_path: Path, tiny_encoder: Path, capsys):

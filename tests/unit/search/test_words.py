@@ -358,9 +358,14 @@ def test_few_documents_or_none_kept_leave_vectors_alone(tmp_path: Path, tiny_enc
     del commit["files"]["sampled.parquet"]
     (output / "vectors" / "stage.json").write_json(checked(commit))
     assert Index(str(output), words="auto").words == 0.0
-    assert "words don't count: an earlier version wrote this index" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "words and best sentences don't count: an earlier version wrote this index" in said
+    assert "--words 0.5 --best_sentence 0.3" in said
     Index(str(output), words=0.5)
-    assert "(language: unknown)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "(language: unknown)" in said
+    assert "best sentences don't count: an earlier version wrote this index" in said
+    assert "words don't count" not in said, "they do"
     sentences = Index(str(output), over="sentences", words=1.0)
     assert sentences.search("comet", top=1)[0].number == 1
     with pytest.raises(ValueError, match=r"words = 1.5: give a number from 0 \(vectors alone\)"):
