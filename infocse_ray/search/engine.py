@@ -10,6 +10,7 @@ and by its best sentence, where that counts.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -75,10 +76,19 @@ class Engine:
     def build(self) -> None:
         """Build the index, unless the dataset has one."""
         lists = lists_for(self.rows)
-        if not any("vector" in index.field_names for index in self._dataset.describe_indices()):
+        there = [index.name for index in self._dataset.describe_indices() if "vector" in index.field_names]
+        if there and self.rows // _LIST_ROWS > _MOST_LISTS:
+            lists = self._lists_of(there[0], lists)  # an earlier version, which knew no most, may have built it
+        elif not there:
             say(f"indexing {self.rows:,} vectors, once ...")
             self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
         self._probes = max(_FEWEST_PROBED, round(lists * _PROBED))
+
+    def _lists_of(self, name: str, otherwise: int) -> int:
+        """How many inverted lists an index has."""
+        os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # which are many
+        parts = self._dataset.stats.index_stats(name)["indices"]
+        return max((part.get("num_partitions", otherwise) for part in parts), default=otherwise)
 
     def index_words(self, language: str | None, quiet: bool = False) -> None:
         """Let words count; the arguments are those of `words.index_words`."""

@@ -108,3 +108,27 @@ def test_two_that_copy_at_the_same_time_both_get_the_copy(tmp_path: Path, tiny_e
     monkeypatch.setattr(lance, "write_dataset", lambda *_, **__: exec("raise OSError('full')"))
     with pytest.raises(OSError, match="full"):
         Index(str(output))
+
+
+def test_the_same_share_of_the_lists_is_looked_into_where_an_earlier_version_made_more(tmp_path: Path, monkeypatch):
+    random_engine(tmp_path, 3000)
+    place = str(tmp_path / "rows.lance")
+    lance.dataset(place).create_index("vector", "IVF_SQ", metric="cosine", num_partitions=300)
+    monkeypatch.setattr(engine, "EXACT_ROWS", 1000)
+    monkeypatch.setattr(engine, "_LIST_ROWS", 10)
+    monkeypatch.setattr(engine, "_MOST_LISTS", 100)
+    asked: list[int] = []
+
+    class Noted:
+        def __init__(self) -> None:
+            self._dataset = lance.dataset(place)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._dataset, name)
+
+        def to_table(self, nearest: dict[str, Any], **how: Any) -> pa.Table:
+            asked.append(nearest["maximum_nprobes"])
+            return self._dataset.to_table(nearest=nearest, **how)
+
+    assert len(Engine(Noted(), cosine=True).search(np.ones(16, np.float32), 5)) == 5
+    assert asked == [30]
