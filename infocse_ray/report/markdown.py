@@ -61,7 +61,8 @@ def _how(tables: dict[str, Any]) -> str:
         "the text that belongs to it, such as its headline; scores are mean "
         f"± sample standard deviation over the {_seeds(map(str, seeds))}, the best of a column is bold. A lead is in "
         "R@5, or where it says so in MRR, with the 95 % interval of a paired bootstrap over the test documents, "
-        f"{'and the seeds' if len(seeds) > 1 else 'of one seed: training’s own noise is not in it'}; one above 0 is "
+        f"{'and the seeds that both rows have; of one of these' if len(seeds) > 1 else 'of one seed:'} training’s own "
+        "noise is not in it; one above 0 is "
         "bold, which luck alone makes of about one in 40. The iteration"
     )
     if len(rates) > 1:
