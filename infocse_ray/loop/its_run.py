@@ -111,9 +111,12 @@ def say_what_it_saw(settings: Evaluate, source: str, stores: Sequence[TokenStore
         its = run.manifest.before["stages"].get("corpus", {}).get("fingerprint")
         same = next((store for store in stores if store.fingerprint == its), None)
         # Where documents are in other splits than in the run, any of them may have been trained on.
-        if same is None or settings.place in training_splits(had, validation_of(had, same)):
+        trained = None if same is None else training_splits(had, validation_of(had, same))
+        if trained is None or settings.place in trained:
+            held_out = trained is None or "valid" not in trained
+            valid = "--split valid, with the corpus settings of that run, or " if held_out else ""
             say(
                 f"warning: {setting} = {redacted(model)!r}: the run {had.name} trained it on these documents, which "
-                "without labels ask for what they taught it: its score doesn't say how it does on others; give --split "
-                "valid, with the corpus settings of that run, or other documents"
+                f"without labels ask for what they taught it: its score doesn't say how it does on others; give {valid}"
+                "other documents"
             )

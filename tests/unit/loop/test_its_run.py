@@ -89,3 +89,5 @@ def test_documents_that_an_encoder_was_trained_on_are_warned_of(
     out = capsys.readouterr().out
     assert out.startswith("warning: model = 'runs/news/model': the run news trained it on these") == warned
     assert out.count("\n") == warned
+    all_trained_on = store == "its" and "validate" in had
+    assert out.endswith("; give other documents\n") == (warned and all_trained_on), "no split was held out"
