@@ -124,6 +124,8 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     result, best_round = encoders[2 * best + 1], best + 1
     if fall_back and settings.train.never_worse and _is_worse(run, rounds[best]["fine_tuned"]["validation"]):
         result, best_round = run.start, 0
+    elif result == run.start:  # no step of any training in it was better
+        best_round = 0
     looks: dict[str, Look] = {}
     places = [(one, name) for one in rounds for name in ("zero_shot", "fine_tuned")]
     if run.store.summary["labelled"]["test"]:

@@ -198,6 +198,18 @@ def test_what_it_began_with_comes_back_where_no_round_is_better(
     assert (metrics["best_round"], script.exported) == (round_, exported)
 
 
+def test_no_round_is_named_best_where_each_returned_its_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict is START RETURNED then, and what came back is no fine-tuned encoder."""
+    script = Script({"start": 0.4}, monkeypatch)
+    started = {"history": [script.entry("start")], "validation": script.entry("start")}
+    monkeypatch.setattr(plusplus, "fine_tune", lambda run, sample, source, encoder, number: (started, encoder))
+    metrics = plusplus.finetune(settings())
+    assert (metrics["best_round"], script.exported) == (0, "start")
+    assert "the best encoder is what it began with" in capsys.readouterr().out
+
+
 def test_fine_tuning_alone_mixes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script({"start": 0.4, "f1": 0.3}, monkeypatch)
     plusplus.finetune(settings(plusplus={"label_share": 0.25}))
