@@ -43,6 +43,12 @@ def run(arguments: argparse.Namespace) -> None:
         for folder, index in zip(folders, opened, strict=True):
             if index.corpus != indexes[0][0].corpus:
                 raise ValueError(f"--index = {folder!r}: is of another corpus than {groups[0][0]!r}")
+        # Their ranks are averaged way by way, and one without sentences has fewer ways.
+        if len({index.engine.sentences is None for index in opened}) > 1:
+            raise ValueError(
+                f"--index = {' '.join(folders)!r}: some have sentences and some don't, so they can't be averaged; give "
+                "each kind an --index of its own"
+            )
     found = [_Found(opened, titles) for opened in indexes]
     header = ("words count", *(f"{one.name}: {metric}" for one in found for metric in ("R@5", "MRR")))
     rows = [

@@ -68,6 +68,13 @@ def test_best_sentences_have_rows_where_an_index_has_them(tmp_path: Path, tiny_e
     assert rows["words 0, best sentence 0.7"] != rows["0"]
 
 
+def test_indexes_with_and_without_sentences_are_not_averaged(tmp_path: Path, tiny_encoder: Path):
+    texts = [Text("a", FILLED, "A title"), Text("b", FILLED[::-1])]
+    places = [str(write_index(tmp_path / str(has), tiny_encoder, texts, sentences=has)) for has in (False, True)]
+    with pytest.raises(ValueError, match=r"^--index = .*: some have sentences and some don't"):
+        words.run(argparse.Namespace(index=[places], queries=10))
+
+
 def test_of_equal_ranks_the_more_similar_one_is_ahead():
     candidates = pa.table({"similarity": [0.9, 0.8, 0.7, 0.6], "words": [1.0, 2.0, 0.0, 0.0]})
     assert words._by_ranks(candidates).tolist() == [3.0, 2.0, 1.0, 0.0], "1/61 + 1/62 twice, then 1/63 and 1/64"
