@@ -57,6 +57,8 @@ _LENGTHS = ("sentences_a_document", "tokens_a_sentence")
 _LABEL_LINES = "label lines"
 _SORTING = "sorting"
 """Folder of the shuffle."""
+_REJECTED = "rejected"
+"""Folder of the rows that were set aside."""
 _LINES = "lines"
 """Folder of empty files that say by their names how many lines the pieces of cut files have; gone at the end."""
 _SHARD_TEXT_BYTES, _MOST_SHARD_TEXT_BYTES = 64 * 2**20, 2**30
@@ -171,7 +173,8 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> di
                 lengths[name].update(counts)
             content = (content + int(row["content"], 16)) % 2**128
     check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(shards)))
-    refuse_changed(corpus, source, stage.folder / _SORTING)  # without its notes shards are written again
+    # Without their notes shards are written again, and rejected rows where there are any.
+    refuse_changed(corpus, source, stage.folder / _SORTING, stage.folder / _REJECTED)
     return totals | {
         "content": fingerprint("token store", f"{content:032x}", shards, lanes, str(token)),
         "documents": {split: documents[split] for split in SPLITS},
@@ -305,7 +308,7 @@ class ShardWriter(NamedTuple):
         return self.folder / "documents" / shard_name(shard)
 
     def _rejected(self, shard: int) -> Storage:
-        return self.folder / "rejected" / shard_name(shard)
+        return self.folder / _REJECTED / shard_name(shard)
 
 
 def _lines_in_files(rows: pa.Table, lines: Storage) -> pa.Array:
@@ -357,8 +360,8 @@ def _mark_duplicates(rows: pa.Table) -> pa.Table:
 
 def rejected_rows(store: TokenStore) -> Iterator[dict[str, Any]]:
     """The rows set aside: doc_id, file, row and reason."""
-    for name in sorted((store.folder / "rejected").files()):
-        with open_parquet(store.folder / "rejected" / name) as file:
+    for name in sorted((store.folder / _REJECTED).files()):
+        with open_parquet(store.folder / _REJECTED / name) as file:
             yield from file.read().to_pylist()
 
 
@@ -372,4 +375,4 @@ def show_rejected(store: TokenStore) -> str:
     hint = f"; {advice('utf-8')}" if NOT_UTF8 in reasons else ""
     if total > sum(store.summary["documents"].values()):
         hint += "; these are most of all: look whether that is what the corpus is meant to be"
-    return f"{total:,} rows set aside ({detail}); they are listed in {store.folder / 'rejected'}{hint}"
+    return f"{total:,} rows set aside ({detail}); they are listed in {store.folder / _REJECTED}{hint}"

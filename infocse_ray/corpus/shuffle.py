@@ -227,7 +227,7 @@ def _merge(work: tuple[Storage, Storage, _Span, pa.Schema, Write], begin: int, e
     """What a merging task does: have the shards `begin` to before `end` written; what that returned."""
     folder, notes, span, schema, write = work
     note = _note_of(notes, begin)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, DamagedFile):
         counts = read_checked(note)["counts"]
         if all(write.there(shard, one) for shard, one in zip(range(begin, end), counts, strict=True)):
             return counts

@@ -80,7 +80,7 @@ def changed_since(corpus: Corpus, source: Source) -> list[str]:
     return sorted(uri for uri, version in source.versions.items() if now.get(uri) != version)
 
 
-def refuse_changed(corpus: Corpus, source: Source, read: Storage) -> None:
+def refuse_changed(corpus: Corpus, source: Source, *read: Storage) -> None:
     """Make sure that all was of one version.
 
     Args:
@@ -92,7 +92,8 @@ def refuse_changed(corpus: Corpus, source: Source, read: Storage) -> None:
         SourceChanged: it wasn't.
     """
     if changed := changed_since(corpus, source):
-        read.delete()
+        for folder in read:
+            folder.delete()
         more = f" and {len(changed) - 1:,} more files" if changed[1:] else ""
         raise SourceChanged(
             redacted(f"corpus.source: {changed[0]}{more} changed while the corpus was read; run this again once the ")

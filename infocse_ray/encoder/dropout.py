@@ -25,7 +25,6 @@ def can_drop(encoder: SentenceEncoder) -> bool:
     set_dropout(encoder.train(), 0.5)
     try:
         with torch.inference_mode(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
             first, second = (encoder.hidden(ids, torch.ones_like(ids)) for _ in range(2))
     finally:
         encoder.train(training)

@@ -34,7 +34,8 @@ from infocse_ray.storage.checksums import SAME_COMMAND
 from infocse_ray.storage.folder import Storage
 
 MOST_SENTENCES = 5_000_000
-"""Up to so many are copied into the engine without being asked: 8 GB of 384 dimensions."""
+"""Up to so many are copied into the engine, or indexed by their documents there, without being asked: 8 GB of 384
+dimensions."""
 
 
 class Hit(NamedTuple):
@@ -143,8 +144,9 @@ class Index:
         self.language = sampled.language if sampled else None
         sentences = (vectors.summary or {}).get("sentences", 0)
         if of_sentence is None and over == "documents" and embedding.sentences and sentences > MOST_SENTENCES:
+            would = "copy" if embedding.format == "parquet" else "index by their documents"
             say(
-                f"best sentences don't count: the index has {sentences:,}, which the engine would copy; "
+                f"best sentences don't count: the index has {sentences:,}, which the engine would {would}; "
                 "--best_sentence 0.3, say, lets them"
             )
             of_sentence = 0.0
@@ -191,7 +193,8 @@ class Index:
             )
             return Chosen()
         try:
-            return chosen_weights(output, vectors, self._encoder, embedding, sampled)
+            asked = ("words" in auto, "best sentences" in auto)
+            return chosen_weights(output, vectors, self._encoder, embedding, sampled, *asked)
         except OSError as error:  # a full disk, say
             say(f"{whose} don't count: how much they should can't be tried ({error})")
             return Chosen()
@@ -222,7 +225,8 @@ class Index:
     def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]:
         """The documents, or sentences, that fit a query best, by vectors and, as far as they count, words; best first.
 
-        Where a document's best sentence counts, or words do, the 100 nearest documents are ranked anew by them.
+        Where a document's best sentence counts, or words do, the 100 nearest documents, and the 100 best by words, are
+        ranked anew by them; for more than 100 results more are (`Engine.search_both`).
 
         Args:
             query: a text; what goes beyond the encoder's max_length is cut.

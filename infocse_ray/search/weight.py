@@ -41,8 +41,10 @@ BEST_SENTENCE = tuple(step / 10 for step in range(8))
 """Of the best sentence."""
 _MOST = 2
 """Sentences that a document gives."""
-_FORMAT = 4
+_FORMAT = 3
 """Counted up when the same weight begins to mean something else, or would be chosen otherwise."""
+_WITHOUT_SENTENCES = 2
+"""The format before best sentences, which chose the same for an index that has no sentences."""
 _SURE = 2.6
 """Standard errors; of nine weights, neighbours alike, one is further off by luck in about 2 of 100 cases."""
 _ENOUGH = 30
@@ -85,7 +87,13 @@ class Chosen(NamedTuple):
 
 
 def chosen_weights(
-    output: Storage, vectors: str, encoder: SentenceEncoder, embedding: Embedding, sampled: Sampled
+    output: Storage,
+    vectors: str,
+    encoder: SentenceEncoder,
+    embedding: Embedding,
+    sampled: Sampled,
+    words: bool = True,
+    best_sentence: bool = True,
 ) -> Chosen:
     """The best weights of words and of the best sentence for an index, tried once, kept in its `search/words.json`.
 
@@ -95,14 +103,20 @@ def chosen_weights(
         encoder: that made them; in evaluation mode, in the precision to use.
         embedding: what the index has.
         sampled: some of its documents.
+        words: whether nobody gave another weight of them: else nothing is said of what was learnt.
+        best_sentence: likewise.
     """
     file = output / "search" / "words.json"
     if file.exists():
         there = verified(file.read_bytes())
-        if there is not None and (there.get("format"), there.get("vectors")) == (_FORMAT, vectors):
-            return _chosen(Tried(**{name: there[name] for name in Tried._fields}))
+        formats = (_FORMAT,) if embedding.sentences else (_FORMAT, _WITHOUT_SENTENCES)
+        if there is not None and there.get("vectors") == vectors and there.get("format") in formats:
+            return _chosen(Tried(**{name: there[name] for name in Tried._fields if name in there}))
     tried = best_weights(encoder, embedding, sampled)
-    _say(tried)
+    if best_sentence and embedding.sentences:
+        _say_best_sentence(tried)
+    if words and (best_sentence or not tried.best_sentence):
+        _say_words(tried)
     with contextlib.suppress(OSError):  # of a storage that can only be read: it is tried again the next time
         file.write_json(checked({"format": _FORMAT, "vectors": vectors, **tried._asdict()}))
     return _chosen(tried)
@@ -113,8 +127,13 @@ def _chosen(tried: Tried) -> Chosen:
     return Chosen(tried.weight, tried.best_sentence, alone)
 
 
-def _say(tried: Tried) -> None:
-    if tried.best_sentence:
+def _say_best_sentence(tried: Tried) -> None:
+    if not tried.mrr:
+        say(
+            f"a document's best sentence doesn't count: fewer than {_ENOUGH} sentences could ask what it should; "
+            "--best_sentence 0.3, say, lets it"
+        )
+    elif tried.best_sentence:
         found = tried.mrr_best_sentence[BEST_SENTENCE.index(tried.best_sentence)]
         say(
             f"a document's best sentence counts {tried.best_sentence:g}: sentences taken out of documents find them "
@@ -126,6 +145,9 @@ def _say(tried: Tried) -> None:
             f"{tried.mrr_best_sentence[0]:.3f} by the documents' vectors alone, {max(tried.mrr_best_sentence):.3f} "
             "with its best weight, which is no more than luck; --best_sentence 0.3, say, lets it"
         )
+
+
+def _say_words(tried: Tried) -> None:
     if not tried.mrr:
         say(
             f"words don't count: fewer than {_ENOUGH} sentences could ask what they should; --words 0.5, say, lets them"

@@ -340,7 +340,7 @@ def test_nothing_is_kept_of_another_version_of_a_file(tmp_path: Path, tokenizer:
     file = write_jsonl(tmp_path / "a.jsonl", make_documents(40))
     corpus = Corpus(source=str(file), id="id", sentences="sentences")
     source, first, written = find_source(corpus), file.read_bytes(), file.stat().st_mtime_ns
-    file.write_bytes(first.replace(b'"doc-', b'"new-'))
+    file.write_bytes(first.replace(b'"doc-', b'"new-') + b"{not JSON\n")
     os.utime(file, ns=(written + 10**9, written + 10**9))
     root, texts = Storage.open(str(tmp_path / "runs")), Storage.open(str(tmp_path / "texts"))
     with pytest.raises(SourceChanged):
@@ -355,3 +355,4 @@ def test_nothing_is_kept_of_another_version_of_a_file(tmp_path: Path, tokenizer:
     tables = [table for shard in range(store.shards) for table in store.read(shard, SPLITS)]
     ids = [one for table in tables for one in table["doc_id"].to_pylist()]
     assert {one[:4] for one in ids} == {"doc-"}
+    assert not list(rejected_rows(store)), "that row is the other version's"

@@ -18,7 +18,7 @@ from infocse_ray.search.fusion import similarity_with
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
 from infocse_ray.search.sentences import SentenceVectors
-from infocse_ray.search.weight import BEST_SENTENCE, Chosen, _best_sentences
+from infocse_ray.search.weight import BEST_SENTENCE, WEIGHTS, Chosen, Tried, _best_sentences
 from infocse_ray.settings.search import Search
 from infocse_ray.storage.checksums import checked, read_checked
 from tests.unit.indexes import Text, write_index
@@ -98,6 +98,23 @@ def test_documents_are_ranked_by_their_best_sentence_too(tmp_path: Path, tiny_en
     assert with_words.best_sentence == pytest.approx(best[with_words.doc_id], abs=1e-3)
 
 
+def test_of_what_was_given_nothing_is_said(tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys):
+    few, many = (str(write_index(tmp_path / str(n), tiny_encoder, MIXED * n, sentences=True)) for n in (1, 4))
+    Index(few, words=0.5)
+    said = capsys.readouterr().out
+    assert "a document's best sentence doesn't count: fewer than 30 sentences could ask" in said
+    assert "words don't count" not in said
+    tried = Tried(0.5, [0.5] * len(WEIGHTS), 0.3, [0.4] * len(BEST_SENTENCE), 0.6)
+    monkeypatch.setattr(weight, "best_weights", lambda *_: tried)
+    assert Index(many, words=0.0).best_sentence == 0.3
+    said = capsys.readouterr().out
+    assert "best sentence counts 0.3" in said
+    assert "words count" not in said, "they don't"
+    (Path(many) / "search" / "words.json").unlink()
+    assert Index(many, best_sentence=0.0).words == 0.6, "as they count alone"
+    assert "best sentence" not in capsys.readouterr().out, "it doesn't count"
+
+
 @pytest.mark.parametrize("telling", ["documents", "sentences"])
 def test_the_best_sentence_counts_where_it_finds_more(
     tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys, telling: str
@@ -171,7 +188,7 @@ def test_many_sentences_count_only_where_that_is_asked_for(tmp_path: Path, tiny_
     commit = read_checked(output / "vectors" / "stage.json")
     commit["summary"]["sentences"] = 40
     (output / "vectors" / "stage.json").write_json(checked(commit))
-    monkeypatch.setattr(index_module, "chosen_weights", lambda *_: (0.0, 0.3))
+    monkeypatch.setattr(index_module, "chosen_weights", lambda *_: Chosen(0.0, 0.3))
     assert Index(str(output)).best_sentence == 0.3
     monkeypatch.setattr(index_module, "MOST_SENTENCES", 39)
     capsys.readouterr()

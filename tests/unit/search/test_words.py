@@ -24,6 +24,7 @@ from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
 from infocse_ray.search.weight import WEIGHTS, Tried, _best, _vectors, asking, ranks_of_right, scores_with
 from infocse_ray.settings.search import Search
+from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 from tests.unit.indexes import SHARDS, Text, store_of, tiny, write_index
@@ -410,6 +411,15 @@ def test_two_encoders_are_compared_by_vectors_unless_words_are_asked_for(tmp_pat
     search(Search(index=output, query="telge", top=1))
     out = capsys.readouterr().out
     assert re.search(r"^  1  -?\d\.\d{3}  +\d+\.\d\d  The ship telge", out, re.MULTILINE)
+
+
+def test_an_index_without_sentences_has_what_an_earlier_version_learnt(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    monkeypatch.setattr(weight, "best_weights", lambda *_: pytest.fail("tried again"))
+    output = write_index(tmp_path, tiny_encoder, NAMED)
+    vectors = read_stage(output / "vectors").fingerprint
+    kept = {"format": 2, "vectors": vectors, "weight": 0.7, "mrr": [0.5] * len(WEIGHTS)}
+    (output / "search" / "words.json").write_json(checked(kept))
+    assert Index(str(output)).words == 0.7
 
 
 def test_what_is_kept_of_documents_is_drawn_by_hash_and_bounded(tmp_path: Path, tiny_encoder: Path, monkeypatch):
