@@ -140,6 +140,7 @@ def with_tune(table: Table, todo: list[Trial]) -> None:
             at_once=at_once,
             log=board.handle,
             environment=tracking_environment(),
+            directory=os.getcwd(),
         )
         # On this node, where paths mean the same, and without a core: a trial that held one could wait for ever for
         # stages that need them all.
@@ -192,8 +193,11 @@ def _trainable(
     at_once: int,
     log: Any,
     environment: dict[str, str],
+    directory: str,
 ) -> None:
     """What Tune runs in a trial's process."""
+    # On the driver's node, but in the directory that `ray start` was run in, where relative paths mean others.
+    os.chdir(directory)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.update(environment)
     quiet_libraries()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
 from infocse_ray.stages.records import write_record
 from infocse_ray.storage.folder import Storage
+from infocse_ray.tuning import run as tuning_run
 from infocse_ray.tuning.run import sweep
 from infocse_ray.tuning.table import Table
 from infocse_ray.tuning.trials import plan_trials
@@ -334,3 +337,17 @@ def test_a_sweep_without_any_score_has_a_plot(tmp_path: Path, figures: list[Any]
     assert run(tmp_path, runs) == 4
     assert len(axes_of(figures, tmp_path / "runs" / "s" / "sweep.png")) == 2
     assert not (tmp_path / "runs" / "s" / "best.yaml").exists()
+
+
+def test_a_trials_relative_paths_are_the_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Ray's workers are where `ray start` was run, which need not be where the sweep is."""
+    monkeypatch.chdir(tmp_path)  # and back
+    (tmp_path / "here").mkdir()
+    monkeypatch.setattr(tuning_run, "quiet_libraries", lambda: None)
+    ran_in: list[str] = []
+    monkeypatch.setattr(tuning_run, "run_trial", lambda *_: ran_in.append(os.getcwd()))
+    log = SimpleNamespace(**{name: SimpleNamespace(remote=lambda *_: None) for name in ("line", "add")})
+    tuning_run._trainable(
+        {"trial": 1}, {1: ("[1/1] x = 1", Settings.model_construct())}, 1, log, {}, str(tmp_path / "here")
+    )
+    assert ran_in == [str(tmp_path / "here")]
