@@ -13,6 +13,8 @@ from infocse_ray.encoder.origin import front_matter, origin_of
 from infocse_ray.loop import card_metadata
 
 _TAGS = {"onnx": "onnx", "openvino": "openvino"}
+_FOLDER = '"path/to/this/folder"'
+"""What cards call the folder that they are in."""
 
 
 def exported_card(source: Path, model: str, name: str, content: dict[str, Any]) -> str:
@@ -40,7 +42,14 @@ def exported_card(source: Path, model: str, name: str, content: dict[str, Any]) 
     else:
         head = card_metadata.front_matter(name, origin_of(source, model), results, tags)
     title, _, rest = body.lstrip().partition("\n") if body.lstrip().startswith("# ") else (f"# {name}", "", body)
-    return f"{head}\n{title}\n\n{_section(content)}\n{rest.lstrip()}"
+    return f"{head}\n{title}\n\n{_section(content)}\n{_loading(rest.lstrip(), exports)}"
+
+
+def _loading(body: str, exports: dict[str, dict[str, Any]]) -> str:
+    """The original's card, with lines of Python that load what is here: there may be no weights for torch."""
+    if not exports or any(one["format"] == "torch" for one in exports.values()):
+        return body
+    return body.replace(f"SentenceTransformer({_FOLDER})", _call(min(exports.values(), key=lambda one: one["int8"])))
 
 
 def _section(content: dict[str, Any]) -> str:
@@ -49,6 +58,7 @@ def _section(content: dict[str, Any]) -> str:
     rows = "\n".join(_row(label, one) for label, one in exports.items())
     cut = content["dimensions_of_original"]
     fewer = f", of the original's {cut} the leading components, scaled to length 1" if dimensions < cut else ""
+    alike = ", cut alike," if dimensions < cut else ""
     how = "\n\n".join(_how(one) for one in exports.values())
     return f"""## What is exported here
 
@@ -59,7 +69,7 @@ Sentence vectors have {dimensions} dimensions{fewer}.
 {rows}
 
 Lost: the original's score less the export's, on the same validation questions, with the 95 % interval of a paired
-bootstrap over documents. Differences are between the original's vectors and the export's of the same texts.
+bootstrap over documents. Differences are between the original's vectors{alike} and the export's of the same texts.
 
 {how}
 
@@ -92,17 +102,22 @@ def _figure(value: float | None, digits: int) -> str:
 
 def _how(one: dict[str, Any]) -> str:
     if one["format"] == "torch":
-        return 'Load it with `SentenceTransformer("path/to/this/folder")`.'
-    form, int8, file = one["format"], one["int8"], one["file"]
-    more = f', model_kwargs={{"file_name": "{file.partition("/")[2]}"}}' if int8 else ""
+        return f"Load it with `{_call(one)}`."
     return f"""With sentence-transformers:
 
 ```python
-model = SentenceTransformer("path/to/this/folder", backend="{form}"{more})
+model = {_call(one)}
 ```
 
-Without it, `{file}` takes `input_ids` and `attention_mask` (int64, texts by tokens) and gives
+Without it, `{one["file"]}` takes `input_ids` and `attention_mask` (int64, texts by tokens) and gives
 `sentence_embedding`: pooling, whitening and scaling are inside."""
+
+
+def _call(one: dict[str, Any]) -> str:
+    """What loads a form with sentence-transformers."""
+    backend = "" if one["format"] == "torch" else f', backend="{one["format"]}"'
+    file = f', model_kwargs={{"file_name": "{one["file"].partition("/")[2]}"}}' if one["int8"] else ""
+    return f"SentenceTransformer({_FOLDER}{backend}{file})"
 
 
 def _results(label: str, one: dict[str, Any]) -> list[EvalResult]:

@@ -22,6 +22,7 @@ from infocse_ray.encoder.layout import read_layout, write_layout
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.prompts import ROLES, Prompts
+from infocse_ray.export.card import exported_card
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import place_of
 from infocse_ray.export.formats import FORMATS, GraphEncoder
@@ -181,6 +182,27 @@ def test_the_export_of_a_run_is_checked_on_its_questions(
         export(Export(model=str(a_run(load(tiny_encoder), tmp_path / "runs", "other")), output=str(folder)))
     with pytest.raises(ValueError, match="is an export itself"):
         export(Export(model=str(folder)))
+
+
+def test_the_cards_lines_of_python_load_what_is_in_the_folder(tmp_path: Path) -> None:
+    """Those of the original's card: a graph's folder has no weights that torch could load."""
+    (tmp_path / "README.md").write_text(
+        '# The news\n\nmodel = SentenceTransformer("path/to/this/folder")  # then ...\n'
+    )
+
+    def forms(**int8: bool) -> str:
+        files = {"torch": "model.safetensors", "onnx": "onnx/model.onnx", "small": "onnx/model_qint8.onnx"}
+        exports = {
+            name: {"format": "torch" if name == "torch" else "onnx", "int8": eight, "file": files[name], "bytes": 9}
+            | {"check": None, "vectors": {"difference": None, "cosine": None}}
+            for name, eight in int8.items()
+        }
+        content = {"exports": exports, "dimensions": 4, "dimensions_of_original": 4}
+        return exported_card(tmp_path, "m", "news", content).rpartition("card of the original.")[2]
+
+    assert 'SentenceTransformer("path/to/this/folder", backend="onnx")  # then' in forms(small=True, onnx=False)
+    assert '", backend="onnx", model_kwargs={"file_name": "model_qint8.onnx"})  # then' in forms(small=True)
+    assert 'SentenceTransformer("path/to/this/folder")  # then' in forms(onnx=False, torch=False)
 
 
 @pytest.mark.parametrize("format", ["torch", "onnx"])
