@@ -47,7 +47,10 @@ class FinishedRuns(NamedTuple):
 
 
 def _finished(run: Storage) -> dict[str, Any]:
-    manifest = read_manifest(run)
+    try:
+        manifest = read_manifest(run)
+    except FileNotFoundError:
+        raise ValueError(f"--runs: {run} is no run; give finished runs, as `infocse runs` lists them") from None
     if "corpus" not in manifest["stages"] or not (run / "model" / "tokenizer.json").exists():
         raise ValueError(f"--runs: {run} is not finished; give finished runs, as `infocse runs` lists them")
     return manifest

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from infocse_ray.benchmarks.named_index import embedding_of
 from infocse_ray.benchmarks.report import notes, table
-from infocse_ray.embedding.index import Embedding, Over, read_embedding
+from infocse_ray.embedding.index import Embedding, Over
 from infocse_ray.embedding.numbers import truncated, vector_columns, vectors_of
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.search.engine import Engine
@@ -27,7 +28,7 @@ _BYTES: dict[Stored, int] = {"fp32": 4, "fp16": 2, "int8": 1}
 def run(arguments: argparse.Namespace) -> None:
     """Measure and print."""
     output = Storage.open(arguments.index)
-    embedding = read_embedding(output)
+    embedding = embedding_of(arguments.index)
     if embedding.format != "parquet" or embedding.precision != "fp32" or embedding.dimensions is not None:
         raise ValueError(f"--index = {arguments.index!r}: give one of format parquet, precision fp32, all dimensions")
     encoder = embedding.encoder_folder(output).load()

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infocse_ray.benchmarks.named_index import embedding_of
 from infocse_ray.benchmarks.report import notes, table
-from infocse_ray.embedding.index import read_embedding
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.search.fusion import reciprocal_ranks_fused
 from infocse_ray.search.index import Index
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _opened(folder: str) -> Index:
     """An index, with its sentences, if it has any, also where they don't count."""
     index = Index(folder)
-    if index.engine.sentences is None and read_embedding(Storage.open(folder)).sentences:
+    if index.engine.sentences is None and embedding_of(folder).sentences:
         index.engine.sentences = Index(folder, words=0.0, best_sentence=1.0).engine.sentences
     return index
 
@@ -214,7 +214,7 @@ def _seconds(index: Index, title: str) -> list[float]:
 def _titles(folder: str, most: int) -> list[str]:
     """Titles that are counterparts, not how their document begins; each once."""
     output = Storage.open(folder)
-    if read_embedding(output).format != "parquet":
+    if embedding_of(folder).format != "parquet":
         raise ValueError(f"--index = {folder!r}: give one of format parquet")
     rows = pq.read_table((output / "vectors" / "documents").path, columns=["title", "text"])
     own = {
