@@ -204,7 +204,7 @@ def test_tune_stops_the_trial_that_lags_behind(
         return {"iterations": iterations, "best_iteration": 2}
 
     def trainable(
-        config: dict[str, Any], trials: dict[int, tuple[str, Settings]], at_once: int, log: Any, environment: Any
+        config: dict[str, Any], trials: dict[int, tuple[str, Settings]], at_once: int, log: Any, **_: Any
     ) -> None:
         run_trial(trials[config["trial"]][1], tune.report, at_once, learned)
 
