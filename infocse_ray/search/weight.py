@@ -139,7 +139,7 @@ def _say_best_sentence(tried: Tried) -> None:
             f"a document's best sentence counts {tried.best_sentence:g}: sentences taken out of documents find them "
             f"with MRR {found:.3f} by vectors then, {tried.mrr_best_sentence[0]:.3f} by the documents' vectors alone"
         )
-    elif tried.mrr_best_sentence:
+    else:
         say(
             "a document's best sentence doesn't count: sentences taken out of documents find them with MRR "
             f"{tried.mrr_best_sentence[0]:.3f} by the documents' vectors alone, {max(tried.mrr_best_sentence):.3f} "

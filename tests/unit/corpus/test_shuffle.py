@@ -173,6 +173,15 @@ def test_once_all_shards_are_written_nothing_is_read_again(
     assert notes_alone(tmp_path)
 
 
+def test_a_damaged_note_says_nothing_of_what_was_written(tmp_path: Path, tasks: Tasks):
+    shuffled(tmp_path)
+    (tmp_path / "3.json").unlink()
+    for note in tmp_path.glob("sorting/*-written/merged-*.json"):
+        note.write_bytes(note.read_bytes()[:-3] + b"???")
+    assert len(shuffled(tmp_path)) == SHARDS
+    assert written(tmp_path) == WANTED
+
+
 def test_killed_while_the_runs_are_removed_all_is_written(tmp_path: Path, tasks: Tasks, monkeypatch):
     def killed(self: Storage) -> None:
         raise Crash
