@@ -53,8 +53,14 @@ def connect() -> None:
     _leave_to_others()
     # Ray's core reports on its own internals as errors; what concerns the run arrives as an exception.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address.startswith("ray://"):
+        raise ValueError(
+            f"RAY_ADDRESS = {address!r}: is that of Ray Client, through which no run can be led; submit it with "
+            "`ray job submit`, or start it on a node of the cluster with RAY_ADDRESS=auto"
+        )
     try:
-        _knock(os.environ.get("RAY_ADDRESS", ""))
+        _knock(address)
         with ray_starting(), _native_stderr_muted():
             ray.init(
                 logging_level=logging.ERROR,

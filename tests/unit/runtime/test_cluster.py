@@ -195,7 +195,7 @@ def test_a_ray_of_ones_own_has_the_cores_that_one_may_use(monkeypatch, own, coun
     assert os.environ["RAY_OVERRIDE_RESOURCES"] == '{"CPU": 1}'
 
 
-@pytest.mark.parametrize("address", ["auto", "local", "", "ray://127.0.0.1:1"])
+@pytest.mark.parametrize("address", ["auto", "local", ""])
 def test_what_is_no_host_and_port_is_left_to_ray(monkeypatch, address):
     asked = []
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
@@ -204,3 +204,13 @@ def test_what_is_no_host_and_port_is_left_to_ray(monkeypatch, address):
     monkeypatch.setenv("RAY_ADDRESS", address)
     cluster.connect()
     assert asked == [address]
+
+
+def test_ray_client_is_refused_before_it_fails_on_what_it_cannot_send(monkeypatch):
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", lambda **_: pytest.fail("joined"))
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    with pytest.raises(
+        ValueError, match=r"RAY_ADDRESS = 'ray://head:10001': is that of Ray Client, .* `ray job submit`"
+    ):
+        cluster.connect()
