@@ -73,8 +73,15 @@ def connect() -> None:
     except (ConnectionError, AuthenticationError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"RAY_ADDRESS = {os.environ.get('RAY_ADDRESS', '')!r}: can't join that Ray ({reason}); start it with "
+            f"RAY_ADDRESS = {address!r}: can't join that Ray ({reason}); start it with "
             "`ray start --head`, set RAY_AUTH_MODE and the token as it has them, or unset RAY_ADDRESS"
+        ) from error
+    except RuntimeError as error:
+        if "Version mismatch" not in str(error):
+            raise
+        raise ValueError(
+            f"RAY_ADDRESS = {address!r}: can't join that Ray ({' '.join(str(error).split())}); run this with the "
+            "Python and the Ray that the cluster was started with, or install these there (constraints.txt)"
         ) from error
 
 

@@ -145,6 +145,16 @@ def test_a_ray_that_refuses_is_named(monkeypatch):
         cluster.connect()
 
 
+@pytest.mark.usefixtures("door")
+def test_a_ray_of_another_version_is_told_in_a_line(monkeypatch):
+    def unlike(**_: object) -> None:
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.12.1\n")
+
+    monkeypatch.setattr(cluster.ray, "init", unlike)
+    with pytest.raises(ValueError, match=r"RAY_ADDRESS = .*Ray: 2\.60\.0 Python: 3\.12\.1\); run this with the Python"):
+        cluster.connect()
+
+
 @pytest.mark.parametrize("gone", [True, False], ids=["refused", "timed out"])
 def test_a_ray_that_is_gone_is_not_waited_for(monkeypatch, door, gone):
     def late(*_: object, **__: object) -> None:
