@@ -9,9 +9,10 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 from ray._private.utils import get_num_cpus
 from ray.data import DataContext
 from ray.exceptions import AuthenticationError
@@ -65,10 +66,7 @@ def connect() -> None:
             ray.init(
                 logging_level=logging.ERROR,
                 log_to_driver=False,
-                runtime_env={
-                    "env_vars": {name: os.environ[name] for name in _OF_WORKERS},
-                    "worker_process_setup_hook": _address_teller(),
-                },
+                runtime_env=_environment(),
             )
     except (ConnectionError, AuthenticationError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -93,6 +91,17 @@ def _leave_to_others() -> None:
     counted = get_num_cpus(override_docker_cpu_warning=True)
     if hasattr(os, "sched_getaffinity") and (own := len(os.sched_getaffinity(0))) < counted:
         os.environ.setdefault("RAY_OVERRIDE_RESOURCES", json.dumps({"CPU": own}))
+
+
+def _environment() -> dict[str, Any]:
+    """What workers get, but for what the job has in its own environment: Ray takes nothing that is in both.
+
+    `ray job submit` gives a job one by `--runtime-env-json`; its variables are the driver's, too, so they win.
+    """
+    job = json.loads(os.environ.get(RAY_JOB_CONFIG_JSON_ENV_VAR, "{}")).get("runtime_env") or {}
+    variables = {name: os.environ[name] for name in _OF_WORKERS if name not in job.get("env_vars", {})}
+    environment = {"env_vars": variables, "worker_process_setup_hook": _address_teller()}
+    return {name: value for name, value in environment.items() if name == "env_vars" or name not in job}
 
 
 def _address_teller() -> Callable[[], None]:

@@ -1,5 +1,6 @@
 """Where workers are put, on clusters that are made up."""
 
+import json
 import os
 import socket
 
@@ -180,6 +181,24 @@ def test_workers_wait_without_spinning_unless_the_user_wants_it(monkeypatch):
     cluster.connect()
     assert [variables["OMP_WAIT_POLICY"] for variables in asked] == ["PASSIVE", "ACTIVE"]
     assert all(int(variables["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 0 for variables in asked)
+
+
+def test_what_a_job_has_in_its_own_environment_is_not_given_twice(monkeypatch):
+    """Ray refuses that, and prints all of the job's environment."""
+    asked = []
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", lambda **how: asked.append(how["runtime_env"]))
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    of_job = {"env_vars": {"LRU_CACHE_CAPACITY": "128", "HF_HOME": "/hub"}, "worker_process_setup_hook": "mine.setup"}
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": of_job}))
+    cluster.connect()
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": {"working_dir": "gcs://a.zip"}}))
+    cluster.connect()
+    assert [set(one["env_vars"]) for one in asked] == [
+        {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "OMP_WAIT_POLICY"},
+        {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "OMP_WAIT_POLICY", "LRU_CACHE_CAPACITY"},
+    ]
+    assert ["worker_process_setup_hook" in one for one in asked] == [False, True]
 
 
 @pytest.mark.parametrize(
