@@ -14,7 +14,10 @@ class NoSpace(OSError):
 
 
 class StorageUnavailable(OSError):
-    """The object store failed for as long as it was tried; the message names the path and the time."""
+    """The object store failed for as long as it was tried, or a mounted folder is out of reach.
+
+    The message names the path and the time, or what the file system said.
+    """
 
 
 class UnreadableFile(ValueError):

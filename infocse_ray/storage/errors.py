@@ -24,6 +24,9 @@ _TRANSIENT = re.compile(
     r"AWS Error (?:SLOW_DOWN|NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|REQUEST_TIMEOUT|THROTTLING)\b.*"
     r"|AWS Error UNKNOWN \(HTTP status (?:429|5\d\d)\).*"
 )
+_MOUNT_ERRORS = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN)
+"""What a folder says whose disk, or whose server (NFS, Lustre, FUSE), is gone or has become read-only."""
+_MOUNT = re.compile(f"^.*(?:{'|'.join(re.escape(os.strerror(code)) for code in _MOUNT_ERRORS)}).*$", re.MULTILINE)
 _AS_GOOD_AS_NONE = 64 * 2**10
 """Bytes free on a disk that a library which doesn't say why it failed has filled."""
 
@@ -38,7 +41,7 @@ def explained(where: object, needed: int | None = None) -> Iterator[None]:
 
     Raises:
         NoSpace: the disk or a quota is full.
-        StorageUnavailable: an object store failed beyond all retries.
+        StorageUnavailable: an object store failed beyond all retries, or a mounted folder is out of reach.
     """
     begun = monotonic()
     try:
@@ -74,6 +77,11 @@ def explanation(
         return StorageUnavailable(
             f"{place}: the object store failed{tried}, retries and all ({redacted(match[0])}); once it answers, the "
             "same command goes on; retry_limit_seconds in its URI says how long to wait for it"
+        )
+    if lines := _MOUNT.findall(text):
+        return StorageUnavailable(
+            f"{place}: the file system failed ({redacted(lines[-1].strip())}); once it answers and can be written, the "
+            "same command goes on"
         )
     return None
 

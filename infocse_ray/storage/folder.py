@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import hashlib
 import json
@@ -113,10 +114,11 @@ class Storage:
         try:
             probe.write_bytes(b"")
             probe.delete()
-        except (NoSpace, StorageUnavailable):
-            raise
         except (OSError, NotImplementedError) as error:  # the latter of what fsspec only reads, such as https://
-            reason = str(error) or "it can only be read"
+            cause = error.__cause__ or error
+            if isinstance(error, (NoSpace, StorageUnavailable)) and getattr(cause, "errno", None) != errno.EROFS:
+                raise
+            reason = str(cause) or "it can only be read"
             raise ValueError(
                 redacted(f"{setting} = {uri!r}: can't be written: {reason}; name another folder or URI")
             ) from error

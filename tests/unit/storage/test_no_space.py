@@ -101,6 +101,36 @@ def test_an_object_store_that_gave_up_is_named_with_the_time(monkeypatch: pytest
     assert "retry_limit_seconds" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(OSError(code, os.strerror(code), "/a") for code in (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN)),
+        # As pyarrow has it, and as Ray has it of a task.
+        OSError("[Errno 30] Failed to open local file '/a'. Detail: [errno 30] Read-only file system"),
+        RuntimeError("ray::f()\n  File 'a.py', line 1\nOSError: [Errno 5] Input/output error: '/a'\n"),
+    ],
+    ids=str,
+)
+def test_a_mounted_folder_out_of_reach_is_named_with_what_it_said(error: Exception) -> None:
+    with pytest.raises(StorageUnavailable) as raised, explained("/shared/a"):
+        raise error
+    line = str(raised.value)
+    assert line.startswith("/shared/a: the file system failed (")
+    assert "\n" not in line
+    assert line.endswith("the same command goes on")
+
+
+def test_a_folder_that_could_never_be_written_is_a_mistake_in_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Storage, "_write", fails_with(OSError(errno.EROFS, "Read-only file system")))
+    with pytest.raises(ValueError, match=r"^storage = .*: can't be written: .*Read-only file system; name another"):
+        Storage.for_runs(str(tmp_path))
+    monkeypatch.setattr(Storage, "_write", fails_with(OSError(errno.ESTALE, "Stale file handle")))
+    with pytest.raises(StorageUnavailable, match="Stale file handle"):
+        Storage.for_runs(str(tmp_path))
+
+
 def test_what_an_object_store_refuses_is_not_taken_for_being_out_of_reach() -> None:
     with pytest.raises(OSError, match="ACCESS_DENIED") as raised, explained("s3://bucket/a"):
         raise OSError("When ...: AWS Error ACCESS_DENIED during PutObject operation: no")
