@@ -61,7 +61,7 @@ def run_job(
     settings = parse(model, argv, prog, description, essentials, unnamed)
     if not {"torch", "ray"} <= sys.modules.keys():
         print(f"infocse {__version__}: loading torch and Ray ...", file=sys.stderr, flush=True)
-    from infocse_ray.runtime.failures import cause_of, one_line, process_lost, storage_failure
+    from infocse_ray.runtime.failures import cause_of, one_line, process_lost, refused, storage_failure
     from infocse_ray.runtime.interrupts import listening, lost_in
     from infocse_ray.runtime.libraries import quiet_libraries
     from infocse_ray.runtime.progress import say
@@ -83,13 +83,15 @@ def run_job(
         except Exception as error:
             if (stopped := lost_in(error)) is not None:
                 _end_stopped(prog, stopped, again)
-            failure = storage_failure(error)
-            if failure is None and process_lost(error):
+            failure, status = storage_failure(error), 1
+            if failure is None and (failure := refused(error)) is not None:
+                status = 2
+            elif failure is None and process_lost(error):
                 failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and {_AGAIN} goes on"
             if failure is None or os.environ.get("INFOCSE_TRACEBACK"):
                 raise
             print(f"{prog}: error: {redacted(str(failure)).replace(_AGAIN, again)}", file=sys.stderr)
-            raise SystemExit(1) from None
+            raise SystemExit(status) from None
 
 
 def _of_unread(settings: BaseModel, argv: Sequence[str] | None, prog: str, unread: Mapping[str, str]) -> list[str]:

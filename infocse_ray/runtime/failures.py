@@ -27,6 +27,14 @@ _LOST = (RayActorError, OutOfMemoryError, WorkerCrashedError, NodeDiedError)
 _FULL_NODE = re.compile(r"Memory on the node \(IP: ([^,)]+)[^)]*\).*? was ([\d.]+)GB(?: used)? / ([\d.]+)GB", re.DOTALL)
 """Where Ray's memory monitor says why it ended processes: the node, what is in use there, and what there is."""
 
+_REFUSED = re.compile(
+    r"^.*(?:Permission denied|Operation not permitted|AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID"
+    r"|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT)|HTTP status 403|ExpiredToken"
+    r"|PERMISSION_DENIED).*$",
+    re.MULTILINE,
+)
+"""What file systems and object stores say to whom they don't let in."""
+
 _ADVICE = re.compile(r" (?:Some common causes|Consider|To troubleshoot|Refer to|Check python-core-worker) ?.*")
 """What Ray says after what happened: guesses, and variables of its own to set."""
 
@@ -86,6 +94,20 @@ def storage_failure(error: BaseException, where: object = "storage") -> NoSpace 
         return cause
     of_libraries = (explanation(link, where) for link in _chain(error) if isinstance(link, OSError) or _of_ray(link))
     return next((failure for failure in of_libraries if failure is not None), None)
+
+
+def refused(error: BaseException) -> str | None:
+    """A line about storage that doesn't let this user or a node in, where that led to `error`; None if it didn't."""
+    for link in _chain(error):
+        if isinstance(link, OSError) or _of_ray(link):
+            if lines := _REFUSED.findall(str(link)):
+                return (
+                    f"{lines[-1].strip()}; let the user, or the role, of this process and of all nodes read and write "
+                    "there, or name another folder or URI"
+                )
+            if isinstance(link, PermissionError) and not _of_ray(link):  # of one's own making: it says what to do
+                return str(link)
+    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

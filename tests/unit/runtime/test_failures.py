@@ -157,6 +157,29 @@ def outcome(error: Exception, capsys: pytest.CaptureFixture[str], **how: str) ->
     return ended.value.code, capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Permission denied", "/shared/stages/a.lease"),
+        task_error(PermissionError(errno.EACCES, "Permission denied", "/shared/stages/a"), TRACEBACK),
+        only_text("OSError", "When writing '/shared/stages/a': AWS Error ACCESS_DENIED during PutObject operation: no"),
+    ],
+    ids=["driver", "task", "text"],
+)
+def test_storage_that_lets_nobody_in_is_no_traceback(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INFOCSE_TRACEBACK", raising=False)
+    status, said = outcome(error, capsys)
+    assert (status, said.count("\n")) == (2, 1)
+    assert "/shared/stages/a" in said
+    assert "; let the user, or the role, of this process and of all nodes read and write there, or name" in said
+    assert outcome(PermissionError("/tmp/a: others may write there; remove it"), capsys) == (
+        2,
+        "job.py: error: /tmp/a: others may write there; remove it\n",
+    )
+
+
 def test_a_job_says_in_one_line_what_a_worker_ran_into(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
