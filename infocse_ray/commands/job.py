@@ -61,7 +61,14 @@ def run_job(
     settings = parse(model, argv, prog, description, essentials, unnamed)
     if not {"torch", "ray"} <= sys.modules.keys():
         print(f"infocse {__version__}: loading torch and Ray ...", file=sys.stderr, flush=True)
-    from infocse_ray.runtime.failures import cause_of, one_line, process_lost, refused, storage_failure
+    from infocse_ray.runtime.failures import (
+        cause_of,
+        not_shared,
+        one_line,
+        process_lost,
+        refused,
+        storage_failure,
+    )
     from infocse_ray.runtime.interrupts import listening, lost_in
     from infocse_ray.runtime.libraries import quiet_libraries
     from infocse_ray.runtime.progress import say
@@ -84,7 +91,7 @@ def run_job(
             if (stopped := lost_in(error)) is not None:
                 _end_stopped(prog, stopped, again)
             failure, status = storage_failure(error), 1
-            if failure is None and (failure := refused(error)) is not None:
+            if failure is None and (failure := refused(error) or not_shared(error)) is not None:
                 status = 2
             elif failure is None and process_lost(error):
                 failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and {_AGAIN} goes on"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -86,10 +87,16 @@ class EncoderFolder(NamedTuple):
 
         Raises:
             DamagedFile: one isn't.
+            ValueError: there is no such folder on this machine.
         """
         wrong = "", ""
         for _ in range(2):
             path = self.folder.local_copy(self.fingerprint)
+            if not path.exists():
+                raise ValueError(
+                    f"storage: {path} isn't there on {socket.gethostname()}; mount one folder under this path on every "
+                    "node, or give a URI that all of them reach"
+                )
             if not (path / FOLDER).exists():  # not saved here, or by a version before this one
                 return path
             signed = verified((path / FOLDER).read_bytes())

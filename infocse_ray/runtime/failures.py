@@ -5,6 +5,8 @@ Ray keeps the original as an attribute, or only its name and message in the text
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 from typing import TypeVar
@@ -35,6 +37,8 @@ _REFUSED = re.compile(
 )
 """What file systems and object stores say to whom they don't let in."""
 
+_MISSING = re.compile(rf"^.*{os.strerror(errno.ENOENT)}.*$", re.MULTILINE)
+_PATH = re.compile(r"'(/[^']+)'")
 _ADVICE = re.compile(r" (?:Some common causes|Consider|To troubleshoot|Refer to|Check python-core-worker) ?.*")
 """What Ray says after what happened: guesses, and variables of its own to set."""
 
@@ -59,6 +63,8 @@ def one_line(error: BaseException) -> str:
             f"node {node} ran out of memory ({used} of {there_is} GB in use), so Ray ended processes there: free "
             "memory, or give it fewer workers (train.num_workers, annotate.num_workers)"
         )
+    if (elsewhere := not_shared(error)) is not None:
+        return elsewhere
     cause = cause_of(error)
     if isinstance(cause, str):
         return _ADVICE.sub("", cause)
@@ -108,6 +114,20 @@ def refused(error: BaseException) -> str | None:
             if isinstance(link, PermissionError) and not _of_ray(link):  # of one's own making: it says what to do
                 return str(link)
     return None
+
+
+def not_shared(error: BaseException) -> str | None:
+    """A line about a file that another process didn't find and this one does: a folder that a node hasn't mounted."""
+    chain = list(_chain(error))
+    if not any(map(_of_ray, chain)):
+        return None
+    missing = [path for link in chain for line in _MISSING.findall(str(link)) for path in _PATH.findall(line)]
+    if (path := next(filter(os.path.exists, missing), None)) is None:
+        return None
+    return (
+        f"storage: a worker doesn't find {path}, which this process does; mount one folder under this path on every "
+        "node, or give a URI that all of them reach"
+    )
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

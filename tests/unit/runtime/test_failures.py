@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+from pathlib import Path
 
 import pytest
 from ray.exceptions import RayActorError, RayTaskError, UserCodeException
@@ -22,7 +23,7 @@ from infocse_ray.errors import (
     UnreadableFile,
     WorkersLost,
 )
-from infocse_ray.runtime.failures import cause_of, caused_by, one_line, storage_failure
+from infocse_ray.runtime.failures import cause_of, caused_by, not_shared, one_line, storage_failure
 from infocse_ray.settings import Section
 
 TRACEBACK = """Traceback (most recent call last):
@@ -178,6 +179,25 @@ def test_storage_that_lets_nobody_in_is_no_traceback(
         2,
         "job.py: error: /tmp/a: others may write there; remove it\n",
     )
+
+
+def test_a_file_that_only_a_worker_does_not_find_is_one_that_its_node_has_not_mounted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INFOCSE_TRACEBACK", raising=False)
+    (file := tmp_path / "shard-0.parquet").write_bytes(b"")
+    cause = FileNotFoundError(
+        f"[Errno 2] Failed to open local file '{file}'. Detail: [errno 2] No such file or directory"
+    )
+    line = f"storage: a worker doesn't find {file}, which this process does; mount one folder under this path"
+    for error in (task_error(cause), WorkerGroupError("Traceback ...", {0: cause})):
+        assert one_line(error).startswith(line)
+        status, said = outcome(error, capsys)
+        assert (status, said.count("\n")) == (2, 1)
+        assert line in said
+    assert not_shared(cause) is None, "this process's own"
+    file.unlink()
+    assert not_shared(task_error(cause)) is None
 
 
 def test_a_job_says_in_one_line_what_a_worker_ran_into(
