@@ -33,7 +33,7 @@ def place_of(model: str, output: str | None, form: str, dimensions: int | None) 
     """
     own = Storage.open(model)
     if output is not None:
-        target = Storage.of_runs(output, "output")
+        target = Storage.lasting(output, "output")
         if str(target).rstrip("/") == str(own).rstrip("/"):
             raise ValueError(f"output = {output!r}: is the model's own folder; name another")
         return target

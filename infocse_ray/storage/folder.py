@@ -70,6 +70,11 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     return pafs.PyFileSystem(TimedHandler(filesystem)), path
 
 
+def goes_with_job(path: str) -> bool:
+    """Whether a path is in the folder that Ray unpacks a job into, and deletes some time after it."""
+    return "/_ray_pkg_" in path
+
+
 class Storage:
     """A folder (or file) under a root URI. Cheap to make and to pickle; connects on first use."""
 
@@ -97,6 +102,21 @@ class Storage:
         return storage
 
     @classmethod
+    def lasting(cls, uri: str, setting: str) -> Storage:
+        """Open the folder that a setting names, to be written; nothing is written yet.
+
+        Raises:
+            ValueError: it names no folder, or one that goes with the job.
+        """
+        storage = cls.of_runs(uri, setting)
+        if goes_with_job(storage.root):
+            raise ValueError(
+                f"{setting} = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "
+                "absolute path or a URI that every node reaches"
+            )
+        return storage
+
+    @classmethod
     def for_runs(cls, uri: str, setting: str = "storage") -> Storage:
         """Open what the setting `storage`, or another, names, once it is sure that it can be written and will last.
 
@@ -104,12 +124,7 @@ class Storage:
             ValueError: it can't or won't.
             NoSpace, StorageUnavailable: not now.
         """
-        storage = cls.of_runs(uri, setting)
-        if "/_ray_pkg_" in storage.root:
-            raise ValueError(
-                f"{setting} = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "
-                "absolute path or a URI that every node reaches"
-            )
+        storage = cls.lasting(uri, setting)
         probe = storage / f".probe-{os.getpid()}"
         try:
             probe.write_bytes(b"")

@@ -14,7 +14,7 @@ from typing import Any
 from infocse_ray.settings import Settings
 from infocse_ray.stages.metrics import Begun, Points
 from infocse_ray.stages.stage import Stage
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import Storage, goes_with_job
 from infocse_ray.tracking.lane import Lane
 from infocse_ray.tracking.sink import Sink, Status, TrackedRun, Trained
 from infocse_ray.tracking.values import final_scores, finite, settings_tree, summary_values, verdict_words
@@ -27,7 +27,7 @@ def check_sinks(settings: Settings) -> None:
     """Refuse, before work starts, sinks that can't work here.
 
     Raises:
-        ValueError: a package is missing, or W&B has no key; one line with the fix.
+        ValueError: a package is missing, W&B has no key, or what they write wouldn't last; one line with the fix.
     """
     for name in settings.tracking.sinks:
         if name != "tensorboard" and importlib.util.find_spec(name) is None:
@@ -35,11 +35,24 @@ def check_sinks(settings: Settings) -> None:
                 f"tracking.sinks = {name}: its package is missing; pip install 'infocse-ray[{name}]' where the driver "
                 "runs, or leave it out"
             )
+        if (variable := _writes_here(name)) is not None and goes_with_job(os.getcwd()):
+            raise ValueError(
+                f"tracking.sinks = {name}: without {variable} it writes into the folder that Ray unpacked this job "
+                f"into and will delete; set {variable} where the driver runs, before `ray start`, or leave it out"
+            )
         if name == "wandb" and not _wandb_is_allowed():
             raise ValueError(
                 "tracking.sinks = wandb: Weights & Biases has no key here; set WANDB_API_KEY, run `wandb login`, or "
                 "set WANDB_MODE=offline"
             )
+
+
+def _writes_here(name: str) -> str | None:
+    """The variable that says where a sink writes, where it isn't set and the sink writes into the working directory."""
+    variable = {"mlflow": "MLFLOW_TRACKING_URI", "wandb": "WANDB_DIR"}.get(name)
+    if variable is None or os.environ.get(variable):
+        return None
+    return variable if name == "mlflow" or os.environ.get("WANDB_MODE", "online") == "offline" else None
 
 
 def _wandb_is_allowed() -> bool:

@@ -303,6 +303,8 @@ def test_an_export_is_beside_the_model_however_that_is_named(tmp_path: Path, mon
     for named in (".", "./", "../model", "../../news/./model/", str(model), model.as_uri()):
         assert place_of(named, None, "onnx", 8).uri == f"{model}_onnx_8"
     assert place_of("memory://news/model/?a=b", None, "onnx", None).uri == "memory://news/model_onnx?a=b"
+    with pytest.raises(ValueError, match=r"^output = .*: is in the folder that Ray unpacked this job into"):
+        place_of(str(tmp_path), str(tmp_path / "_ray_pkg_0123" / "small"), "torch", 8)
 
 
 def test_a_signal_is_handled_after_graphs_have_come_and_gone(tiny_encoder: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,23 @@ def test_a_missing_package_is_said_with_the_extra_that_has_it(name: str, monkeyp
     check_sinks(settings_for("tensorboard"))
     with pytest.raises(ValueError, match=rf"tracking.sinks = {name}: .* pip install 'infocse-ray\[{name}\]'"):
         check_sinks(settings_for(name))
+
+
+@pytest.mark.parametrize(("name", "variable"), [("mlflow", "MLFLOW_TRACKING_URI"), ("wandb", "WANDB_DIR")])
+def test_a_job_shows_nothing_in_the_folder_that_ray_deletes(
+    name: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: True)
+    monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    check_sinks(settings_for(name))
+    (unpacked := tmp_path / "_ray_pkg_0123").mkdir()
+    monkeypatch.chdir(unpacked)
+    check_sinks(settings_for("tensorboard"))
+    with pytest.raises(ValueError, match=rf"tracking\.sinks = {name}: without {variable} it writes .*; set {variable}"):
+        check_sinks(settings_for(name))
+    monkeypatch.setenv(variable, str(tmp_path))
+    check_sinks(settings_for(name))
 
 
 def test_what_sinks_read_from_the_environment_goes_to_trials_and_to_no_output(monkeypatch: pytest.MonkeyPatch):
