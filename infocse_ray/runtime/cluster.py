@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import torch
 
 _KNOCK_SECONDS = 10.0
+_ANSWER_SECONDS = 1.0
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+"""Of HTTP/2, in which gRPC speaks, with its first frame: an older web server answers in its own words."""
 _OF_WORKERS = {
     # On CPUs a compiled kernel is kept for every shape of batch; without a bound their memory grows for hours.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
@@ -123,17 +126,31 @@ def _address_teller() -> Callable[[], None]:
 
 
 def _knock(address: str) -> None:
-    """Find out within seconds that nobody is at an address `host:port`; Ray tries for minutes, without a word.
+    """Find out within seconds that no Ray is at an address `host:port`; Ray tries for minutes, without a word.
 
     Raises:
-        ConnectionError: nobody is.
+        ConnectionError: none is.
     """
     host, _, port = address.rpartition(":")
     if host and "/" not in host and port.isdigit():
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS) as door:
+                answer = _answer(door)
         except OSError as error:  # names that lead nowhere and time-outs are no ConnectionError
             raise ConnectionError(str(error)) from error
+        if answer.startswith(b"HTTP/"):
+            raise ConnectionError(
+                "a web server answers there, as Ray's dashboard is one; the head's own port is another, 6379 by default"
+            )
+
+
+def _answer(door: socket.socket) -> bytes:
+    """How what is at the other end begins to answer the greeting of gRPC; nothing where it takes long."""
+    door.settimeout(_ANSWER_SECONDS)
+    with contextlib.suppress(OSError):
+        door.sendall(_GREETING)
+        return door.recv(5)
+    return b""
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import threading
 
 import pytest
 
@@ -168,6 +169,21 @@ def test_a_ray_that_is_gone_is_not_waited_for(monkeypatch, door, gone):
     monkeypatch.setattr(cluster.ray, "init", lambda **_: pytest.fail("Ray tries for minutes"))
     with pytest.raises(ValueError, match=r"RAY_ADDRESS = '127.*can't join that Ray \(.*refused.*\); start"):
         cluster.connect()
+
+
+def test_the_dashboards_port_is_not_waited_at(monkeypatch, door):
+    def refuse() -> None:
+        visitor, _ = door.accept()
+        with visitor:
+            visitor.recv(100)
+            visitor.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+    monkeypatch.setattr(cluster.ray, "init", lambda **_: pytest.fail("Ray tries for minutes"))
+    dashboard = threading.Thread(target=refuse)
+    dashboard.start()
+    with pytest.raises(ValueError, match=r"RAY_ADDRESS = '127.*can't join that Ray \(a web server answers there"):
+        cluster.connect()
+    dashboard.join()
 
 
 def test_workers_wait_without_spinning_unless_the_user_wants_it(monkeypatch):
