@@ -15,6 +15,7 @@ LEFT_BEHIND = [
     ".venv/bin/python",
     ".pytest_cache/v/cache",
     ".hypothesis/examples/a",
+    ".secrets.yaml",
     "build/lib/x.py",
     "corpus.jsonl",
     "data/part.parquet",
