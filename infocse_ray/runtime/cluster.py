@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._common.utils import get_default_ray_temp_dir
 from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
 from ray._private.utils import get_num_cpus
 from ray.data import DataContext
 from ray.exceptions import AuthenticationError
 
+from infocse_ray.errors import NoSpace
 from infocse_ray.runtime.interrupts import ray_starting
 from infocse_ray.runtime.placement import Placement, possible_nodes
 from infocse_ray.settings import Annotate, Train
+from infocse_ray.storage.errors import AS_GOOD_AS_NONE, free_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +47,7 @@ def connect() -> None:
 
     Raises:
         ValueError: the cluster doesn't answer, or refuses.
+        NoSpace: a Ray of one's own found no room for its files.
     """
     if ray.is_initialized():
         return
@@ -77,12 +81,27 @@ def connect() -> None:
             f"RAY_ADDRESS = {address!r}: can't join that Ray ({reason}); start it with "
             "`ray start --head`, set RAY_AUTH_MODE and the token as it has them, or unset RAY_ADDRESS"
         ) from error
-    except RuntimeError as error:
-        if "Version mismatch" not in str(error):
-            raise
-        raise ValueError(
-            f"RAY_ADDRESS = {address!r}: can't join that Ray ({' '.join(str(error).split())}); run this with the "
-            "Python and the Ray that the cluster was started with, or install these there (constraints.txt)"
+    except Exception as error:
+        if "Version mismatch" in str(error):
+            raise ValueError(
+                f"RAY_ADDRESS = {address!r}: can't join that Ray ({' '.join(str(error).split())}); run this with the "
+                "Python and the Ray that the cluster was started with, or install these there (constraints.txt)"
+            ) from error
+        _refuse_without_room(error)
+        raise
+
+
+def _refuse_without_room(error: Exception) -> None:
+    """Say it where a Ray that was to start here found no room for its own files: its own words are of other causes.
+
+    Raises:
+        NoSpace: so it is.
+    """
+    folder = get_default_ray_temp_dir()
+    if (free := free_bytes(folder)) is not None and free < AS_GOOD_AS_NONE:
+        raise NoSpace(
+            f"{folder}: no space left for what Ray keeps on this machine: {free:,} bytes are free; make room, or set "
+            "RAY_TMPDIR to a folder that has some, then the same command goes on"
         ) from error
 
 

@@ -27,7 +27,7 @@ _TRANSIENT = re.compile(
 _MOUNT_ERRORS = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENOTCONN)
 """What a folder says whose disk, or whose server (NFS, Lustre, FUSE), is gone or has become read-only."""
 _MOUNT = re.compile(f"^.*(?:{'|'.join(re.escape(os.strerror(code)) for code in _MOUNT_ERRORS)}).*$", re.MULTILINE)
-_AS_GOOD_AS_NONE = 64 * 2**10
+AS_GOOD_AS_NONE = 64 * 2**10
 """Bytes free on a disk that a library which doesn't say why it failed has filled."""
 
 
@@ -67,8 +67,8 @@ def explanation(
     if isinstance(error, (NoSpace, StorageUnavailable)):
         return error
     text, place = str(error), str(where)
-    free = _free(place)
-    filled = needed is not None and not isinstance(error, OSError) and free is not None and free < _AS_GOOD_AS_NONE
+    free = free_bytes(place)
+    filled = needed is not None and not isinstance(error, OSError) and free is not None and free < AS_GOOD_AS_NONE
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _FULL.search(text) or filled:
         need = "" if needed is None else f": {needed:,} bytes to write" + ("" if free is None else f", {free:,} free")
         return NoSpace(f"{place}: no space left{need}; make room, then the same command goes on")
@@ -86,7 +86,7 @@ def explanation(
     return None
 
 
-def _free(place: str) -> int | None:
+def free_bytes(place: str) -> int | None:
     """Bytes free on the disk of a local path; None for a URI."""
     if not os.path.isabs(place):
         return None

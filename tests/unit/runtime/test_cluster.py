@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from infocse_ray.errors import NoSpace
 from infocse_ray.runtime import cluster
 from infocse_ray.runtime import placement as places
 from infocse_ray.runtime.cluster import placement
@@ -184,6 +185,23 @@ def test_the_dashboards_port_is_not_waited_at(monkeypatch, door):
     with pytest.raises(ValueError, match=r"RAY_ADDRESS = '127.*can't join that Ray \(a web server answers there"):
         cluster.connect()
     dashboard.join()
+
+
+def test_a_ray_that_finds_no_room_for_its_files_is_not_one_that_is_overloaded(monkeypatch):
+    def fail(**_: object) -> None:
+        raise Exception("The current node timed out during startup, or the GCS has become overloaded.")
+
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", fail)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.setattr(cluster, "free_bytes", lambda _: 4096)
+    with pytest.raises(
+        NoSpace, match=r"^/.*/ray: no space left for what Ray keeps .* 4,096 bytes are free; .*RAY_TMPDIR"
+    ):
+        cluster.connect()
+    monkeypatch.setattr(cluster, "free_bytes", lambda _: 2**30)
+    with pytest.raises(Exception, match="timed out during startup"):
+        cluster.connect()
 
 
 def test_workers_wait_without_spinning_unless_the_user_wants_it(monkeypatch):
