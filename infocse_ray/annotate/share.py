@@ -88,10 +88,14 @@ def pairs_read(settings: Settings, store: TokenStore) -> float:
     pairs = train.max_steps * train.batch_size
     if train.max_tokens is None:
         return pairs
-    mean = store.summary["tokens"] / max(store.summary["sentences"], 1)
-    sentence = min(max(mean, 1.0), settings.encoder.max_length)
     # The step that reaches the tokens is the last.
-    return min(pairs, train.max_tokens / (2 * sentence) + train.batch_size)
+    return min(pairs, train.max_tokens / tokens_a_pair(settings, store) + train.batch_size)
+
+
+def tokens_a_pair(settings: Settings, store: TokenStore) -> float:
+    """Of two sentences of average length."""
+    mean = store.summary["tokens"] / max(store.summary["sentences"], 1)
+    return 2 * min(max(mean, 1.0), settings.encoder.max_length)
 
 
 def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infocse_ray.annotate.share import tokens_a_pair
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.retrieval.intervals import wilson
@@ -11,6 +12,8 @@ from infocse_ray.settings import Settings
 
 _FEW_DOCUMENTS = 100
 _FEW_TO_TRAIN_ON = 50
+_LONG_BEFORE = 1.5
+"""Pairs are of sentences that aren't of average length."""
 
 
 def validation_of(settings: Settings, store: TokenStore) -> On:
@@ -74,11 +77,12 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
             "and doesn't read it; leave it out"
         )
     rises, steps = settings.train.warmup_steps, settings.train.max_steps
-    if trains and settings.minutes is None and rises >= steps:
+    if trains and rises >= steps:
         say(
             f"warning: train.warmup_steps = {rises}: a training has {steps:,} steps at most (train.max_steps), and its "
             "learning rate would rise to its end; lower it"
         )
+    _check_tokens(settings, store, trains)
     if workers > store.summary["lanes"]:
         raise ValueError(
             f"train.num_workers = {workers}: corpus.lanes (independent streams of training pairs) = "
@@ -104,6 +108,19 @@ def check_sizes(settings: Settings, store: TokenStore, splits: list[str], on: On
         say(
             f"warning: {settings.validate.metric} of {held_out} is near 1 whatever the encoder, and shows nothing: "
             "give more documents, raise corpus.valid_fraction, or set validate.metric to mrr"
+        )
+
+
+def _check_tokens(settings: Settings, store: TokenStore, trains: bool) -> None:
+    """Warn of tokens that training won't reach, for its steps end it long before."""
+    train = settings.train
+    if not trains or train.method != "idc" or train.max_tokens is None:
+        return
+    tokens = train.max_steps * train.batch_size * tokens_a_pair(settings, store)
+    if tokens * _LONG_BEFORE < train.max_tokens:
+        say(
+            f"warning: train.max_tokens = {train.max_tokens:,}: train.max_steps = {train.max_steps:,} ends a training "
+            f"after some {tokens:,.0f} tokens; raise it, too, or leave train.max_tokens out"
         )
 
 

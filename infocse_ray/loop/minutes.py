@@ -1,6 +1,7 @@
 """`minutes`: training sized so that the run takes about so long on this cluster, and the estimate before the work.
 
 1. How fast the cluster embeds and trains (see `pace`) gives the tokens of each training (see `estimate`).
+   They are at most what `train.max_steps` and `train.max_tokens` allow, however much time there is.
 2. Every iteration annotates and validates anew. Where that would leave too little of the time for training, fewer
    documents validate, and then there are fewer iterations: one that trains gives more than several that hardly do.
 3. That is a stage of its own, named by the run's inputs and `minutes`: a run that goes on, here or on another cluster,
@@ -88,6 +89,8 @@ class Sizes(NamedTuple):
         settled = dict(zip(asked, self[1:], strict=True))
         less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
+        if self.max_tokens >= int(settings.train.max_steps * work_of(run).step):
+            why += "; train.max_steps ends it sooner than the time does, and more steps may take away"
         return f"minutes = {settings.minutes:g}: {self.max_tokens:,} tokens ({steps:,.0f} steps) in each training{why}"
 
 
@@ -125,7 +128,8 @@ def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Si
     for iterations, documents in _lower_and_lower(run, compared):
         found = Sizes(1, iterations, documents)
         work = work_of(found.of(run))
-        most = run.settings.train.max_tokens or math.inf
+        train = run.settings.train
+        most = min(train.max_tokens or math.inf, max(1, int(train.max_steps * work.step)))
         found = found._replace(max_tokens=int(min(work.tokens(speed, seconds), most)))
         if found.max_tokens == most or work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds:
             break

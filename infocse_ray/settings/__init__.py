@@ -59,8 +59,8 @@ with warnings.catch_warnings():
             default=None,
             gt=0.0,
             description="About how long `infocse pretrain` may take on this cluster. Its speed is measured once, "
-            "and train.max_tokens of each training is set to fit, at most to what it was; train.max_steps is then "
-            "not used; validate.max_documents (not of a sweep's trials), then loop.max_iterations are lowered where "
+            "and train.max_tokens of each training is set to fit, at most to what it and train.max_steps allow; "
+            "validate.max_documents (not of a sweep's trials), then loop.max_iterations are lowered where "
             "training would have less than two fifths of the time. Default: no limit.",
         )
         recipe: Literal["auto"] | None = Field(

@@ -62,7 +62,13 @@ class Train(Section):
         description="Gradients of the global batch, of encoder and head together, are clipped to this norm. "
         "Default: never.",
     )
-    max_steps: int = Field(default=2000, ge=1, description="Most optimiser steps of an iteration.")
+    max_steps: int = Field(
+        default=300,
+        ge=1,
+        description="Most optimiser steps of an iteration. A sentence encoder has learnt by then what a thousand "
+        "documents teach it; with many times as many it gets worse, and validation without labels doesn't see it "
+        "(docs/results.md). Language models want more: 2000 in paper-plus, 200000 in the paper.",
+    )
     max_tokens: int | None = Field(
         default=None,
         ge=1,
@@ -136,7 +142,7 @@ class Validate(Section):
         description="Tokens encoded between validations, in place of steps, so that methods with different numbers "
         "of tokens per step are validated equally often. Default: by steps.",
     )
-    patience: int = Field(default=500, ge=1, description="Steps without a better score after which training stops.")
+    patience: int = Field(default=200, ge=1, description="Steps without a better score after which training stops.")
     metric: Metric = Field(
         default="mrr",
         description="Metric that chooses checkpoints, stops iterations and judges the result. The paper's is recall@5; "
@@ -180,7 +186,7 @@ class Loop(Section):
     """loop: the outer iterations (Alg. 1)."""
 
     max_iterations: int = Field(
-        default=3, ge=1, description="Most iterations; the loop ends sooner when one brings no improvement."
+        default=2, ge=1, description="Most iterations; the loop ends sooner when one brings no improvement."
     )
     early_stop: bool = Field(
         default=True, description="End the loop when an iteration brings no improvement; false: do all max_iterations."

@@ -153,8 +153,6 @@ def _reads(inputs: Inputs, settings: Settings, name: str, values: list[Any]) -> 
     """Whether another of a parameter's values would make another run of a trial."""
     if name.startswith("annotate.") and settings.train.method != "idc":
         return False
-    if name == "train.max_steps" and settings.minutes is not None:  # which settles it
-        return False
     if name in _BY_CONTENT:
         return True
     section, _, key = name.rpartition(".")

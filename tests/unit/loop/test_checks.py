@@ -107,6 +107,18 @@ def test_a_first_encoder_where_nothing_is_annotated(capsys):
     assert said(store(), capsys, annotate=first) == said(store(), capsys, train={"method": "simcse"}) == ""
 
 
+def test_tokens_that_the_steps_never_reach(capsys):
+    asked: dict[str, Any] = {"batch_size": 10, "max_steps": 100}
+    there = store(tokens=60_000, sentences=5_000)
+    warned = said(there, capsys, train=asked | {"max_tokens": 40_000})
+    assert warned == (
+        "warning: train.max_tokens = 40,000: train.max_steps = 100 ends a training after some 24,000 tokens; raise it, "
+        "too, or leave train.max_tokens out\n"
+    )
+    assert said(there, capsys, train=asked | {"max_tokens": 24_000}) == said(there, capsys, train=asked) == ""
+    assert said(there, capsys, train=asked | {"max_tokens": 40_000, "method": "ict"}) == "", "whose texts are longer"
+
+
 def test_a_warm_up_as_long_as_the_training(capsys):
     warned = said(store(), capsys, train={"warmup_steps": 1000, "max_steps": 1000})
     assert warned == (
@@ -114,7 +126,9 @@ def test_a_warm_up_as_long_as_the_training(capsys):
         "rate would rise to its end; lower it\n"
     )
     assert said(store(), capsys, train={"warmup_steps": 999, "max_steps": 1000}) == ""
-    assert said(store(), capsys, train={"warmup_steps": 9, "max_steps": 9}, minutes=5) == "", "which settles the steps"
+    assert said(store(), capsys, train={"warmup_steps": 9, "max_steps": 9}, minutes=5) != "", (
+        "which has no more of them"
+    )
 
 
 @pytest.mark.parametrize(

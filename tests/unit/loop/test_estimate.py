@@ -73,7 +73,10 @@ def test_speed_is_that_of_all_actors_without_their_start():
 
 
 def run_of(folder: Storage | None = None, on: str = "counterpart", **sections: Any) -> Run:
-    settings = Settings.model_validate({"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}} | sections)
+    needed = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}}
+    sections["train"] = {"max_steps": 10**6 if "minutes" in sections else 2000} | sections.get("train", {})
+    sections["loop"] = {"max_iterations": 3} | sections.get("loop", {})
+    settings = Settings.model_validate(needed | sections)
     counts = {
         "tokens": 100_000,
         "sentences": 10_000,
@@ -274,6 +277,16 @@ def test_what_limits_tokens_besides_is_kept(tmp_path, monkeypatch):
     assert settled(loop={"initialization_tokens": 64})[1] == 64
     both = settled(loop={"initialization_tokens": 10**9})
     assert both[1] == both[0], "no training takes longer than there is time"
+
+
+def test_however_much_time_there_is_steps_are_no_more_than_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
+    few = sized(run_of(Storage.open(str(tmp_path)), minutes=60, train={"max_steps": 30}), time.monotonic()).settings
+    assert (few.train.max_tokens, few.loop.max_iterations) == (30 * 2560, 3)
+    said = capsys.readouterr().out
+    assert "(30 steps) in each training; train.max_steps ends it sooner than the time does" in said
+    sized(run_of(Storage.open(str(tmp_path / "b")), minutes=60), time.monotonic())
+    assert "train.max_steps" not in capsys.readouterr().out
 
 
 def test_runs_without_minutes_keep_their_identity():

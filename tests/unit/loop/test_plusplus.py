@@ -115,8 +115,8 @@ class Script:
 
 
 def settings(**sections: Any) -> Settings:
-    content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "loop": {"initialization": "none"}}
-    content |= {"validate": {"metric": "recall@5"}}
+    content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}}
+    content |= {"loop": {"initialization": "none", "max_iterations": 3}, "validate": {"metric": "recall@5"}}
     return Settings.model_validate(content | sections)
 
 

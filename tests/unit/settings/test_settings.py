@@ -362,7 +362,8 @@ def test_the_config_adapt_says_the_defaults():
 
 
 def test_the_config_paper_plus_is_adapt_for_a_language_model():
-    for_sentences = settings("--encoder.pooling=mean", "--train.learning_rate=5e-5")
+    longer = ("--train.max_steps=2000", "--validate.patience=500", "--loop.max_iterations=3")
+    for_sentences = settings("--encoder.pooling=mean", "--train.learning_rate=5e-5", *longer)
     assert parse(Settings, ["--config=paper-plus", *NEEDED], "job", "") == for_sentences
 
 
