@@ -171,7 +171,7 @@ def adapt(
         name: of the run; its result is in `<storage>/<name>`.
         storage: a folder or URI that every node reaches.
         seed: everything random follows from it.
-        minutes: about how long it may take; None: until `train.max_steps` and the other limits are reached.
+        minutes: about how long it may take; `train.max_steps` and the other limits end it sooner. None: they alone do.
         recipe: "auto" lets short trainings choose how it is trained; None: as `sections` say.
         sections: settings by section, such as `train={"max_steps": 200}, encoder={"whiten": "off"}`; `infocse pretrain
             --help all` lists them.

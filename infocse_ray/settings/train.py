@@ -67,7 +67,7 @@ class Train(Section):
         ge=1,
         description="Most optimiser steps of an iteration. A sentence encoder has learnt by then what a thousand "
         "documents teach it; with many times as many it gets worse, and validation without labels doesn't see it "
-        "(docs/results.md). Language models want more: 2000 in paper-plus, 200000 in the paper.",
+        "(docs/results.md). For language models paper-plus has 2000, and paper 200000.",
     )
     max_tokens: int | None = Field(
         default=None,
