@@ -89,9 +89,14 @@ class Sizes(NamedTuple):
         settled = dict(zip(asked, self[1:], strict=True))
         less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
-        if self.max_tokens >= int(settings.train.max_steps * work_of(run).step):
+        if self.max_tokens >= _tokens_of_steps(run):
             why += "; train.max_steps ends it sooner than the time does, and more steps may take away"
         return f"minutes = {settings.minutes:g}: {self.max_tokens:,} tokens ({steps:,.0f} steps) in each training{why}"
+
+
+def _tokens_of_steps(run: Run) -> int:
+    """That `train.max_steps` encode in a training."""
+    return max(1, int(run.settings.train.max_steps * work_of(run).step))
 
 
 def _with(run: Run, **settings: Any) -> Run:
@@ -128,8 +133,7 @@ def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Si
     for iterations, documents in _lower_and_lower(run, compared):
         found = Sizes(1, iterations, documents)
         work = work_of(found.of(run))
-        train = run.settings.train
-        most = min(train.max_tokens or math.inf, max(1, int(train.max_steps * work.step)))
+        most = min(run.settings.train.max_tokens or math.inf, _tokens_of_steps(run))
         found = found._replace(max_tokens=int(min(work.tokens(speed, seconds), most)))
         if found.max_tokens == most or work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds:
             break

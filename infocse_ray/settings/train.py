@@ -65,9 +65,9 @@ class Train(Section):
     max_steps: int = Field(
         default=300,
         ge=1,
-        description="Most optimiser steps of an iteration. A sentence encoder has learnt by then what a thousand "
-        "documents teach it; with many times as many it gets worse, and validation without labels doesn't see it "
-        "(docs/results.md). For language models paper-plus has 2000, and paper 200000.",
+        description="Most optimiser steps of an iteration. A sentence encoder has learnt by then what some thousand "
+        "documents teach it; with four times as many it got worse on one of two corpora, unseen by validation without "
+        "labels (docs/results.md). For language models paper-plus has 2000, and paper 200000.",
     )
     max_tokens: int | None = Field(
         default=None,
