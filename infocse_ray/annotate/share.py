@@ -94,8 +94,13 @@ def pairs_read(settings: Settings, store: TokenStore) -> float:
 
 def tokens_a_pair(settings: Settings, store: TokenStore) -> float:
     """Of two sentences of average length."""
+    return 2 * sentence_length(store, settings.encoder.max_length)
+
+
+def sentence_length(store: TokenStore, max_length: int) -> float:
+    """Tokens of an average sentence, 1 at least, of which up to max_length are read."""
     mean = store.summary["tokens"] / max(store.summary["sentences"], 1)
-    return 2 * min(max(mean, 1.0), settings.encoder.max_length)
+    return min(max(mean, 1.0), float(max_length))
 
 
 def pairs_in(annotate: Annotate, documents: float, sentences: float) -> float:

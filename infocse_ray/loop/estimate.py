@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from infocse_ray.annotate.share import sentence_length
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
 from infocse_ray.methods.recipes import RECIPES
@@ -111,7 +112,7 @@ def work_of(run: Run) -> Work:
     settings, iteration_stages, method = run.settings, run.iteration_stages, run.inputs.method
     train, validate, counts = settings.train, settings.validate, run.store.summary
     documents = counts["documents"]
-    sentence = sentence_length(run)
+    sentence = sentence_length(run.store, run.inputs.encoder.max_length)
     document = sentence * counts["sentences"] / max(sum(documents.values()), 1)
     own = run.store.documents(iteration_stages.splits) * document
     # How many tokens `minutes` will settle isn't known yet.
@@ -161,12 +162,6 @@ def asked_documents(run: Run) -> int:
     """Documents that validation asks, or labels of theirs, at most."""
     kind = "labelled" if run.judged_on == "counterpart" else "documents"
     return min(run.store.summary[kind]["valid"], run.settings.validate.max_documents)
-
-
-def sentence_length(run: Run) -> float:
-    """Tokens of an average sentence, of which up to max_length are read."""
-    counts = run.store.summary
-    return min(counts["tokens"] / max(counts["sentences"], 1), float(run.inputs.encoder.max_length))
 
 
 def _beside(where: Placement, embedding: Placement) -> float:

@@ -18,11 +18,11 @@ import torch
 from infocse_ray.annotate.actor import in_actors
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
+from infocse_ray.annotate.share import sentence_length
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
-from infocse_ray.loop.estimate import sentence_length
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed, speed_of
 from infocse_ray.methods.chance import mixed
@@ -135,7 +135,8 @@ def _training(run: Run, documents: TrainingDocuments, groups: list[list[int]]) -
     where, method, train = run.iteration_stages.where["train"], run.inputs.method, run.settings.train
     if method is None:
         return None
-    part, a_pair = math.ceil(train.batch_size / of_one(where)), 2 * sentence_length(run)
+    part = math.ceil(train.batch_size / of_one(where))
+    a_pair = 2 * sentence_length(run.store, run.inputs.encoder.max_length)
     examples = max(2, min(part, int(_TIMED[where.use_gpu] / a_pair)))
     # As many as have so many sentences; a group has some 2,000.
     shards = [shard for group in groups[: 1 + 2 * examples // 1000] for shard in group]
