@@ -29,8 +29,8 @@ def leave_out_cudnn_attention(device: torch.device) -> None:
 def without_a_look(config: Any, device: torch.device) -> contextlib.AbstractContextManager[None]:
     """While it lasts, torch's attention is given its mask unseen, where the device is a GPU.
 
-    transformers leaves the mask out where nothing is padded. To see that, the host waits until the GPU has done all
-    that it was asked to, in every batch.
+    transformers leaves the mask out where nothing is padded, or it only says that a text is read from left to right. To
+    see that, the host waits until the GPU has done all that it was asked to, in every batch.
 
     Args:
         config: of a transformers encoder.
@@ -53,7 +53,7 @@ def attending(config: Any, name: str) -> Iterator[None]:
 
 
 def _mask(*arguments: Any, **named: Any) -> torch.Tensor | None:
-    return sdpa_mask(*arguments, **{**named, "allow_is_bidirectional_skip": False})
+    return sdpa_mask(*arguments, **{**named, "allow_is_bidirectional_skip": False, "allow_is_causal_skip": False})
 
 
 ALL_ATTENTION_FUNCTIONS.register(_NAME, ALL_ATTENTION_FUNCTIONS["sdpa"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -20,14 +20,21 @@ from infocse_ray.encoder.modules import Dense, Normalize, write_dense, write_jso
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
 
-Pooling = Literal["mean", "cls"]
+Pooling = Literal["mean", "cls", "lasttoken"]
+"""The mean of a text's token vectors, its first one, or its last one; names are sentence-transformers'."""
+
+_POOLINGS = "mean, cls or lasttoken"
 
 _WHITENING = "whitening.safetensors"
 
 _POOLING_FIX = {True: "set encoder.pooling to", False: "name an encoder with"}
 """By whether the setting is `encoder.model`."""
 
-_LEGACY_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+_LEGACY_MODES = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "lasttoken",
+}
 
 
 class Layout(NamedTuple):
@@ -98,7 +105,7 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
                 )
     if pooling is None:
         raise ValueError(
-            f"{setting}: {folder} lists no Pooling module; {_POOLING_FIX[setting == 'encoder.model']} mean or cls"
+            f"{setting}: {folder} lists no Pooling module; {_POOLING_FIX[setting == 'encoder.model']} {_POOLINGS}"
         )
     whitening = None
     kinds, last = [kind for kind, _ in modules[-3:]], modules[-2][1] if len(modules) > 1 else ""
@@ -136,9 +143,9 @@ def _pooling(folder: Path, config: dict[str, Any], setting: str) -> Pooling:
         on = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
         given = [str(_LEGACY_MODES.get(name, name)) for name in on]
     modes: list[str] = [given] if isinstance(given, str) else [str(mode) for mode in given]
-    if len(modes) != 1 or modes[0] not in ("mean", "cls"):
+    if len(modes) != 1 or modes[0] not in get_args(Pooling):
         fix = _POOLING_FIX[setting == "encoder.model"]
-        raise ValueError(f"{setting}: {folder}: pooling {'+'.join(modes)} is not supported; {fix} mean or cls")
+        raise ValueError(f"{setting}: {folder}: pooling {'+'.join(modes)} is not supported; {fix} {_POOLINGS}")
     return modes[0]  # pyright: ignore[reportReturnType]
 
 

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
+from infocse_ray.encoder.backbone import load_backbone
 from infocse_ray.encoder.layout import Layout, Pooling, read_layout, read_whitening
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense, Normalize
 from infocse_ray.encoder.positions import position_room
 from infocse_ray.encoder.prompts import prompt_tokens
-from infocse_ray.encoder.tokenizer import first_line, load_tokenizer, special_tokens, tokenizer_json
+from infocse_ray.encoder.tokenizer import load_tokenizer, special_tokens, tokenizer_json
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.redact import redacted
 
@@ -52,18 +50,8 @@ def load_encoder(
     """
     where = redacted(f"{setting} = {settings.model!r}")
     layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
-    try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{where}: no Hugging Face model: {first_line(error)}") from error
-    if (
-        type(config) not in MODEL_FOR_MASKED_LM_MAPPING
-        or config.is_encoder_decoder
-        or getattr(config, "is_decoder", False)
-    ):
-        raise ValueError(
-            f"{where}: a {config.model_type} model is no encoder; use BERT, RoBERTa, MPNet, ModernBERT, ..."
-        )
+    backbone = load_backbone(folder, layout.pooling is not None, where)
+    config = backbone.config
     pooling = layout.pooling or pooling
     max_length = settings.max_length
     room = position_room(config)
@@ -75,27 +63,6 @@ def load_encoder(
                 f"encoder.max_length = {settings.max_length}: {redacted(settings.model)} has {room} positions; use at "
                 "most that"
             )
-    try:
-        backbone, loading = AutoModel.from_pretrained(
-            folder,
-            config=config,
-            use_safetensors=True,
-            trust_remote_code=False,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    except (ImportError, KeyError, TypeError) as error:  # a package isn't here, or the library knows no such name
-        raise ValueError(f"{where}: transformers can't build it: {first_line(error)}") from error
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise ValueError(
-            f"{where}: its weights can't be loaded as safetensors: {first_line(error)}; convert them with "
-            "AutoModel.from_pretrained(...).save_pretrained(...)"
-        ) from error
-    missing = sorted(loading["missing_keys"])
-    if needed := [name for name in missing if not name.startswith("pooler.")]:
-        raise ValueError(f"{where}: its weights lack {len(needed)} of the encoder's tensors, such as {needed[0]}")
-    for name in missing:  # no sentence vector depends on them; drawn anew, they would give each load a fingerprint
-        nn.init.zeros_(backbone.get_parameter(name))
     tokenizer = load_tokenizer(folder, settings.model, setting)
     _check_fit(tokenizer, backbone, where)
     after = _after_pooling(folder, layout, config.hidden_size, where)
@@ -125,6 +92,11 @@ def load_encoder(
         layout.include_prompt,
         layout.lower_case,
     ).eval()
+    if encoder.pooling == "cls" and not _sees_ahead(encoder):
+        raise ValueError(
+            f"{where}: a {config.model_type} model reads from left to right, so that its first token's vector (pooling "
+            "cls) is the same for every text; set encoder.pooling to lasttoken or mean"
+        )
     if not _takes_padding(encoder):
         raise ValueError(
             f"{where}: a {config.model_type} encoder makes other vectors of a text where longer ones are beside it; "
@@ -169,6 +141,15 @@ def _takes_padding(encoder: SentenceEncoder) -> bool:
     except (RuntimeError, ValueError):  # some can't take a short text at all
         return False
     return torch.allclose(alone, padded, rtol=0.0, atol=_PADDING_CHANGES * float(alone.abs().max()))
+
+
+def _sees_ahead(encoder: SentenceEncoder) -> bool:
+    """Whether the first token's vector depends on those behind it."""
+    first, second = torch.zeros(2, 1, 4, dtype=torch.int64)
+    second[0, -1] = 1
+    with torch.inference_mode():
+        found = [encoder.hidden(ids, torch.ones_like(ids))[:, 0] for ids in (first, second)]
+    return not torch.equal(*found)
 
 
 def _longest(tokenizer: Any, room: int | None) -> int | None:

@@ -32,8 +32,8 @@ class SentenceEncoder(nn.Module):
     """An encoder backbone with pooling and what comes after it.
 
     Attributes:
-        backbone: a transformers encoder whose output has `last_hidden_state` [b, length, d].
-        pooling: mean over the real tokens, or the first token.
+        backbone: a model of transformers whose output has `last_hidden_state` [b, length, d].
+        pooling: mean over the real tokens, the first token, or the last real one.
         after: Dense and Normalize modules after pooling; trained with the backbone.
         base_normalize: whether vectors have length 1 before whitening.
         whitening: what comes last; may be assigned, None: nothing. It has no parameters.
@@ -166,6 +166,11 @@ class SentenceEncoder(nn.Module):
             if self.pooling == "cls":
                 first = pooled.argmax(1)[:, None, None].expand(-1, 1, hidden.shape[2])
                 vectors = hidden[:, 0] if self.include_prompt else hidden.gather(1, first)[:, 0]
+            elif self.pooling == "lasttoken":
+                place = torch.arange(pooled.shape[1], device=pooled.device)
+                last = (pooled * place).argmax(1)[:, None, None].expand(-1, 1, hidden.shape[2])
+                # As sentence-transformers has it of a text of which nothing is pooled: zeros.
+                vectors = hidden.gather(1, last)[:, 0] * (pooled.sum(1, keepdim=True) > 0)
             else:
                 weight = pooled.to(hidden.dtype)
                 vectors = torch.einsum("bld,bl->bd", hidden, weight) / weight.sum(1, keepdim=True).clamp_min(1.0)

@@ -7,6 +7,7 @@ word, as byte-level ones do, that holds only if the corpus is tokenised as if a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from tokenizers import Tokenizer, normalizers
@@ -99,9 +100,8 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     if not prompts:
         return PromptTokens((), (), tokenizer)
     whole = Tokenizer.from_str(tokenizer)
-    spaced = _behind_a_space(tokenizer)
     wrong: list[Role] = []
-    for corpus in (tokenizer, spaced):
+    for corpus in (tokenizer, *_behind_a_space(tokenizer)):
         texts = Tokenizer.from_str(corpus)
         document, query = (_ids_before(prompts.of(role), whole, texts) for role in ROLES)
         if document is not None and query is not None:
@@ -114,11 +114,15 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     )
 
 
-def _behind_a_space(tokenizer: str) -> str:
+def _behind_a_space(tokenizer: str) -> Iterator[str]:
+    """The tokenizer with a space before each text, put there after what it does to all spaces, and before that."""
     changed = Tokenizer.from_str(tokenizer)
-    first = [] if changed.normalizer is None else [changed.normalizer]
-    changed.normalizer = normalizers.Sequence([*first, normalizers.Prepend(" ")])
-    return changed.to_str()
+    own = [] if changed.normalizer is None else [changed.normalizer]
+    space = normalizers.Prepend(" ")
+    changed.normalizer = normalizers.Sequence([*own, space])
+    yield changed.to_str()
+    changed.normalizer = normalizers.Sequence([space, *own])
+    yield changed.to_str()
 
 
 def _ids_before(prompt: str, whole: Tokenizer, texts: Tokenizer) -> tuple[int, ...] | None:

@@ -20,7 +20,7 @@ def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> A
     """The fast tokenizer in a folder.
 
     It makes letters small where the folder says that sentence-transformers does so before it (`do_lower_case`), and
-    cuts texts at their ends whatever it says, as is done everywhere here.
+    cuts and pads texts at their ends whatever it says, as is done everywhere here.
 
     Args:
         folder: of the encoder.
@@ -36,7 +36,9 @@ def load_tokenizer(folder: Path, name: str, setting: str = "encoder.model") -> A
         raise ValueError(f"{setting} = {name!r}: its tokenizer can't be loaded: {first_line(error)}") from error
     if not tokenizer.is_fast:
         raise ValueError(f"{setting} = {name!r}: it has no fast tokenizer (tokenizer.json); convert it first")
-    tokenizer.truncation_side = "right"
+    tokenizer.truncation_side = tokenizer.padding_side = "right"  # some count a text's positions from its padding
+    if tokenizer.pad_token is None and tokenizer.eos_token is not None:  # as those of language models often are
+        tokenizer.pad_token = tokenizer.eos_token  # no vector depends on it, but who reads the export pads by it
     backend = tokenizer.backend_tokenizer
     own = backend.normalizer
     keeps = own is None or own.normalize_str(_CAPITALS) != own.normalize_str(_CAPITALS.lower())

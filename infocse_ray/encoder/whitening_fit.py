@@ -68,8 +68,8 @@ def fit_whitenings(
     if values.sum() < _CONSTANT:
         raise ConstantVectors(
             f"encoder.whiten: the {moments.count:,} texts it is fitted on all have the same vector, or nearly; set "
-            "encoder.pooling to the other of mean and cls, or encoder.whiten to off, or look into the corpus for what "
-            "repeats"
+            "encoder.pooling to another of mean, cls and lasttoken, or encoder.whiten to off, or look into the corpus "
+            "for what repeats"
         )
     values = _shrunk(values, moments.effective_count)
     mean = torch.from_numpy(moments.mean().astype(np.float32))

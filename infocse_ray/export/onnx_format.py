@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from infocse_ray.encoder.graph import INPUTS, SENTENCES, TOKENS, quiet
+from infocse_ray.encoder.tokenizer import first_line
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 EXTRA = "onnx"
@@ -27,6 +28,9 @@ def write(program: torch.export.ExportedProgram, folder: Path, int8: bool) -> No
         program: of `traced`.
         folder: of the encoder.
         int8: with the weights of the backbone's matrices and embeddings in 8 bits.
+
+    Raises:
+        ValueError: it computes what torch's exporter can't write.
     """
     target = folder / file_name(int8)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,15 +46,20 @@ def write(program: torch.export.ExportedProgram, folder: Path, int8: bool) -> No
 def _write(program: torch.export.ExportedProgram, target: Path) -> None:
     names = {0: "batch", 1: "sequence"}
     with quiet():
-        written = torch.onnx.export(
-            program,
-            (),
-            input_names=list(INPUTS),
-            output_names=[TOKENS, SENTENCES],
-            dynamic_shapes=(names, names),
-            dynamo=True,
-            verbose=False,
-        )
+        try:
+            written = torch.onnx.export(
+                program,
+                (),
+                input_names=list(INPUTS),
+                output_names=[TOKENS, SENTENCES],
+                dynamic_shapes=(names, names),
+                dynamo=True,
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            raise ValueError(
+                f"format = onnx: torch's exporter can't write this backbone: {first_line(error)}; use openvino"
+            ) from error
         assert written is not None
         written.save(target)
 

@@ -96,7 +96,7 @@ def trained_head(folder: Path, vocabulary: int) -> HeadWeights | None:
         model, loading = AutoModelForMaskedLM.from_pretrained(
             folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
         )
-    except RuntimeError:  # shapes that don't fit each other, of the head, as the encoder was loaded
+    except (RuntimeError, ValueError):  # shapes that don't fit each other, of the head; or there is no such model
         return None
     model = model.eval()
     inside, decoder = set(model.base_model.modules()), model.get_output_embeddings()

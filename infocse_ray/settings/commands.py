@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import Section, parts
+from infocse_ray.settings.section import PoolingName, Section, parts
 
 
 class Prepare(Section):
@@ -34,9 +34,7 @@ class LookAtPairs(Section):
     documents: int = Field(default=500, ge=2, description="About how many documents to look at, drawn by hash.")
     show: int = Field(default=12, ge=0, description="Trained pairs to print.")
     seed: int = Field(default=42, ge=0, description="Seed for drawing the pairs.")
-    pooling: Literal["auto", "mean", "cls"] = Field(
-        default="auto", description="Same as encoder.pooling of `infocse pretrain`."
-    )
+    pooling: PoolingName = Field(default="auto", description="Same as encoder.pooling of `infocse pretrain`.")
     max_length: int = Field(default=32, ge=4, description="Same as encoder.max_length of `infocse pretrain`.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="Same as encoder.precision of `infocse pretrain`."

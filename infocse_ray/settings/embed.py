@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import DEFAULT_READING, READING, OnGpu, Reading, Section, Workers
+from infocse_ray.settings.section import DEFAULT_READING, READING, OnGpu, PoolingName, Reading, Section, Workers
 
 Stored = Literal["fp32", "fp16", "int8"]
 
@@ -57,9 +57,7 @@ class Embed(Section):
     compute: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="Same as encoder.precision of `infocse pretrain`."
     )
-    pooling: Literal["auto", "mean", "cls"] = Field(
-        default="auto", description="Same as encoder.pooling of `infocse pretrain`."
-    )
+    pooling: PoolingName = Field(default="auto", description="Same as encoder.pooling of `infocse pretrain`.")
     max_length: int = Field(default=32, ge=4, description="Same as encoder.max_length of `infocse pretrain`.")
     document_prompt: str | None = Field(
         default=None, description="Same as encoder.document_prompt of `infocse pretrain`."

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from infocse_ray.settings.section import EngineName, OnGpu, Section, Workers
+from infocse_ray.settings.section import EngineName, OnGpu, PoolingName, Section, Workers
 
 
 class Encoder(Section):
@@ -17,10 +17,11 @@ class Encoder(Section):
         description="Hugging Face or sentence-transformers encoder: a folder, a URI or a hub name. Weights "
         "must be safetensors; remote code is never run."
     )
-    pooling: Literal["auto", "mean", "cls"] = Field(
+    pooling: PoolingName = Field(
         default="auto",
-        description="How token vectors become a sentence vector. `auto`: as the sentence-transformers folder says, "
-        "else as published with train.method (cls: simcse, ict, conpono; mean: the others).",
+        description="How token vectors become a sentence vector: their mean, the first or the last of them. `auto`: as "
+        "the sentence-transformers folder says, else as published with train.method (cls: simcse, ict, conpono, "
+        "tsdae; mean: the others); a language model that reads from left to right must be told.",
     )
     max_length: int = Field(
         default=32, ge=4, description="Most tokens of a sentence, special tokens included; the rest is cut."

@@ -8,7 +8,17 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.corpus import Corpus
-from infocse_ray.settings.section import DEFAULT_READING, READING, Metric, OnGpu, Reading, Section, Workers, parts
+from infocse_ray.settings.section import (
+    DEFAULT_READING,
+    READING,
+    Metric,
+    OnGpu,
+    PoolingName,
+    Reading,
+    Section,
+    Workers,
+    parts,
+)
 
 Suite = Literal["sts", "beir", "mteb"]
 
@@ -83,9 +93,7 @@ class Evaluate(Section):
         description="File of scored sentence pairs that measures general ability beside the corpus, as validate.sts of "
         "`infocse pretrain`. Without a corpus, and for several files: suite and suite_path.",
     )
-    pooling: Literal["auto", "mean", "cls"] = Field(
-        default="auto", description="Same as encoder.pooling of `infocse pretrain`."
-    )
+    pooling: PoolingName = Field(default="auto", description="Same as encoder.pooling of `infocse pretrain`.")
     max_length: int = Field(default=32, ge=4, description="Same as encoder.max_length of `infocse pretrain`.")
     document_prompt: str | None = Field(
         default=None, description="Same as encoder.document_prompt of `infocse pretrain`."

@@ -16,12 +16,13 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     AutoTokenizer,
+    BartConfig,
     BertConfig,
     BertForMaskedLM,
     BertModel,
     GPT2Config,
     GPT2Model,
-    T5Config,
+    ViTConfig,
 )
 
 from infocse_ray.corpus.tokens import Tokens, offsets_of
@@ -59,13 +60,13 @@ def plain(folder, sentences, pooling, normalize, max_length):
         for sentence in sentences:
             inputs = tokenizer(sentence, truncation=True, max_length=max_length, return_tensors="pt")
             hidden = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state[0]
-            vector = hidden.mean(0) if pooling == "mean" else hidden[0]
+            vector = {"mean": hidden.mean(0), "cls": hidden[0], "lasttoken": hidden[-1]}[pooling]
             found.append(vector / vector.norm() if normalize else vector)
     return torch.stack(found)
 
 
 @pytest.mark.parametrize("budget", [1, 50, 700, None])
-@pytest.mark.parametrize(("pooling", "cosine"), [("mean", False), ("cls", True)])
+@pytest.mark.parametrize(("pooling", "cosine"), [("mean", False), ("cls", True), ("lasttoken", False)])
 def test_embed_equals_one_by_one(tiny_encoder, pooling, cosine, budget):
     encoder = load(tiny_encoder, cosine, pooling=pooling)
     sentences = [*SENTENCES[:60], "", SENTENCES[3], " ".join(SENTENCES[:5])]
@@ -159,7 +160,8 @@ def test_little_padding_on_lengths_of_real_sentences():
         assert len(buckets) < 2.5 * lengths.sum() / budget + 32
 
 
-@pytest.mark.parametrize(("pooling", "cosine"), [("mean", False), ("mean", True), ("cls", False), ("cls", True)])
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
 def test_a_saved_folder_gives_other_libraries_the_same_vectors(tiny_encoder, tmp_path, pooling, cosine):
     encoder = load(tiny_encoder, cosine, pooling=pooling)
     encoder.save(tmp_path)
@@ -307,9 +309,11 @@ def test_damaged_weights(tiny_encoder, tmp_path, damage):
 def test_decoders_are_refused(tiny_encoder, tmp_path):
     decoder = copy_of(tiny_encoder, tmp_path)
     GPT2Model(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=50)).save_pretrained(decoder)
-    assert "gpt2 model is no encoder" in refused(decoder)
-    T5Config(d_model=8, num_layers=1, num_heads=2).save_pretrained(decoder)
-    assert "t5 model is no encoder" in refused(decoder)
+    assert "language model that names no pooling; set encoder.pooling to lasttoken or mean" in refused(decoder)
+    BartConfig(d_model=8, encoder_layers=1, encoder_attention_heads=2).save_pretrained(decoder)
+    assert "bart model is no encoder" in refused(decoder)
+    ViTConfig(hidden_size=8).save_pretrained(decoder)
+    assert "vit model is no encoder" in refused(decoder, pooling="mean")
     config = BertConfig.from_pretrained(tiny_encoder)
     config.is_decoder = True
     BertModel(config).save_pretrained(decoder)

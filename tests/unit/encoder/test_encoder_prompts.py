@@ -78,13 +78,25 @@ def encoder_with(tokenizer: Tokenizer, folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=["word piece", "byte level", "unigram"])
+def space_marked() -> Tokenizer:
+    """As Gemma's: a mark stands for each space, put there by the normalizer; there is none before the first word."""
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=SPECIAL, show_progress=False)
+    tokenizer.train_from_iterator([*SENTENCES, *(f"query: {s} passage: {s}" for s in [*SENTENCES, *TEXTS])], trainer)
+    return tokenizer
+
+
+MADE = {"byte level": byte_level, "unigram": unigram, "space marked": space_marked}
+
+
+@pytest.fixture(params=["word piece", *MADE])
 def folder(request, tiny_encoder, tmp_path) -> Path:
     """An encoder without prompts."""
     if request.param == "word piece":
         return copy_of(tiny_encoder, tmp_path)
-    make = byte_level if request.param == "byte level" else unigram
-    return encoder_with(make(), tmp_path / "encoder")
+    return encoder_with(MADE[request.param](), tmp_path / "encoder")
 
 
 def in_corpus(encoder, texts) -> Tokens:
@@ -108,7 +120,7 @@ def close(found, expected) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
 @pytest.mark.parametrize("include_prompt", [True, False])
 def test_prompts_are_put_before_texts_as_others_do(folder, tmp_path, pooling, include_prompt):
     write_layout(folder, 32, pooling, True, 16, prompts=E5, include_prompt=include_prompt)

@@ -14,10 +14,14 @@ from transformers import (
     BertModel,
     ElectraConfig,
     ElectraModel,
+    Gemma3TextConfig,
+    Gemma3TextModel,
     ModernBertConfig,
     ModernBertModel,
     MPNetConfig,
     MPNetModel,
+    Qwen3Config,
+    Qwen3Model,
     RobertaConfig,
     RobertaModel,
 )
@@ -53,6 +57,16 @@ MODELS: dict[str, Any] = {
     "roberta": lambda: RobertaModel(RobertaConfig(**SHAPE, pad_token_id=1)),
     "electra": lambda: ElectraModel(ElectraConfig(**SHAPE, embedding_size=16)),
     "modernbert": lambda: ModernBertModel(ModernBertConfig(**SHAPE, **MODERN)),
+}
+
+
+CAUSAL: dict[str, Any] = {
+    "qwen3": lambda: Qwen3Model(Qwen3Config(**SHAPE, num_key_value_heads=4, head_dim=8)),
+    "gemma": lambda: Gemma3TextModel(
+        Gemma3TextConfig(
+            **SHAPE, num_key_value_heads=4, head_dim=8, sliding_window=8, layer_types=["sliding_attention"] * 3
+        )
+    ),
 }
 
 
@@ -108,9 +122,9 @@ def test_cudnns_attention_is_left_out_on_gpus(device, left_out):
 
 
 @pytest.mark.parametrize("padded", [True, False])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *CAUSAL])
 def test_a_mask_that_nobody_looked_at_changes_nothing(tiny_encoder, monkeypatch, name, padded):
-    encoder = encoder_of(MODELS[name], tiny_encoder)
+    encoder = encoder_of((MODELS | CAUSAL)[name], tiny_encoder)
     draw = np.random.default_rng(2)
     lengths = draw.integers(1, 25, 40) if padded else np.full(40, 12)
     batch = Tokens(draw.integers(5, 90, int(lengths.sum())).astype(np.uint16), offsets_of(lengths))
@@ -142,6 +156,11 @@ def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):
         pack_trial, "by_mask", lambda asked: by_mask(asked._replace(bounds=torch.tensor([0, len(asked.query)])))
     )
     assert not model_packs(leaking)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_what_reads_from_left_to_right_is_padded(tiny_encoder, name):
+    assert not model_packs(encoder_of(CAUSAL[name], tiny_encoder))
 
 
 def attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> list[Asked]:
