@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from pydantic import ValidationError
-from tokenizers import Tokenizer
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.sentences import split_sentences
-from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
+from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.command_line import explain
 from infocse_ray.settings.text import is_utf8
@@ -103,20 +102,3 @@ def _shape(model: str, max_length: int) -> Encoder:
         return Encoder(model=model, max_length=max_length)
     except ValidationError as error:
         raise ValueError(explain(error, Encoder)) from None
-
-
-@functools.lru_cache(maxsize=4)
-def _tokenizer(content: str) -> Tokenizer:
-    """Read once: that takes longer than a search."""
-    tokenizer = Tokenizer.from_str(content)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-def tokenised(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
-    """Token ids of n texts, without special tokens, by the tokenizer that a corpus is tokenised with."""
-    tokenizer = _tokenizer(encoder.corpus_tokenizer())
-    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-    values = np.fromiter((i for one in ids for i in one), dtype=np.int64)
-    return Tokens(values, offsets_of(np.asarray([len(one) for one in ids], dtype=np.int64)))

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tokenizers import Tokenizer
 
 from infocse_ray.benchmarks.asked_texts import ranks_of
 from infocse_ray.benchmarks.by_words import scores_by_words
 from infocse_ray.benchmarks.finished_runs import FinishedRuns
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.prompts import Prompts, prompt_tokens
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.retrieval.questions import documents_of as documents_asking
@@ -42,12 +42,16 @@ def run(arguments: argparse.Namespace) -> None:
     root, manifests, store = runs.root, runs.manifests, runs.store
     tested = _tested(manifests)
     questions = questions_for(store, "test", "counterpart")
-    tokenizer = Tokenizer.from_str((root / arguments.runs[0] / "model" / "tokenizer.json").read_bytes().decode())
+    model = root / arguments.runs[0] / "model"
+    said = model / "config_sentence_transformers.json"
+    read = prompt_tokens(
+        Prompts.read(said.read_json() if said.exists() else {}), (model / "tokenizer.json").read_bytes().decode()
+    ).tokenizer
     asked = pa.table({"doc_id": questions.doc_ids, "key": questions.true_keys, "row": np.arange(len(questions.asker))})
     asked = asked.sort_by([("doc_id", "ascending"), ("key", "ascending")])
     scored = functools.partial(_scored, questions, asked["row"].to_numpy())
 
-    words = scores_by_words(questions, store, tokenizer, arguments.language)
+    words = scores_by_words(questions, store, read.ready(), arguments.language)
     by_words = {name: scored(of) for name, of in words.items()}
     best = max(by_words, key=lambda name: by_words[name]["mrr"].mean())
     rows = {f"BM25: {name}": scores for name, scores in by_words.items()}

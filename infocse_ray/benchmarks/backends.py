@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 
 from infocse_ray.benchmarks.corpora import MAX_LENGTH, load_baseline
 from infocse_ray.benchmarks.labelled import prepare_labelled
@@ -55,7 +54,7 @@ def measure_once(model: str, store: TokenStore, arguments: argparse.Namespace) -
     encoder = load_encoder(folder, Encoder(model=model, max_length=MAX_LENGTH), cosine=cosine)
     asked = Asked(questions_for(store, "valid", "counterpart", arguments.documents), "counterpart")
     original, tokens = answers(encoder, asked), texts_of(asked, encoder)
-    tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
+    tokenizer = encoder.corpus_tokenizer().ready().of_sentences
     texts = [tokenizer.decode(row.tolist()) for row in np.split(tokens.values, tokens.offsets[1:-1])]
     texts = (texts * -(-arguments.texts // len(texts)))[: arguments.texts]
     baseline = load_baseline(str(folder), "fp32")

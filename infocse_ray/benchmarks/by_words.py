@@ -8,17 +8,17 @@
 from __future__ import annotations
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from infocse_ray.benchmarks.asked_texts import texts_of
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.tokenizer import ReadyTokenizer
 from infocse_ray.retrieval.validation import Questions
 from infocse_ray.suites.bm25 import Index, words_of
 
 
 def scores_by_words(
-    questions: Questions, store: TokenStore, tokenizer: Tokenizer, language: str
+    questions: Questions, store: TokenStore, tokenizer: ReadyTokenizer, language: str
 ) -> dict[str, np.ndarray]:
     """Scores by either reading; all texts are in memory.
 
@@ -33,14 +33,15 @@ def scores_by_words(
     """
     assert questions.candidates is not None
     words = words_of(language)
-    asking = texts_of(questions.documents.sentences, questions.documents.offsets, tokenizer)
-    counterparts = texts_of(questions.candidates.sentences, questions.candidates.offsets, tokenizer)
+    asking = texts_of(questions.documents.sentences, questions.documents.offsets, tokenizer.of_sentences)
+    found = texts_of(questions.candidates.sentences, questions.candidates.offsets, tokenizer.of_counterparts)
+    counterparts = [tokenizer.without_prompt(text) for text in found]
     everything, place = [], {}
     for shard in range(store.shards):
         for part in store.read(shard, SPLITS):
             documents = documents_of(part)
             place |= {doc_id: len(everything) + i for i, doc_id in enumerate(documents.doc_ids.to_pylist())}
-            everything += texts_of(documents.sentences, documents.offsets, tokenizer)
+            everything += texts_of(documents.sentences, documents.offsets, tokenizer.of_sentences)
     by_asker = dict(zip(questions.asker.tolist(), questions.doc_ids, strict=True))
     rows = np.array([place[by_asker[i]] for i in range(len(asking))])
     over_counterparts, over_documents = Index(counterparts, words), Index(everything, words)

@@ -20,6 +20,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.read import read_rows
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.demo.docstrings import write_docstrings
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.tokenizer import tokenizer_json
@@ -86,7 +87,7 @@ def make_store(work: str, model: str, documents: Iterable[list[str]], lanes: int
         for i, sentences in enumerate(documents):
             lines.write(json.dumps({"id": str(i), "sentences": sentences}) + "\n")
     corpus = Corpus(source=str(file), lanes=lanes)
-    tokenizer = tokenizer_json(AutoTokenizer.from_pretrained(model))
+    tokenizer = CorpusTokenizer(tokenizer_json(AutoTokenizer.from_pretrained(model)))
     return prepare(Storage.open(work), corpus, find_source(corpus), tokenizer)
 
 

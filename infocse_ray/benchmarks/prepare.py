@@ -22,6 +22,7 @@ from infocse_ray.corpus.prepare import ShardWriter, tokenise_pieces
 from infocse_ray.corpus.read import open_lines
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import documents_of, shard_name
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.encoder.tokenizer import tokenizer_json
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
@@ -53,7 +54,7 @@ def prepare_once(corpus: Corpus, model: str) -> Prepared:
     source = find_source(corpus)
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        of = (tokenizer_json(tokenizer), 1, None, Storage.open(folder))
+        of = (CorpusTokenizer(tokenizer_json(tokenizer)), 1, None, Storage.open(folder))
         tables = list(tokenise_pieces(source.pieces, source.columns, corpus, [], *of))
     tokenising = time.perf_counter() - begun
     rows = pa.concat_tables(tables)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tokenizers import Tokenizer
 
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
 from infocse_ray.corpus.sentences import split_sentences, visible
+from infocse_ray.corpus.tokenizer import ReadyTokenizer
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.settings import Corpus
 from infocse_ray.settings.text import is_utf8
@@ -130,7 +130,7 @@ def tokenise_rows(
     file: str,
     order: int,
     corpus: Corpus,
-    tokenizer: Tokenizer,
+    tokenizer: ReadyTokenizer,
     token: pa.DataType,
     shards: int,
 ) -> pa.Table:
@@ -170,8 +170,8 @@ def tokenise_rows(
         bodies.append(document.get("sentences"))
         counterparts.append(texts)
     columns = {name: pa.array(values, schema.field(name).type) for name, values in out.items()}
-    columns["sentences"] = _tokenise_nested(bodies, tokenizer, token)
-    columns["counterparts"] = _tokenise_nested(counterparts, tokenizer, token)
+    columns["sentences"] = _tokenise_nested(bodies, tokenizer.sentences, token)
+    columns["counterparts"] = _tokenise_nested(counterparts, tokenizer.counterparts, token)
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
@@ -193,16 +193,13 @@ def _offsets(lengths: Sequence[int]) -> np.ndarray:
     return offsets_of(np.asarray(lengths, dtype=np.int64)).astype(np.int32)
 
 
-def _tokenise(texts: Sequence[str], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:
-    """Token ids of each text, without special tokens."""
-    ids = [e.ids for e in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-    values = np.fromiter((i for sentence in ids for i in sentence), dtype=token.to_pandas_dtype())
-    return pa.ListArray.from_arrays(pa.array(_offsets([len(i) for i in ids])), pa.array(values, token))
-
-
-def _tokenise_nested(bodies: Sequence[list[str] | None], tokenizer: Tokenizer, token: pa.DataType) -> pa.ListArray:
+def _tokenise_nested(
+    bodies: Sequence[list[str] | None], tokenise: Callable[[list[str]], list[list[int]]], token: pa.DataType
+) -> pa.ListArray:
     """Token ids of each text of each list; null for None."""
-    sentences = _tokenise([s for body in bodies for s in body or ()], tokenizer, token)
+    ids = tokenise([s for body in bodies for s in body or ()])
+    values = np.fromiter((i for sentence in ids for i in sentence), dtype=token.to_pandas_dtype())
+    sentences = pa.ListArray.from_arrays(pa.array(_offsets([len(i) for i in ids])), pa.array(values, token))
     mask = pa.array([body is None for body in bodies], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(_offsets([len(b or ()) for b in bodies])), sentences, mask=mask)
 

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import ray
 from ray import ObjectRef
-from tokenizers import Tokenizer
 
 from infocse_ray.corpus.documents import batches_of, label_rows, tokenise_rows, tokenised_schema
 from infocse_ray.corpus.labels import LabelTable
@@ -41,6 +40,7 @@ from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source, refuse_changed
 from infocse_ray.corpus.store import TokenStore, content_of, documents_of, shard_name
 from infocse_ray.corpus.streams import advice
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.runtime.interrupts import run_interruptible
 from infocse_ray.runtime.placement import Placement, await_places
 from infocse_ray.runtime.progress import Board
@@ -67,14 +67,14 @@ _FEWEST_AUTO_LANES, _MOST_AUTO_LANES, _LANE_TEXT_BYTES = 4, 64, 2**20
 _BATCH_CHARACTERS = 4 * 2**20
 
 
-def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> TokenStore:
+def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: CorpusTokenizer) -> TokenStore:
     """Tokenise the corpus into `<root>/corpora/<fingerprint>`, or find that this was done.
 
     Args:
         root: the storage that runs share.
         corpus: the corpus settings.
         source: its files, as `find_source` returns them.
-        tokenizer: a `tokenizers` JSON document.
+        tokenizer: of the encoder that reads it.
 
     Raises:
         UnreadableFile: a whole file can't be read.
@@ -82,7 +82,7 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: str) -> To
         ValueError: no document is left.
     """
     settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled", "encoding"})
-    identity = fingerprint("prepare", _FORMAT, source.fingerprint, source.columns, settings, tokenizer)
+    identity = fingerprint("prepare", _FORMAT, source.fingerprint, source.columns, settings, *tokenizer.named)
     stage = run_stage(
         root,
         root / "corpora" / identity,
@@ -130,10 +130,10 @@ def shards_for(source: Source, lanes: int) -> int:
     return lanes * max(1, -(-source.text_bytes // (lanes * text)))
 
 
-def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: str) -> dict[str, Any]:
+def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusTokenizer) -> dict[str, Any]:
     lanes = lanes_for(source, corpus.lanes)
     shards = shards_for(source, lanes)
-    token = token_type(vocabulary_of(Tokenizer.from_str(tokenizer)))
+    token = token_type(vocabulary_of(tokenizer.ready().of_sentences))
     await_places(Placement(1, False, 1), "preparing")
     totals: dict[str, Any] = {
         "shards": shards,
@@ -199,20 +199,12 @@ def label_table(corpus: Corpus, source: Source) -> list[ObjectRef]:
     return [table]
 
 
-@functools.lru_cache(maxsize=1)
-def _tokenizer(text: str) -> Tokenizer:
-    tokenizer = Tokenizer.from_str(text)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
 def tokenise_pieces(
     pieces: list[Piece],
     columns: dict[str, str],
     corpus: Corpus,
     labels: list[ObjectRef],
-    tokenizer: str,
+    tokenizer: CorpusTokenizer,
     shards: int,
     board: Any,
     lines: Storage,
@@ -224,7 +216,7 @@ def tokenise_pieces(
         columns: role to column.
         corpus: the settings.
         labels: a reference to the table of labels, or none.
-        tokenizer: a `tokenizers` JSON document.
+        tokenizer: of the encoder that reads the corpus.
         shards: of the store.
         board: where progress is shown, or None.
         lines: where it is noted how many lines a piece of a cut file has.
@@ -232,8 +224,8 @@ def tokenise_pieces(
     Raises:
         UnreadableFile: a whole file can't be read.
     """
-    ready = _tokenizer(tokenizer)
-    token = token_type(vocabulary_of(ready))
+    ready = tokenizer.ready()
+    token = token_type(vocabulary_of(ready.of_sentences))
     table: LabelTable | None = ray.get(labels[0]) if labels else None
     for piece in pieces:
         if piece.kind == _LABEL_LINES:

@@ -24,13 +24,14 @@ _HALVES: dict[str, Any] = {"t5": T5EncoderModel, "mt5": MT5EncoderModel, "umt5":
 """Encoders of encoder-decoders, by the kind of the whole."""
 
 
-def load_backbone(folder: Path, pooling_is_said: bool, where: str) -> Any:
+def load_backbone(folder: Path, pooling_is_said: bool, where: str, untold: str) -> Any:
     """The backbone in a folder, in fp32, on the CPU; only safetensors are read, and no code of the folder's is run.
 
     Args:
         folder: of a Hugging Face model.
         pooling_is_said: by the folder or the settings.
         where: what error messages begin with: the setting and its value.
+        untold: what to do about a language model of which nothing is said.
 
     Raises:
         ValueError: it gives no token vectors of a text, or can't be loaded.
@@ -48,8 +49,7 @@ def load_backbone(folder: Path, pooling_is_said: bool, where: str) -> Any:
             raise ValueError(_no_encoder(where, config))
         if not pooling_is_said:
             raise ValueError(
-                f"{where}: a {config.model_type} model is a language model that names no pooling; set "
-                "encoder.pooling to lasttoken or mean, or use an encoder"
+                f"{where}: a {config.model_type} model is a language model that names no pooling; {untold}"
             )
         config.use_cache = False  # of keys and values, for texts that are written on
     try:

@@ -27,9 +27,6 @@ _POOLINGS = "mean, cls or lasttoken"
 
 _WHITENING = "whitening.safetensors"
 
-_POOLING_FIX = {True: "set encoder.pooling to", False: "name an encoder with"}
-"""By whether the setting is `encoder.model`."""
-
 _LEGACY_MODES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
@@ -104,9 +101,7 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
                     f"{setting}: {folder}: a {kind} module is not supported; only pooling, Dense and normalising are"
                 )
     if pooling is None:
-        raise ValueError(
-            f"{setting}: {folder} lists no Pooling module; {_POOLING_FIX[setting == 'encoder.model']} {_POOLINGS}"
-        )
+        raise ValueError(f"{setting}: {folder} lists no Pooling module; {pooling_fix(setting, _POOLINGS)}")
     whitening = None
     kinds, last = [kind for kind, _ in modules[-3:]], modules[-2][1] if len(modules) > 1 else ""
     if kinds == ["Normalize", "Dense", "Normalize"] and (folder / last / _WHITENING).exists():
@@ -118,6 +113,11 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
         normalize = _read_whitening(folder / whitening)[1]
     prompts = read_prompts(folder, setting)
     return Layout(pooling, normalize, tuple(modules), whitening, include_prompt, max_seq_length, prompts, lower_case)
+
+
+def pooling_fix(setting: str, poolings: str) -> str:
+    """What to do about a pooling, where `setting` named the encoder."""
+    return f"set encoder.pooling to {poolings}" if setting == "encoder.model" else f"name an encoder with {poolings}"
 
 
 def read_prompts(folder: Path, setting: str = "encoder.model") -> Prompts:
@@ -144,8 +144,9 @@ def _pooling(folder: Path, config: dict[str, Any], setting: str) -> Pooling:
         given = [str(_LEGACY_MODES.get(name, name)) for name in on]
     modes: list[str] = [given] if isinstance(given, str) else [str(mode) for mode in given]
     if len(modes) != 1 or modes[0] not in get_args(Pooling):
-        fix = _POOLING_FIX[setting == "encoder.model"]
-        raise ValueError(f"{setting}: {folder}: pooling {'+'.join(modes)} is not supported; {fix} {_POOLINGS}")
+        raise ValueError(
+            f"{setting}: {folder}: pooling {'+'.join(modes)} is not supported; {pooling_fix(setting, _POOLINGS)}"
+        )
     return modes[0]  # pyright: ignore[reportReturnType]
 
 

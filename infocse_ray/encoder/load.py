@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from infocse_ray.encoder.backbone import load_backbone
-from infocse_ray.encoder.layout import Layout, Pooling, read_layout, read_whitening
+from infocse_ray.encoder.layout import Layout, Pooling, pooling_fix, read_layout, read_whitening
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense, Normalize
 from infocse_ray.encoder.positions import position_room
@@ -50,7 +50,7 @@ def load_encoder(
     """
     where = redacted(f"{setting} = {settings.model!r}")
     layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
-    backbone = load_backbone(folder, layout.pooling is not None, where)
+    backbone = load_backbone(folder, layout.pooling is not None, where, pooling_fix(setting, "lasttoken or mean"))
     config = backbone.config
     pooling = layout.pooling or pooling
     max_length = settings.max_length
@@ -74,7 +74,7 @@ def load_encoder(
     try:
         tokens = prompt_tokens(prompts, tokenizer_json(tokenizer)) if prompts else None
     except ValueError as error:
-        fix = 'let encoder.document_prompt and encoder.query_prompt both end with a space, or set both to ""'
+        fix = 'let encoder.document_prompt end with a space, or set it to ""'
         if setting != "encoder.model":
             fix = "name another encoder"
         raise ValueError(f"{where}: {error}; {fix}") from error
@@ -95,7 +95,7 @@ def load_encoder(
     if encoder.pooling == "cls" and not _sees_ahead(encoder):
         raise ValueError(
             f"{where}: a {config.model_type} model reads from left to right, so that its first token's vector (pooling "
-            "cls) is the same for every text; set encoder.pooling to lasttoken or mean"
+            f"cls) is the same for every text; {pooling_fix(setting, 'lasttoken or mean')}"
         )
     if not _takes_padding(encoder):
         raise ValueError(

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.kernels import without_a_look
 from infocse_ray.encoder.layout import Pooling, write_layout
@@ -81,15 +82,17 @@ class SentenceEncoder(nn.Module):
         self.lower_case = lower_case
         self.prefix, self.suffix = special_tokens(tokenizer)
         self.pad_id: int = tokenizer.pad_token_id or 0
-        tokens = prompt_tokens or PromptTokens((), (), "")
+        self._with_prompts = prompt_tokens
+        tokens = prompt_tokens or PromptTokens((), (), CorpusTokenizer(""))
         self._prompt_ids: dict[Role, tuple[int, ...]] = {"document": tokens.document, "query": tokens.query}
         self._prompts_alone: dict[Role, int] = {"document": tokens.alone[0], "query": tokens.alone[1]}
-        self._corpus_tokenizer = tokens.tokenizer
         for role, ids in self._prompt_ids.items():
-            if ids and self.room(role) < _LEAST_ROOM:
+            count = len(ids) or self._prompts_alone[role]
+            least = len(self.prefix) + len(self.suffix) + count + _LEAST_ROOM
+            if count and max_length < least:
                 raise ValueError(
-                    f"encoder.max_length = {max_length}: the {role} prompt {prompts.of(role)!r} takes {len(ids)} "
-                    f"tokens; set it to {self.extra(role) + _LEAST_ROOM} or more"
+                    f"encoder.max_length = {max_length}: the {role} prompt {prompts.of(role)!r} takes {count} "
+                    f"tokens; set it to {least} or more"
                 )
 
     @property
@@ -195,6 +198,8 @@ class SentenceEncoder(nn.Module):
     @property
     def one_prompt(self) -> bool:
         """Whether texts of both roles have the same prompt, or none."""
+        if self._with_prompts is not None and self._with_prompts.tokenizer.counterparts is not None:
+            return False
         return self._prompt_ids["document"] == self._prompt_ids["query"]
 
     def lengths(self, tokens: Tokens, longest: int | None = None, role: Role = "document") -> np.ndarray:
@@ -204,7 +209,7 @@ class SentenceEncoder(nn.Module):
 
     def pooled(self, attention_mask: torch.Tensor, role: Role = "document") -> torch.Tensor | None:
         """What `forward` needs to know of texts that `pad` made: None, or int64 [b, length], 0 on prompts too."""
-        if self.include_prompt or not self._prompt_ids[role]:
+        if self.include_prompt or not self._prompts_alone[role]:
             return None
         pooled = attention_mask.clone()
         # The special tokens before it count as the prompt's, as in sentence-transformers.
@@ -260,21 +265,18 @@ class SentenceEncoder(nn.Module):
             self.lower_case,
         )
 
-    def corpus_tokenizer(self) -> str:
-        """What the corpus is tokenised with, as `tokenizers` JSON: the encoder's tokenizer, but for what prompts ask.
-
-        See `prompts.py`.
-        """
-        return self._corpus_tokenizer or self._own_tokenizer
+    def corpus_tokenizer(self) -> CorpusTokenizer:
+        """What the corpus is tokenised with: the encoder's tokenizer, but for what prompts ask (see `prompts.py`)."""
+        return self._own_tokenizer if self._with_prompts is None else self._with_prompts.tokenizer
 
     @cached_property
-    def _own_tokenizer(self) -> str:
-        return tokenizer_json(self.tokenizer)
+    def _own_tokenizer(self) -> CorpusTokenizer:
+        return CorpusTokenizer(tokenizer_json(self.tokenizer))
 
     @cached_property
     def ids_behind_a_space(self) -> np.ndarray | None:
         """What each token is behind a space, as `spaced.py` has it."""
-        return ids_behind_a_space(self.corpus_tokenizer())
+        return ids_behind_a_space(self.corpus_tokenizer().sentences)
 
     def fingerprint(self) -> str:
         """Names the function the encoder computes, in training too: weights, configuration, tokenizer, pooling, ..."""

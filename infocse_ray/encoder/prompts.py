@@ -2,7 +2,9 @@
 
 The corpus is tokenised once and without prompts, so a prompt is token ids put before a text's. Together they must be
 what the tokenizer makes of both as one text, as other libraries encode it. Where a token takes in the space before a
-word, as byte-level ones do, that holds only if the corpus is tokenised as if a space stood before each text.
+word, as byte-level ones do, that holds only if the corpus is tokenised as if a space stood before each text. Where no
+way serves the query prompt as well as the documents' (often there is only one of them, or none ends in a space),
+counterparts are tokenised behind their prompt: they are few, and no pairs.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from tokenizers import Tokenizer, normalizers
+
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 
 Role = Literal["document", "query"]
 """A document's sentences, or what is searched for or with: the counterparts."""
@@ -80,8 +84,7 @@ class PromptTokens(NamedTuple):
 
     document: tuple[int, ...]
     query: tuple[int, ...]
-    tokenizer: str
-    """`tokenizers` JSON."""
+    tokenizer: CorpusTokenizer
     alone: tuple[int, int] = (0, 0)
     """Tokens of each prompt without a text: what sentence-transformers leaves out where a prompt isn't pooled. One more
     than the prompt's own where a space at its end, left alone, is a token."""
@@ -90,28 +93,34 @@ class PromptTokens(NamedTuple):
 def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     """Find the token ids that, put before any text's, make what the tokenizer makes of prompt and text together.
 
+    Of the query prompt there are none where counterparts are tokenised with it.
+
     Args:
         prompts: of the encoder.
         tokenizer: of the encoder, as `tokenizers` JSON.
 
     Raises:
-        ValueError: there are none, whether texts are tokenised as they are or behind a space.
+        ValueError: there are none for documents, whether texts are tokenised as they are or behind a space.
     """
     if not prompts:
-        return PromptTokens((), (), tokenizer)
+        return PromptTokens((), (), CorpusTokenizer(tokenizer))
     whole = Tokenizer.from_str(tokenizer)
-    wrong: list[Role] = []
+    first, second = (len(whole.encode(prompts.of(role), add_special_tokens=False).ids) for role in ROLES)
+    alone = first, second
+    found: PromptTokens | None = None
     for corpus in (tokenizer, *_behind_a_space(tokenizer)):
         texts = Tokenizer.from_str(corpus)
         document, query = (_ids_before(prompts.of(role), whole, texts) for role in ROLES)
         if document is not None and query is not None:
-            first, second = (len(whole.encode(prompts.of(role), add_special_tokens=False).ids) for role in ROLES)
-            return PromptTokens(document, query, corpus, (first, second))
-        wrong = wrong or ["document" if document is None else "query"]
-    raise ValueError(
-        f"behind the {wrong[0]} prompt {prompts.of(wrong[0])!r} its tokenizer splits a text "
-        "differently than the text alone, as the corpus is tokenised"
-    )
+            return PromptTokens(document, query, CorpusTokenizer(corpus), alone)
+        if document is not None and found is None:
+            found = PromptTokens(document, (), CorpusTokenizer(corpus, tokenizer, prompts.of("query")), alone)
+    if found is None:
+        raise ValueError(
+            f"behind the document prompt {prompts.of('document')!r} its tokenizer splits a text differently than the "
+            "text alone, as the corpus is tokenised"
+        )
+    return found
 
 
 def _behind_a_space(tokenizer: str) -> Iterator[str]:

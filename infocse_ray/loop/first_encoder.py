@@ -7,6 +7,7 @@ from typing import NamedTuple
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
@@ -58,7 +59,12 @@ def save_first_encoder(root: Storage, run: Storage, encoder: SentenceEncoder) ->
 
 
 def first_encoder(
-    saved: Stage, encoder: SentenceEncoder, root: Storage, settings: Settings, source: Source, tokenizer: str
+    saved: Stage,
+    encoder: SentenceEncoder,
+    root: Storage,
+    settings: Settings,
+    source: Source,
+    tokenizer: CorpusTokenizer,
 ) -> FirstEncoder:
     """The saved encoder with the token store it reads.
 
@@ -68,9 +74,9 @@ def first_encoder(
         root: the storage that runs share.
         settings: of the run.
         source: the run's corpus.
-        tokenizer: of the encoder that is trained, as `tokenizers` JSON; where the first encoder has the same, the
-            run's own store serves.
+        tokenizer: of the encoder that is trained; where the first encoder has the same for sentences, the run's own
+            store serves.
     """
     own = encoder.corpus_tokenizer()
-    store = None if own == tokenizer else prepare(root, settings.corpus, source, own)
+    store = None if own.sentences == tokenizer.sentences else prepare(root, settings.corpus, source, own)
     return FirstEncoder(EncoderFolder(saved.folder / "model", encoder.fingerprint(), encoder.max_length), store)

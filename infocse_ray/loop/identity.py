@@ -40,7 +40,7 @@ def run_identity(
     settings: Settings,
     source: str,
     encoder: str,
-    tokenizer: str,
+    tokenizer: Sequence[str],
     first_encoder: str | None = None,
     sts: str | None = None,
     methods: Sequence[tuple[Any, ...]] = (),
@@ -51,7 +51,7 @@ def run_identity(
         settings: of the run.
         source: the corpus.
         encoder: what it starts from.
-        tokenizer: its tokenizer, as `tokenizers` JSON.
+        tokenizer: names of what the corpus is tokenised with.
         first_encoder: what annotates first, if not that.
         sts: the pairs that show general ability.
         methods: identities of what initialises the encoder and what trains it.
@@ -84,7 +84,7 @@ def run_identity(
         del content["train"]["distillation"]
     if settings.validate.reading == "sentences":  # pyright: ignore
         del content["validate"]["reading"]
-    return fingerprint("run", _FORMATS, source, encoder, content, tokenizer, first_encoder, sts, methods)
+    return fingerprint("run", _FORMATS, source, encoder, content, *tokenizer, first_encoder, sts, methods)
 
 
 def methods_used(settings: Settings) -> set[str]:

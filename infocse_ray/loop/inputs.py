@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from infocse_ray.corpus.source import Source, find_source
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
@@ -26,7 +27,7 @@ class Inputs(NamedTuple):
 
     source: Source
     encoder: SentenceEncoder
-    tokenizer: str
+    tokenizer: CorpusTokenizer
     fingerprint: str
     """Of the encoder."""
     annotator: SentenceEncoder | None
@@ -45,7 +46,7 @@ class Inputs(NamedTuple):
         return {
             "corpus": self.source.fingerprint,
             "encoder": self.fingerprint,
-            "tokenizer": fingerprint(self.tokenizer),
+            "tokenizer": fingerprint(*self.tokenizer.named),
             "first_encoder": self.annotator.fingerprint() if self.annotator else None,
             "sts": self.sts.fingerprint if self.sts else None,
         }
@@ -59,7 +60,7 @@ class Inputs(NamedTuple):
             settings,
             self.source.fingerprint,
             self.fingerprint,
-            self.tokenizer,
+            self.tokenizer.named,
             named["first_encoder"],
             named["sts"],
             methods,

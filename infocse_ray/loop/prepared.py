@@ -22,12 +22,12 @@ def prepare_corpus(settings: Prepare) -> None:
     folder = resolve_encoder(settings.model)
     tokenizer = tokenizer_json(load_tokenizer(folder, settings.model))
     try:
-        tokenizer = prompt_tokens(read_prompts(folder), tokenizer).tokenizer
+        read = prompt_tokens(read_prompts(folder), tokenizer).tokenizer
     except ValueError as error:
         raise ValueError(f"model = {settings.model!r}: {error}") from error
     root = Storage.for_runs(settings.storage)
     connect()
-    store = prepare(root, settings.corpus, source, tokenizer)
+    store = prepare(root, settings.corpus, source, read)
     summary = store.summary
     say(f"token store: {store.folder}")
     say(f"{summary['sentences']:,} sentences, {summary['tokens']:,} tokens of type {summary['token_type']}")

@@ -11,6 +11,7 @@ from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.evaluate import Asked, evaluate
@@ -42,7 +43,7 @@ class Scored(NamedTuple):
     name: str
     stage: Stage
     store: TokenStore
-    tokenizer: str
+    tokenizer: CorpusTokenizer
     cosines: np.ndarray | None
     """float64 [pairs], of the sentence pairs, if they were asked."""
     spearman: Estimate | None
@@ -93,7 +94,7 @@ def _scored_and_shown(
 ) -> Evaluated:
     connect()
     where = placement(Train(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
-    stores: dict[str, TokenStore] = {}
+    stores: dict[CorpusTokenizer, TokenStore] = {}
     for encoder in encoders.values():
         if (tokenizer := encoder.corpus_tokenizer()) not in stores:
             stores[tokenizer] = prepare(root, corpus, source, tokenizer)
@@ -141,7 +142,7 @@ def _score(
     settings: Evaluate,
     root: Storage,
     encoders: dict[str, SentenceEncoder],
-    stores: dict[str, TokenStore],
+    stores: dict[CorpusTokenizer, TokenStore],
     on: On,
     where: Placement,
     pairs: StsPairs | None,

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, decoders
 
 from infocse_ray.corpus.schema import SPLITS, stable_hash
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens, flat
 from infocse_ray.retrieval.questions import TOP_KEYS, paired_ranks
 from infocse_ray.retrieval.validation import On
@@ -36,8 +37,7 @@ class Texts(NamedTuple):
     """Where the texts of an evaluation are."""
 
     store: TokenStore
-    tokenizer: str
-    """As `tokenizers` JSON."""
+    tokenizer: CorpusTokenizer
     split: str
     """Whose documents asked."""
     on: On
@@ -165,7 +165,8 @@ def _answers(where: Texts, rows: list[dict]) -> set[int]:
 
 def _look_up(where: Texts, doc_ids: list[str], keys: set[int]) -> tuple[dict[str, list[str]], dict[int, str]]:
     """Sentences of documents by id, and texts of answers by key, as far as the store has them."""
-    tokenizer = Tokenizer.from_str(where.tokenizer)
+    ready = where.tokenizer.ready()
+    tokenizer = ready.of_sentences
     documents: dict[str, list[str]] = {}
     answers: dict[int, str] = {}
     wanted_ids, wanted = np.array([stable_hash(doc_id) for doc_id in doc_ids]), np.array(sorted(keys), np.int64)
@@ -175,7 +176,8 @@ def _look_up(where: Texts, doc_ids: list[str], keys: set[int]) -> tuple[dict[str
             inside = np.arange(some.offsets[row], some.offsets[row + 1])
             documents[doc_id] = decoded(tokenizer, some.sentences.take(inside))
         for key, texts in _found(where.on, table, wanted):
-            answers.setdefault(key, " ".join(decoded(tokenizer, texts)))
+            text = " ".join(decoded(tokenizer, texts))
+            answers.setdefault(key, ready.without_prompt(text) if where.on == "counterpart" else text)
         if len(documents) == len(doc_ids) and len(answers) == len(keys):
             break
     return documents, answers

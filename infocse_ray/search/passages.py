@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.texts import tokenised
 
 _MOST = 64
 """Sentences of a text that are looked at, the first ones: a book's would take minutes on a laptop."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.embedding.numbers import truncated
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.texts import tokenised
 
 
 def vectors_of_queries(encoder: SentenceEncoder, queries: list[str], dimensions: int | None = None) -> np.ndarray:
@@ -18,6 +18,6 @@ def vectors_of_queries(encoder: SentenceEncoder, queries: list[str], dimensions:
         queries: texts.
         dimensions: what their vectors are cut to, as those of the documents; None: not at all.
     """
-    tokens = tokenised(encoder, [" ".join(query.split()) for query in queries])
+    tokens = tokenised(encoder, [" ".join(query.split()) for query in queries], "query")
     vectors = embed(encoder, tokens, role="query").vectors
     return truncated(vectors, dimensions, encoder.normalize).float().cpu().numpy()

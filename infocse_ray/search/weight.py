@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.numbers import truncated, vector_columns
 from infocse_ray.embedding.sampled import Sampled
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.texts import tokenised
 from infocse_ray.retrieval.documents import embed_whole, mean_vectors, one_text_each, read_as
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.engine import Engine

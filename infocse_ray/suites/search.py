@@ -20,7 +20,7 @@ from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.corpus.tokens import bounded_ranges, offsets_of
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.texts import TextEncoder
+from infocse_ray.encoder.texts import TextEncoder, tokenised
 from infocse_ray.retrieval.documents import cut_at, mean_vectors, read_as, whole_length
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
@@ -69,7 +69,7 @@ class SearchBlocks:
         for passages in _batches(self.data.passages(self.data.blocks()[block])):
             doc_ids += [passage.doc_id for passage in passages]
             with cut_at(encoder, whole_length(encoder)):
-                tokens = reader.tokens([passage.whole for passage in passages])
+                tokens = tokenised(encoder, [passage.whole for passage in passages])
                 cut += int((tokens.lengths > encoder.room("document")).sum())
                 whole = reader.vectors([passage.whole for passage in passages])
             means = sentence_means(reader, passages, self.language)

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from ray.tune.search.variant_generator import generate_variants
 
 from infocse_ray.corpus.source import Source
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.loop.inputs import Inputs, check
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.settings.command_line import as_settings, explain
@@ -48,8 +49,8 @@ class Trial(NamedTuple):
     """Of its run: settings, corpus files, encoders."""
     source: Source
     """The corpus' files."""
-    tokenizer: str
-    """As `tokenizers` JSON: with the source, what the trial's token store is made of."""
+    tokenizer: CorpusTokenizer
+    """With the source, what the trial's token store is made of."""
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ import ray
 
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.source import find_source
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.errors import StorageUnavailable
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Corpus, Settings
@@ -272,10 +273,10 @@ def test_a_corpus_is_prepared_from_and_to_a_store_that_fails_now_and_then(
 
     server.fail(SLOW_DOWN, every=5)
     root = Storage.for_runs((Storage.open(uri) / "runs").uri)
-    store = prepare(root, there, find_source(there), tokenizer)
+    store = prepare(root, there, find_source(there), CorpusTokenizer(tokenizer))
     server.recover()
 
-    local = prepare(Storage.open(str(tmp_path / "runs")), here, find_source(here), tokenizer)
+    local = prepare(Storage.open(str(tmp_path / "runs")), here, find_source(here), CorpusTokenizer(tokenizer))
     for shard in range(store.shards):
         assert store.shard(shard).read_bytes() == local.shard(shard).read_bytes()
     written = contents(root)
@@ -283,7 +284,7 @@ def test_a_corpus_is_prepared_from_and_to_a_store_that_fails_now_and_then(
     assert [row["file"] for row in rejected_rows(store)] == [str(folder / "a.jsonl")]
     assert SECRET not in show_rejected(store)
     before = len(server.requests)
-    assert prepare(root, there, find_source(there), tokenizer).fingerprint == store.fingerprint
+    assert prepare(root, there, find_source(there), CorpusTokenizer(tokenizer)).fingerprint == store.fingerprint
     assert {request.method for request in server.requests[before:]} <= {"GET", "HEAD"}, "nothing is written again"
 
 

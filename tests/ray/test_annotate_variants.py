@@ -19,6 +19,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
@@ -130,7 +131,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, ray_clus
     folder = tmp_path_factory.mktemp("store")
     corpus = Corpus(source=str(write_jsonl(folder / "corpus.jsonl", make_documents(1_000))), lanes=4)
     tokenizer = (tiny_encoder / "tokenizer.json").read_text()
-    return prepare(Storage.open(str(folder)), corpus, find_source(corpus), tokenizer)
+    return prepare(Storage.open(str(folder)), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from infocse_ray.corpus.prepare import prepare, rejected_rows
 from infocse_ray.corpus.schema import SPLITS, stable_hash
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.retrieval.validation import questions_for
 from infocse_ray.settings import Corpus
@@ -58,7 +59,7 @@ def rows_of(store: TokenStore) -> dict[str, dict[str, Any]]:
 
 def test_a_document_of_several_queries_is_stored_once_and_asks_for_each(msmarco, tokenizer, tmp_path):
     corpus = Corpus(source=str(msmarco), kind="msmarco", lanes=4)
-    store = prepare(Storage.open(str(tmp_path)), corpus, find_source(corpus), tokenizer)
+    store = prepare(Storage.open(str(tmp_path)), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
     rows = rows_of(store)
     ready = Tokenizer.from_str(tokenizer)
     assert rows.keys() == {f"D{i}" for i in range(DOCUMENTS)}
@@ -100,7 +101,7 @@ def test_news_get_their_headlines(tokenizer, tmp_path, monkeypatch):
     bodies = [{"nid": f"AA{i}", "body": [f"Wave {i}.", "A tide."]} for i in range(0, 30, 2)]
     (tmp_path / "msn.json").write_text("[\n" + ",\n".join(map(json.dumps, bodies)) + "\n]")
     corpus = Corpus(source=[str(tmp_path / name) for name in ("train", "dev", "msn.json")], kind="mind", lanes=2)
-    store = prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+    store = prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
     rows = rows_of(store)
     assert {doc_id: row["counterpart_keys"] for doc_id, row in rows.items()} == {
         f"N{i}": [stable_hash(f"The old ship {i}")] for i in range(0, 30, 2)
@@ -108,10 +109,10 @@ def test_news_get_their_headlines(tokenizer, tmp_path, monkeypatch):
     assert store.summary["rejected"] == {"news without a crawled body": 15}
     assert {row["doc_id"] for row in rejected_rows(store)} == {f"N{i}" for i in range(1, 30, 2)}
     monkeypatch.setattr(prepare_module, "_prepare", lambda *_, **__: pytest.fail("a job was started"))
-    prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+    prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
     (tmp_path / "dev" / "news.tsv").write_text("".join(news[1:]))
     with pytest.raises(pytest.fail.Exception, match="a job was started"):
-        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
 
 
 def test_a_label_file_that_can_not_be_read_is_named(msmarco, tokenizer, tmp_path):
@@ -121,6 +122,6 @@ def test_a_label_file_that_can_not_be_read_is_named(msmarco, tokenizer, tmp_path
     broken.write_bytes(broken.read_bytes()[:-20])
     corpus = Corpus(source=str(tmp_path), kind="msmarco", lanes=2)
     with pytest.raises(UnreadableFile) as error:
-        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
     assert str(error.value).startswith(f"corpus.source: {broken}: can't be read: ")
     assert "\n" not in str(error.value)

@@ -17,6 +17,7 @@ from infocse_ray.corpus.prepare import ShardWriter, prepare, rejected_rows, show
 from infocse_ray.corpus.schema import SPLITS, stable_hash, store_schema
 from infocse_ray.corpus.source import changed_since, find_source
 from infocse_ray.corpus.store import TokenStore, counterparts_of, documents_of, row_groups, shard_name
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.embedding.texts import write_texts
 from infocse_ray.errors import SourceChanged, UnreadableFile
 from infocse_ray.settings import Corpus
@@ -71,7 +72,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Storage:
 
 @pytest.fixture(scope="module")
 def store(root: Storage, corpus: Corpus, tokenizer: str, ray_cluster: None) -> TokenStore:
-    return prepare(root, corpus, find_source(corpus), tokenizer)
+    return prepare(root, corpus, find_source(corpus), CorpusTokenizer(tokenizer))
 
 
 def contents(store: TokenStore) -> dict[str, bytes]:
@@ -189,17 +190,17 @@ def test_second_call_does_nothing(store, root, corpus, tokenizer, monkeypatch):
 
     before = files()
     monkeypatch.setattr(prepare_module, "_prepare", fail)
-    again = prepare(root, corpus, find_source(corpus), tokenizer)
+    again = prepare(root, corpus, find_source(corpus), CorpusTokenizer(tokenizer))
     assert (again.folder.path, again.summary) == (store.folder.path, store.summary)
     assert files() == before
     assert TokenStore.open(store.folder).summary == store.summary
     # What can't change the store does not make another; what can does.
-    prepare(root, corpus.model_copy(update={"unlabelled": "train"}), find_source(corpus), tokenizer)
+    prepare(root, corpus.model_copy(update={"unlabelled": "train"}), find_source(corpus), CorpusTokenizer(tokenizer))
     for changed in ({"max_sentence_chars": 99}, {"valid_fraction": 0.2}, {"lanes": 2}, {"kind": "browsing"}):
         with pytest.raises(AssertionError, match="a job was started"):
-            prepare(root, corpus.model_copy(update=changed), find_source(corpus), tokenizer)
+            prepare(root, corpus.model_copy(update=changed), find_source(corpus), CorpusTokenizer(tokenizer))
     with pytest.raises(AssertionError, match="a job was started"):
-        prepare(root, corpus, find_source(corpus), tokenizer.replace('"wave"', '"wive"'))
+        prepare(root, corpus, find_source(corpus), CorpusTokenizer(tokenizer.replace('"wave"', '"wive"')))
 
 
 def test_interruption_and_number_of_pieces_change_no_byte(store, corpus, tokenizer, tmp_path, monkeypatch):
@@ -211,11 +212,11 @@ def test_interruption_and_number_of_pieces_change_no_byte(store, corpus, tokeniz
     with monkeypatch.context() as crashing:
         crashing.setattr(prepare_module, "_prepare", crash)
         with pytest.raises(KeyboardInterrupt):
-            prepare(root, corpus, find_source(corpus), tokenizer)
+            prepare(root, corpus, find_source(corpus), CorpusTokenizer(tokenizer))
     monkeypatch.setattr(source_module, "_PIECE_BYTES", 40_000)
     source = find_source(corpus)
     assert len(source.pieces) > 4
-    other = prepare(root, corpus, source, tokenizer)
+    other = prepare(root, corpus, source, CorpusTokenizer(tokenizer))
     assert contents(other) == contents(store)
     seconds = {"seconds": 0}
     assert other.summary | seconds == store.summary | seconds
@@ -227,16 +228,16 @@ def test_what_the_store_holds_names_it(store, root, corpus, documents, tokenizer
     copied = corpus.model_copy(update={"source": str(folder)})
     for file in folder.iterdir():
         os.utime(file, ns=(1, 1))
-    again = prepare(root, copied, find_source(copied), tokenizer)
+    again = prepare(root, copied, find_source(copied), CorpusTokenizer(tokenizer))
     assert again.folder.path != store.folder.path
     assert again.fingerprint == store.fingerprint
     assert read_stage(again.folder).fingerprint != read_stage(store.folder).fingerprint
 
     changed = documents[0] | {"counterpart": "something else"}
     write_jsonl(folder / "a.jsonl", [changed, *documents[1 : GOOD // 2]])
-    assert prepare(root, copied, find_source(copied), tokenizer).fingerprint != store.fingerprint
+    assert prepare(root, copied, find_source(copied), CorpusTokenizer(tokenizer)).fingerprint != store.fingerprint
     fewer = corpus.model_copy(update={"lanes": 2})
-    assert prepare(root, fewer, find_source(fewer), tokenizer).fingerprint != store.fingerprint
+    assert prepare(root, fewer, find_source(fewer), CorpusTokenizer(tokenizer)).fingerprint != store.fingerprint
 
 
 def truncated_gzip(file: Path) -> Path:
@@ -261,7 +262,7 @@ def test_file_that_can_not_be_read_is_named(tmp_path, tokenizer, broken):
     # The checks before the run look at the beginning only, so that the workers find it.
     source = find_source(corpus)
     with pytest.raises(UnreadableFile) as error:
-        prepare(Storage.open(str(tmp_path / "runs")), corpus, source, tokenizer)
+        prepare(Storage.open(str(tmp_path / "runs")), corpus, source, CorpusTokenizer(tokenizer))
     assert str(error.value).startswith(f"corpus.source: {file}: can't be read: ")
     assert "\n" not in str(error.value)
 
@@ -272,7 +273,7 @@ def test_no_document_left_is_an_error_with_the_reasons(tmp_path, tokenizer):
     corpus, runs = Corpus(source=f"{tmp_path}/*.parquet", lanes=2), Storage.open(str(tmp_path / "runs"))
     for _ in range(2):
         with pytest.raises(ValueError, match=r"corpus\.source = .*no document is left.*fewer than 2.*\"null\": 1"):
-            prepare(runs, corpus, find_source(corpus), tokenizer)
+            prepare(runs, corpus, find_source(corpus), CorpusTokenizer(tokenizer))
 
 
 @pytest.mark.parametrize(
@@ -287,14 +288,14 @@ def test_no_document_left_says_what_to_do(tmp_path, tokenizer, column: str, valu
     pq.write_table(pa.table({column: [value] * 3}), tmp_path / "a.parquet")
     corpus = Corpus(source=str(tmp_path / "a.parquet"), lanes=2)
     with pytest.raises(ValueError, match=f"no document is left; rows set aside: .*: 3}}; .*{way}$"):
-        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
 
 
 def test_no_row_at_all_is_an_error(tmp_path, tokenizer):
     pq.ParquetWriter(tmp_path / "a.parquet", pa.schema([("text", pa.string())])).close()
     corpus = Corpus(source=str(tmp_path), lanes=2)
     with pytest.raises(ValueError, match=r"corpus\.source = .*no document is left: there are no rows; give"):
-        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), tokenizer)
+        prepare(Storage.open(str(tmp_path / "runs")), corpus, find_source(corpus), CorpusTokenizer(tokenizer))
     # Also a shard that no row fell into is there to be read.
     assert sorted(f.name for f in tmp_path.rglob("shard-*")) == [shard_name(0), shard_name(1)]
 
@@ -310,7 +311,7 @@ def test_a_storage_that_each_process_has_for_itself_is_refused(
         with pytest.raises(
             ValueError, match=r"storage: workers wrote 4 files, such as memory://of-one.*mount one folder"
         ):
-            prepare(root, corpus, find_source(corpus), tokenizer)
+            prepare(root, corpus, find_source(corpus), CorpusTokenizer(tokenizer))
 
 
 def test_a_file_that_changes_while_it_is_read_is_no_corpus(tmp_path: Path, tokenizer: str, monkeypatch):
@@ -327,13 +328,15 @@ def test_a_file_that_changes_while_it_is_read_is_no_corpus(tmp_path: Path, token
     with monkeypatch.context() as patched:
         patched.setattr(prepare_module, "check_shared", meanwhile)
         with pytest.raises(SourceChanged, match=r"corpus.source: .*a.jsonl changed while the corpus was read; run "):
-            prepare(root, corpus, source, tokenizer)
+            prepare(root, corpus, source, CorpusTokenizer(tokenizer))
     assert not list((tmp_path / "runs").glob("corpora/*/stage.json"))
     file.unlink()
     assert changed_since(corpus, source) == [str(file)], "and what is gone"
     source = find_source(corpus)
     write_jsonl(tmp_path / "newer.jsonl", make_documents(5))
-    assert prepare(root, corpus, source, tokenizer).documents(SPLITS) == 3, "what came since is no matter"
+    assert prepare(root, corpus, source, CorpusTokenizer(tokenizer)).documents(SPLITS) == 3, (
+        "what came since is no matter"
+    )
 
 
 def test_nothing_is_kept_of_another_version_of_a_file(tmp_path: Path, tokenizer: str):
@@ -344,14 +347,14 @@ def test_nothing_is_kept_of_another_version_of_a_file(tmp_path: Path, tokenizer:
     os.utime(file, ns=(written + 10**9, written + 10**9))
     root, texts = Storage.open(str(tmp_path / "runs")), Storage.open(str(tmp_path / "texts"))
     with pytest.raises(SourceChanged):
-        prepare(root, corpus, source, tokenizer)
+        prepare(root, corpus, source, CorpusTokenizer(tokenizer))
     with pytest.raises(SourceChanged):
         write_texts(texts, corpus, source, 4)
     assert not texts.files()
     file.write_bytes(first)  # as from a backup
     os.utime(file, ns=(written, written))
     assert find_source(corpus).fingerprint == source.fingerprint
-    store = prepare(root, corpus, source, tokenizer)
+    store = prepare(root, corpus, source, CorpusTokenizer(tokenizer))
     tables = [table for shard in range(store.shards) for table in store.read(shard, SPLITS)]
     ids = [one for table in tables for one in table["doc_id"].to_pylist()]
     assert {one[:4] for one in ids} == {"doc-"}

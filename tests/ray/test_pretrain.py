@@ -21,6 +21,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.schema import SPLITS, stable_hash
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore, documents_of
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
@@ -202,7 +203,9 @@ def test_the_driver_fetches_no_more_for_a_larger_corpus(
         fetched.append(0)
         root = Storage.open(str(tmp_path / str(count)))
         corpus = Corpus(source=str(write_jsonl(tmp_path / f"{count}.jsonl", make_documents(count))), lanes=4)
-        store = prepare(root, corpus, find_source(corpus), (still_encoder / "tokenizer.json").read_text())
+        store = prepare(
+            root, corpus, find_source(corpus), CorpusTokenizer((still_encoder / "tokenizer.json").read_text())
+        )
         there = placement(Annotate())
         stage = Stage("annotate", "x", root / "annotations")
         summary = annotate(stage, store, ["train"], encoder, Annotate(), 0, "fp32", there, "annotating")

@@ -10,7 +10,6 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
-from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.embedding.index import Embedding
@@ -21,6 +20,7 @@ from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.embed import Embed
 from infocse_ray.stages.stage import run_stage

@@ -15,6 +15,7 @@ from infocse_ray.benchmarks.asked_texts import ranks_of
 from infocse_ray.benchmarks.by_words import scores_by_words
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.retrieval.validation import questions_for
 from infocse_ray.storage.checksums import checked
 from infocse_ray.storage.folder import Storage
@@ -48,7 +49,7 @@ def test_ties_count_against_and_other_counterparts_do_not(tmp_path: Path, tiny_e
     tokenizer = Tokenizer.from_file(str(tiny_encoder / "tokenizer.json"))
     store = words_in(Storage.open(str(tmp_path)), tokenizer)
     questions = questions_for(store, "test", "counterpart")
-    for name, scores in scores_by_words(questions, store, tokenizer, "en").items():
+    for name, scores in scores_by_words(questions, store, CorpusTokenizer(tokenizer.to_str()).ready(), "en").items():
         found = sorted(zip(questions.doc_ids, ranks_of(questions, scores).tolist(), strict=True))
         # Both of court's are first: neither is ranked against the other. "moon orbit" shares nothing with its document,
         # as two others, and the sea's and "star wave" do: a tie with nothing counts against.

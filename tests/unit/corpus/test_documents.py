@@ -12,6 +12,7 @@ from infocse_ray.corpus.documents import Rejected, batches_of, document_of, toke
 from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, token_type
 from infocse_ray.corpus.store import counterparts_of
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, flat, offsets_of, tokens_of
 from infocse_ray.settings import Corpus
 
@@ -209,7 +210,8 @@ def tokenizer(tiny_encoder) -> Tokenizer:
 
 
 def tokenised(rows: list[SourceRow], tokenizer: Tokenizer, token: pa.DataType | None = None) -> pa.Table:
-    return tokenise_rows(rows, "some/file", 3, CORPUS, tokenizer, token or pa.uint8(), shards=8)
+    ready = CorpusTokenizer(tokenizer.to_str()).ready()
+    return tokenise_rows(rows, "some/file", 3, CORPUS, ready, token or pa.uint8(), shards=8)
 
 
 def test_tokens_are_the_ids_of_the_tokenizer(tokenizer):

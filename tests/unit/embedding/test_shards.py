@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
-from infocse_ray.annotate.in_process import tokenised
 from infocse_ray.embedding import shards
 from infocse_ray.embedding.index import Embedding, read_counts, read_embedding
 from infocse_ray.embedding.numbers import vectors_of
@@ -20,6 +19,7 @@ from infocse_ray.embedding.rows import document_schema
 from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings.embed import Embed
 from infocse_ray.storage.folder import Storage
 from tests.unit.indexes import TEXTS, Text, store_of, tiny, write_index

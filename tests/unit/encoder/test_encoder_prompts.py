@@ -4,20 +4,23 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.corpus.documents import tokenise_rows
+from infocse_ray.corpus.read import SourceRow
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.prompts import Prompts, Role
 from infocse_ray.encoder.spec import EncoderSpec
+from infocse_ray.encoder.texts import tokenised
 from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.retrieval.validation import questions_for, score
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Corpus, Settings
 from infocse_ray.storage.folder import Storage
 from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, ragged, refused
 from tests.unit.stores import Written, write_store
@@ -99,14 +102,8 @@ def folder(request, tiny_encoder, tmp_path) -> Path:
     return encoder_with(MADE[request.param](), tmp_path / "encoder")
 
 
-def in_corpus(encoder, texts) -> Tokens:
-    """As the corpus stage tokenises."""
-    tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
-    return ragged([tokenizer.encode(text, add_special_tokens=False).ids for text in texts])
-
-
 def ours(encoder, role: Role = "document", texts=TEXTS) -> torch.Tensor:
-    return embed(encoder, in_corpus(encoder, texts), role=role).vectors
+    return embed(encoder, tokenised(encoder, texts, role), role=role).vectors
 
 
 def theirs(folder, prompt=None, length=None, texts=TEXTS) -> torch.Tensor:
@@ -158,7 +155,7 @@ def test_the_settings_prompts_come_first_and_are_exported(folder, tmp_path):
     write_layout(folder, 32, "mean", True, 16)
     plain = load(folder)
     assert load(folder, document_prompt="").fingerprint() == plain.fingerprint()
-    assert Tokenizer.from_str(plain.corpus_tokenizer()).to_str() == Tokenizer.from_str(none.corpus_tokenizer()).to_str()
+    assert plain.corpus_tokenizer() == none.corpus_tokenizer()
 
 
 @pytest.mark.parametrize(("document", "kept"), [("", None), ("near ", "x")])
@@ -176,14 +173,34 @@ def test_a_default_that_documents_do_not_get_is_not_exported(tiny_encoder, tmp_p
     close(ours(encoder), theirs(tmp_path / "saved"))
 
 
-@pytest.mark.parametrize(
-    "prompts", [{"document_prompt": "passage:", "query_prompt": "q: "}, {"query_prompt": "query: "}]
-)
-def test_prompts_that_cannot_be_put_before_tokens(tmp_path, prompts):
-    folder = encoder_with(byte_level(), tmp_path / "encoder")
-    message = refused(folder, "encoder.model", **prompts)
-    assert "both end with a space, or set both to" in message
-    write_layout(folder, 32, "mean", True, 16, prompts=Prompts({"query": "query: "}))
+@pytest.mark.parametrize("include_prompt", [True, False])
+@pytest.mark.parametrize("document", ["", "passage: "])
+@pytest.mark.parametrize("query", ["query: ", "Query:", "near"])
+def test_counterparts_may_be_tokenised_behind_the_query_prompt(folder, query, document, include_prompt, tmp_path):
+    prompts = Prompts({"query": query, "document": document})
+    write_layout(folder, 32, "mean", True, 16, prompts=prompts, include_prompt=include_prompt)
+    encoder = load(folder)
+    if query == "near" and document:
+        assert encoder.corpus_tokenizer().counterparts is not None, "a word that runs into the next"
+    for role in ROLES:
+        close(ours(encoder, role), theirs(folder, prompts.of(role)))
+    assert not torch.allclose(ours(encoder), ours(encoder, "query"), atol=1e-3)
+    encoder.save(tmp_path / "saved")
+    assert load(tmp_path / "saved").fingerprint() == encoder.fingerprint()
+    # As the corpus stage has them.
+    row = SourceRow(0, {"id": "a", "sentences": TEXTS, "counterpart": TEXTS}, None)
+    corpus = Corpus(source="x", sentences="sentences", counterpart="counterpart")
+    table = tokenise_rows([row], "file", 0, corpus, encoder.corpus_tokenizer().ready(), pa.uint32(), 1)
+    for name, role in zip(("sentences", "counterparts"), ROLES, strict=True):
+        [ids] = table[name].to_pylist()
+        close(embed(encoder, ragged(ids), role=role).vectors, theirs(folder, prompts.of(role)))
+
+
+def test_prompts_that_cannot_be_put_before_tokens(tiny_encoder, tmp_path):
+    folder = copy_of(tiny_encoder, tmp_path)
+    message = refused(folder, "encoder.model", document_prompt="near")
+    assert 'let encoder.document_prompt end with a space, or set it to ""' in message
+    write_layout(folder, 32, "mean", True, 16, prompts=Prompts({"document": "near"}))
     with pytest.raises(ValueError, match=r"^annotate\.first_encoder = .*; name another encoder$"):
         load_first_encoder(
             Settings.model_validate(
@@ -195,22 +212,14 @@ def test_prompts_that_cannot_be_put_before_tokens(tmp_path, prompts):
                 }
             )
         )
-    # Only one of two prompts is no trouble where words begin alike everywhere.
-    other = encoder_with(unigram(), tmp_path / "other")
-    encoder = load(other, query_prompt="query: ")
-    close(ours(encoder, "query"), theirs(other, "query: ", 16))
-    close(ours(encoder), theirs(other, "", 16))
-
-
-def test_a_prompt_that_runs_into_the_first_word(tiny_encoder):
-    assert "'sea'" in refused(tiny_encoder, document_prompt="sea")
-    load(tiny_encoder, document_prompt="sea,")
+    load(tiny_encoder, document_prompt="near,")
 
 
 def test_a_prompt_that_leaves_no_room(tiny_encoder):
     message = refused(tiny_encoder, "encoder.max_length = 6", max_length=6, query_prompt="the ship, ")
     assert "set it to 7 or more" in message
     load(tiny_encoder, max_length=7, query_prompt="the ship, ")
+    assert "set it to 5 or more" in refused(tiny_encoder, "encoder.max_length = 4", max_length=4, query_prompt="near")
 
 
 def test_a_prompt_takes_part_of_the_length(tiny_encoder):
@@ -271,7 +280,7 @@ def test_the_exported_encoder_reads_as_far_as_the_source(tiny_encoder, tmp_path)
     write_layout(source, 32, "mean", True, 60)
     encoder = load(source, max_length=32)
     assert (encoder.max_length, encoder.max_seq_length) == (32, 60)
-    tokens = in_corpus(encoder, [first, second])
+    tokens = tokenised(encoder, [first, second])
     assert tokens.lengths.min() > 40
     saved = EncoderFolder.save(encoder, Storage.open(str(tmp_path / "saved")))
     for mine in (encoder, saved.load()):

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from tokenizers import Tokenizer
 
 from infocse_ray.corpus.sentences import split_sentences
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.origin import Origin
 from infocse_ray.encoder.prompts import Prompts
+from infocse_ray.encoder.texts import tokenised
 from infocse_ray.loop.card import model_card
 from infocse_ray.loop.card_snippet import SAID
 from infocse_ray.retrieval.documents import document_vectors
 from infocse_ray.settings import Settings
-from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, ragged
+from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load
 from tests.unit.encoder.test_encoder_modules import some_whitening
 
 RUN_ON = " ".join(SENTENCES[12:30]).replace(".", "")
@@ -63,13 +63,12 @@ def test_the_snippet_gives_the_document_vectors_of_validation(
     exec(snippet_of(text).replace("path/to/this/folder", str(tmp_path / "model")), names)
     sentences = [split_sentences(document) for document in DOCUMENTS]
     assert [len(s) for s in sentences] == [9, 4]
-    tokenizer = Tokenizer.from_str(encoder.corpus_tokenizer())
-    tokens = ragged([tokenizer.encode(s, add_special_tokens=False).ids for document in sentences for s in document])
+    tokens = tokenised(encoder, [s for document in sentences for s in document])
     assert tokens.lengths.max() > 16  # one that is cut
     [ours] = document_vectors(encoder, [None], tokens, np.array([0, 9, 13]), reading)
     theirs = torch.from_numpy(np.stack([names["document_vector"](document) for document in DOCUMENTS]))
     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
-    query = ragged([tokenizer.encode("what is searched for", add_special_tokens=False).ids])
+    query = tokenised(encoder, ["what is searched for"], "query")
     asked = embed(encoder, query, role="query").vectors[0]
     torch.testing.assert_close(torch.from_numpy(names["query"]), asked, rtol=0, atol=1e-5)
 

@@ -91,15 +91,16 @@ def broken(folder: Path, what: str) -> None:
     match what:
         case "no Hugging Face model":
             (folder / "config.json").unlink()
-        case "no encoder":
-            (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+        case "no encoder" | "language model":
+            kind = "vit" if what == "no encoder" else "gpt2"
+            (folder / "config.json").write_text(json.dumps({"model_type": kind}))
         case "weights":
             (folder / "model.safetensors").unlink()
         case "tokenizer":
             (folder / "tokenizer.json").write_text("no JSON")
-        case "LayerNorm" | "lasttoken":
+        case "LayerNorm" | "max":
             write_layout(folder, 32, "mean", False, 16)
-            pooling = {"pooling_mode": what if what == "lasttoken" else "mean"}
+            pooling = {"pooling_mode": what if what == "max" else "mean"}
             (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
             if what == "LayerNorm":
                 modules = json.loads((folder / "modules.json").read_text())
@@ -109,7 +110,11 @@ def broken(folder: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["no such folder", "no Hugging Face model", "no encoder", "weights", "tokenizer", "LayerNorm", "lasttoken"]
+    "what",
+    [
+        *("no such folder", "no Hugging Face model", "no encoder", "language model"),
+        *("weights", "tokenizer", "LayerNorm", "max"),
+    ],
 )
 def test_what_is_wrong_with_it_is_said_by_its_own_name(tiny_encoder, tmp_path, what):
     folder = tmp_path / "first"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.loop import run as run_module
 from infocse_ray.loop import scored
 from infocse_ray.loop.run import Look, Run
@@ -38,9 +39,10 @@ def test_an_encoder_that_is_evaluated(reading: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(scored, "evaluate", lambda *given: asked.extend(given[3]) or [None])
     monkeypatch.setattr(scored, "save_shared", lambda *_: None)
     settings = Evaluate.model_validate({"model": "m", "corpus": {"source": "a"}, "reading": reading})
-    encoder: Any = SimpleNamespace(corpus_tokenizer=lambda: "t")
+    tokenizer = CorpusTokenizer("t")
+    encoder: Any = SimpleNamespace(corpus_tokenizer=lambda: tokenizer)
     nothing: Any = None
-    scored._score(settings, Storage("s"), {"model": encoder}, {"t": nothing}, "counterpart", nothing, None)
+    scored._score(settings, Storage("s"), {"model": encoder}, {tokenizer: nothing}, "counterpart", nothing, None)
     assert [one.reading for one in asked] == [reading]
 
 

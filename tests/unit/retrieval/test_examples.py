@@ -7,6 +7,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models
 
 from infocse_ray.corpus.schema import stable_hash
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.retrieval.examples import Example, Texts, decoded, examples, moves, plain
 from infocse_ray.storage.folder import Storage
@@ -17,8 +18,8 @@ from tests.unit.stores import Written, write_store
 WORDS = ["[UNK]", *"abcdefghijklmnopqrstuvwxyz"]
 
 
-def tokenizer(words: list[str] = WORDS) -> str:
-    return Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, "[UNK]")).to_str()
+def tokenizer(words: list[str] = WORDS) -> CorpusTokenizer:
+    return CorpusTokenizer(Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, "[UNK]")).to_str())
 
 
 def ids(text: str, words: list[str] = WORDS) -> list[int]:
@@ -60,6 +61,16 @@ def ranks(root: Storage, name: str, rows: dict[tuple[str, int], tuple[int, int]]
     table = table.set_column(3, "top_key", [[top for _, top in rows.values()]])
     write_parquet(folder / "ranks" / part, table, [len(table)])
     return folder
+
+
+def test_a_prompt_among_a_counterparts_tokens_is_not_shown(root):
+    store = write_store(root / "store", written(), 2, group=1)
+    x, w = key("x"), key("w")
+    before, after = (ranks(root, name, {("d0", x): (rank, w)}) for name, rank in (("before", 9), ("after", 2)))
+    prompted = tokenizer()._replace(counterparts=tokenizer().sentences, prompt="x")
+    [found] = examples(before, after, Texts(store, prompted, "test", "counterpart"))
+    assert (found.true, found.tops) == ("", (["w"], ["w"]))
+    assert found.document == "a b b c c a"
 
 
 def test_counterparts_that_climbed_or_fell_most(root):

@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 import infocse_ray
-from infocse_ray.annotate import in_process
-from infocse_ray.annotate.in_process import tokenised
+from infocse_ray.corpus import tokenizer
 from infocse_ray.corpus.store import shard_name
 from infocse_ray.encoder import model
 from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.texts import tokenised
 from infocse_ray.errors import DamagedFile
 from infocse_ray.search.index import Hit, Index
 from infocse_ray.search.searched import search
@@ -182,7 +182,7 @@ def test_the_tokenizer_is_read_once_for_all_queries(tmp_path: Path, tiny_encoder
         raise AssertionError("the tokenizer is read again")
 
     monkeypatch.setattr(model, "tokenizer_json", again)
-    monkeypatch.setattr(in_process, "Tokenizer", again)
+    monkeypatch.setattr(tokenizer, "_loaded", again)
     assert index.search("tide", top=9) == hits
     assert index.with_passages("tide", hits)[0].passage
 
