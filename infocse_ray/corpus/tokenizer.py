@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from tokenizers import Tokenizer
+
+from infocse_ray.corpus.tokens import Tokens, offsets_of
 
 
 class CorpusTokenizer(NamedTuple):
@@ -27,6 +31,16 @@ class CorpusTokenizer(NamedTuple):
         """To tokenise with."""
         return _ready(self)
 
+    def like_sentences(self, counterparts: Tokens) -> Tokens:
+        """Token ids of counterparts as sentences of the same texts have them."""
+        if self.counterparts is None:
+            return counterparts
+        ready, bounds = self.ready(), itertools.pairwise(counterparts.offsets)
+        texts = ready.of_counterparts.decode_batch([counterparts.values[begin:end].tolist() for begin, end in bounds])
+        ids = ready.sentences([ready.without_prompt(text) for text in texts])
+        values = np.fromiter(itertools.chain.from_iterable(ids), counterparts.values.dtype)
+        return Tokens(values, offsets_of(np.array([len(row) for row in ids], np.int64)))
+
 
 class ReadyTokenizer:
     """A corpus' tokenizer, loaded."""
@@ -36,6 +50,9 @@ class ReadyTokenizer:
         self.of_sentences = _loaded(content.sentences)
         self.of_counterparts = self.of_sentences if content.counterparts is None else _loaded(content.counterparts)
         self._prompt = content.prompt if content.counterparts is not None else ""
+        prompt = self.of_counterparts.encode(self._prompt, add_special_tokens=False)
+        # Decoding brings back what the normalizer left of it: small letters, say, and a space for a line's end.
+        self._prompt_decoded = self.of_counterparts.decode(prompt.ids) if self._prompt else ""
 
     def sentences(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
@@ -48,7 +65,7 @@ class ReadyTokenizer:
 
     def without_prompt(self, counterpart: str) -> str:
         """A counterpart's text, of the text that its tokens are decoded to."""
-        return counterpart.removeprefix(self._prompt)
+        return counterpart.removeprefix(self._prompt_decoded)
 
 
 def _loaded(content: str) -> Tokenizer:

@@ -82,7 +82,9 @@ def draw_labels(run: Run) -> Stage:
         run.folder / "labels",
         "labels",
         labels_identity(settings, source.fingerprint),
-        lambda _: draw(source, None if asked == "all" else asked, settings.seed, "drawing labels"),
+        lambda _: draw(
+            source, None if asked == "all" else asked, settings.seed, "drawing labels", run.inputs.tokenizer
+        ),
     )
     run.manifest.add("labels", stage)
     counts = stage.summary or {}

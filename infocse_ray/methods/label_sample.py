@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import sample_hashes
 
 _PURPOSE = 0x1ABE15
@@ -40,10 +41,10 @@ def label_hashes(seed: int, documents: np.ndarray, counterparts: np.ndarray) -> 
     return sample_hashes(seed ^ _PURPOSE, documents, counterparts)
 
 
-def leaking(documents: Documents) -> np.ndarray:
-    """Bool [labels]: which counterparts are a sentence of their own document, token by token."""
+def leaking(documents: Documents, tokenizer: CorpusTokenizer) -> np.ndarray:
+    """Bool [labels]: which counterparts are a sentence of their own document, whatever prompt is among its tokens."""
     assert documents.counterparts is not None
     rows, _, tokens = documents.counterparts
     owners = np.repeat(np.arange(len(documents.keys)), np.diff(documents.offsets))
     own = sample_hashes(0, owners, documents.sentences.hashes())
-    return np.isin(sample_hashes(0, rows, tokens.hashes()), own)
+    return np.isin(sample_hashes(0, rows, tokenizer.like_sentences(tokens).hashes()), own)

@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.methods.label_sample import label_hashes, leaking
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.sampling.examples import over_shards
 from infocse_ray.sampling.shards import Shards
 
 
-def draw(source: Shards, size: int | None, seed: int, title: str) -> dict[str, Any]:
+def draw(source: Shards, size: int | None, seed: int, title: str, tokenizer: CorpusTokenizer) -> dict[str, Any]:
     """Draw labelled examples of the train split, and count leaks in all splits.
 
     Args:
@@ -29,6 +30,7 @@ def draw(source: Shards, size: int | None, seed: int, title: str) -> dict[str, A
         size: how many to draw; None: all.
         seed: another one draws others.
         title: of the progress bar.
+        tokenizer: of the documents.
 
     Returns:
         `last`, of the `LabelSample` set; `labelled`, the labelled examples of each split; `leaks`, how many of these
@@ -38,7 +40,7 @@ def draw(source: Shards, size: int | None, seed: int, title: str) -> dict[str, A
     labelled: Counter[str] = Counter()
     leaks: Counter[str] = Counter()
     bar = Bar(title, None, "labels")
-    for row in over_shards(source, _look, size=size, seed=seed):
+    for row in over_shards(source, _look, size=size, seed=seed, tokenizer=tokenizer):
         smallest = _smallest(np.concatenate([smallest, np.asarray(row["hashes"], dtype=np.int64)]), size)
         labelled.update(json.loads(row["labelled"]))
         leaks.update(json.loads(row["leaks"]))
@@ -56,7 +58,7 @@ def _smallest(hashes: np.ndarray, size: int | None) -> np.ndarray:
     return np.unique(hashes)[:size] if size is not None else hashes[:0]
 
 
-def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Table:
+def _look(packs: pa.Table, source: Shards, size: int | None, seed: int, tokenizer: CorpusTokenizer) -> pa.Table:
     smallest = np.empty(0, np.int64)
     labelled: Counter[str] = Counter()
     leaks: Counter[str] = Counter()
@@ -67,7 +69,7 @@ def _look(packs: pa.Table, source: Shards, size: int | None, seed: int) -> pa.Ta
                     assert documents.counterparts is not None
                     rows, keys, _ = documents.counterparts
                     labelled[split] += len(keys)
-                    leaks[split] += int(leaking(documents).sum())
+                    leaks[split] += int(leaking(documents, tokenizer).sum())
                     if split == "train" and size is not None:
                         hashes = label_hashes(seed, documents.keys[rows], keys)
                         smallest = _smallest(np.concatenate([smallest, hashes]), size)

@@ -12,6 +12,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from infocse_ray.corpus.documents import tokenise_rows
 from infocse_ray.corpus.read import SourceRow
+from infocse_ray.corpus.store import Counterparts, Documents
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import write_layout
@@ -19,6 +20,7 @@ from infocse_ray.encoder.prompts import Prompts, Role
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.loop.first_encoder import load_first_encoder
+from infocse_ray.methods.label_sample import leaking
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Corpus, Settings
 from infocse_ray.storage.folder import Storage
@@ -194,6 +196,26 @@ def test_counterparts_may_be_tokenised_behind_the_query_prompt(folder, query, do
     for name, role in zip(("sentences", "counterparts"), ROLES, strict=True):
         [ids] = table[name].to_pylist()
         close(embed(encoder, ragged(ids), role=role).vectors, theirs(folder, prompts.of(role)))
+
+
+@pytest.mark.parametrize("made", ["byte level", "unigram"])
+def test_counterparts_are_told_from_the_prompt_before_them(made, tmp_path):
+    made = MADE[made]()
+    own = [made.normalizer] if made.normalizer else []
+    made.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Replace("\n", " "), *own])
+    folder = encoder_with(made, tmp_path / "encoder")
+    prompts = {"query_prompt": "Find\nQuery", "document_prompt": "passage: "}
+    tokenizer = load(folder, max_length=40, **prompts).corpus_tokenizer()
+    ready, texts = tokenizer.ready(), ["the law of tides", "ships", "sail on the sea"]
+    assert tokenizer.counterparts is not None
+    found = ragged(ready.counterparts(texts))
+    rows = [ready.of_counterparts.decode(row.tolist()) for row in np.split(found.values, found.offsets[1:-1])]
+    assert [ready.without_prompt(row) for row in rows] == texts
+    # A counterpart that is a sentence of its own document leaks, whatever is before it.
+    labels = Counterparts(np.array([0, 0, 1]), np.arange(3), found)
+    sentences, offsets = ragged(ready.sentences([texts[0], "near", texts[2]])), np.array([0, 2, 3])
+    documents = Documents(None, np.arange(2), offsets, sentences, None, labels)  # pyright: ignore[reportArgumentType]
+    assert leaking(documents, tokenizer).tolist() == [True, False, True]
 
 
 def test_prompts_that_cannot_be_put_before_tokens(tiny_encoder, tmp_path):

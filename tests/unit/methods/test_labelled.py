@@ -7,6 +7,7 @@ from torch.nn.functional import normalize
 from transformers import AutoModel
 
 from infocse_ray.corpus.store import Counterparts, Documents
+from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.methods.label_sample import LabelSample, label_hashes, leaking
 from infocse_ray.methods.labelled import Labelled
 from infocse_ray.sampling import draw_labels as drawn_module
@@ -17,6 +18,8 @@ from tests.unit.stores import SPEC, Written, write_store
 from tests.unit.trainees import LABELLED, Run, annotated, document, ragged, views_of
 
 ALL = LabelSample(0, None)
+TOKENIZER = CorpusTokenizer("")
+"""Of ids alone: counterparts are tokenised as sentences."""
 
 
 def examples(count: int = 300) -> list[Written]:
@@ -71,7 +74,7 @@ def source_of(store):
 
 
 def drawn_of(store, size, seed):
-    return LabelSample(seed, draw(source_of(store), size, seed, "drawing")["last"])
+    return LabelSample(seed, draw(source_of(store), size, seed, "drawing", TOKENIZER)["last"])
 
 
 def test_smaller_draws_are_inside_larger_ones(store, in_process):
@@ -81,7 +84,7 @@ def test_smaller_draws_are_inside_larger_ones(store, in_process):
     assert {size: len(found) for size, found in draws.items()} == {size: size for size in draws}
     assert draws[2] < draws[10] < draws[50] < draws[199] < draws[200] == every
     assert draws[50] != labels_of(store, drawn_of(store, 50, 4)), "another seed draws others"
-    assert draw(source_of(store), None, 3, "drawing")["last"] is None
+    assert draw(source_of(store), None, 3, "drawing", TOKENIZER)["last"] is None
 
 
 def test_a_draw_is_the_same_however_the_shards_are_read(store, in_process, tmp_path):
@@ -90,7 +93,7 @@ def test_a_draw_is_the_same_however_the_shards_are_read(store, in_process, tmp_p
 
 
 def test_labels_are_counted_by_split(store, in_process):
-    counted = draw(source_of(store), 7, 0, "drawing")
+    counted = draw(source_of(store), 7, 0, "drawing", TOKENIZER)
     assert counted["labelled"] == store.summary["labelled"]
     assert counted["leaks"] == {"train": 0, "valid": 0, "test": 0}
 
@@ -99,7 +102,7 @@ def test_a_counterpart_that_is_a_sentence_of_its_own_document_leaks():
     sentences = ragged([[1, 2], [3], [4, 5], [6]])
     labels = Counterparts(np.array([0, 0, 1, 1]), np.arange(4), ragged([[1, 2], [6], [6], [4]]))
     found = Documents(None, np.arange(2), np.array([0, 2, 4]), sentences, None, labels)  # pyright: ignore
-    assert leaking(found).tolist() == [True, False, True, False], "another document's sentence is none"
+    assert leaking(found, TOKENIZER).tolist() == [True, False, True, False], "another document's sentence is none"
 
 
 def test_leaks_are_counted_by_split(tmp_path, in_process):
@@ -108,7 +111,7 @@ def test_leaks_are_counted_by_split(tmp_path, in_process):
     ]
     documents += [Written("v", [[5], [6]], (), [[5, 6]], "valid")]
     source = source_of(write_store(Storage.open(str(tmp_path)), documents, 6))
-    assert draw(source, 2, 0, "drawing")["leaks"] == {"train": 3, "valid": 0, "test": 3}
+    assert draw(source, 2, 0, "drawing", TOKENIZER)["leaks"] == {"train": 3, "valid": 0, "test": 3}
 
 
 def labelled_document(counterparts, drawn=ALL):
