@@ -28,7 +28,7 @@ _NAMES: dict[Role, tuple[str, ...]] = {"document": ("document", "passage", "corp
 _TEXTS = (
     *("the", "The law of tides", "tokenization of unfamiliar words", "Über", "été", "ALL CAPITALS", "x-ray", "_name_"),
     *("42 is", "3.5", "€5", "(in brackets)", "'quoted'", '"quoted"', "... and so on", "? !", "#tag", "e@example.org"),
-    *("дом", "東京", "한국", "😀 smile"),
+    *("дом", "東京", "한국", "😀 smile", "'s", "'tis so"),
 )
 """Texts that tokenizers might treat otherwise behind another text."""
 

@@ -30,7 +30,7 @@ from tests.unit.trainees import Run, annotated
 
 ROLES: tuple[Role, Role] = ("document", "query")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-TEXTS = [*SENTENCES[:30], "42 ships - (in a storm) - sail", "unfamiliarity", '"Quoted," she said.']
+TEXTS = [*SENTENCES[:30], "42 ships - (in a storm) - sail", "unfamiliarity", '"Quoted," she said.', "'s old ship"]
 E5 = Prompts({"query": "query: ", "passage": "passage: "})
 
 
@@ -43,7 +43,8 @@ def byte_level() -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=600, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer.train_from_iterator([*SENTENCES, *(f"query: {s} passage: {s}" for s in SENTENCES)], trainer)
+    prompted = [f"query: {s} passage: {s} it's" for s in SENTENCES]
+    tokenizer.train_from_iterator([*SENTENCES, *prompted], trainer)
     return tokenizer
 
 
