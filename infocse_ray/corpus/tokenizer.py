@@ -21,11 +21,19 @@ class CorpusTokenizer(NamedTuple):
     counterparts: str | None = None
     """Likewise, and `prompt` is put before each text, so that its tokens are among the text's; None: as sentences."""
     prompt: str = ""
+    before: str = ""
+    """Put before each sentence as text: a normalizer would put it behind each added token inside one, too."""
 
     @property
     def named(self) -> tuple[str, ...]:
         """What names a result that depends on it."""
-        return (self.sentences,) if self.counterparts is None else (self.sentences, self.counterparts, self.prompt)
+        asked = () if self.counterparts is None else (self.counterparts, self.prompt)
+        return (self.sentences, *asked, *((self.before,) if self.before else ()))
+
+    @property
+    def of_sentences(self) -> tuple[str, str]:
+        """What two have in common that give sentences the same tokens."""
+        return self.sentences, self.before
 
     def ready(self) -> ReadyTokenizer:
         """To tokenise with."""
@@ -49,18 +57,21 @@ class ReadyTokenizer:
         """Load it."""
         self.of_sentences = _loaded(content.sentences)
         self.of_counterparts = self.of_sentences if content.counterparts is None else _loaded(content.counterparts)
-        self._prompt = content.prompt if content.counterparts is not None else ""
-        prompt = self.of_counterparts.encode(self._prompt, add_special_tokens=False)
+        own = content.counterparts is not None
+        self._before_sentences = content.before
+        self._before_counterparts = content.prompt if own else content.before
+        prompt = self.of_counterparts.encode(content.prompt, add_special_tokens=False)
         # Decoding brings back what the normalizer left of it: small letters, say, and a space for a line's end.
-        self._prompt_decoded = self.of_counterparts.decode(prompt.ids) if self._prompt else ""
+        self._prompt_decoded = self.of_counterparts.decode(prompt.ids) if own else ""
 
     def sentences(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
-        return [one.ids for one in self.of_sentences.encode_batch_fast(list(texts), add_special_tokens=False)]
+        spaced = [self._before_sentences + text for text in texts]
+        return [one.ids for one in self.of_sentences.encode_batch_fast(spaced, add_special_tokens=False)]
 
     def counterparts(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each, without special tokens, and with the prompt's where they are among them."""
-        prompted = [self._prompt + text for text in texts]
+        prompted = [self._before_counterparts + text for text in texts]
         return [one.ids for one in self.of_counterparts.encode_batch_fast(prompted, add_special_tokens=False)]
 
     def without_prompt(self, counterpart: str) -> str:

@@ -276,7 +276,8 @@ class SentenceEncoder(nn.Module):
     @cached_property
     def ids_behind_a_space(self) -> np.ndarray | None:
         """What each token is behind a space, as `spaced.py` has it."""
-        return ids_behind_a_space(self.corpus_tokenizer().sentences)
+        tokenizer = self.corpus_tokenizer()
+        return None if tokenizer.before else ids_behind_a_space(tokenizer.sentences)
 
     def fingerprint(self) -> str:
         """Names the function the encoder computes, in training too: weights, configuration, tokenizer, pooling, ..."""

@@ -9,7 +9,6 @@ counterparts are tokenised behind their prompt: they are few, and no pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from tokenizers import Tokenizer, normalizers
@@ -108,13 +107,15 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     first, second = (len(whole.encode(prompts.of(role), add_special_tokens=False).ids) for role in ROLES)
     alone = first, second
     found: PromptTokens | None = None
-    for corpus in (tokenizer, *_behind_a_space(tokenizer)):
+    # A space before each text, put there after what the tokenizer does to all spaces, and before that.
+    spaced = (_behind_a_space(tokenizer), ""), (tokenizer, " ")
+    for corpus, before in ((tokenizer, ""), *spaced):
         texts = Tokenizer.from_str(corpus)
-        document, query = (_ids_before(prompts.of(role), whole, texts) for role in ROLES)
+        document, query = (_ids_before(prompts.of(role), whole, texts, before) for role in ROLES)
         if document is not None and query is not None:
-            return PromptTokens(document, query, CorpusTokenizer(corpus), alone)
+            return PromptTokens(document, query, CorpusTokenizer(corpus, before=before), alone)
         if document is not None and found is None:
-            found = PromptTokens(document, (), CorpusTokenizer(corpus, tokenizer, prompts.of("query")), alone)
+            found = PromptTokens(document, (), CorpusTokenizer(corpus, tokenizer, prompts.of("query"), before), alone)
     if found is None:
         raise ValueError(
             f"behind the document prompt {prompts.of('document')!r} its tokenizer splits a text differently than the "
@@ -123,23 +124,19 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     return found
 
 
-def _behind_a_space(tokenizer: str) -> Iterator[str]:
-    """The tokenizer with a space before each text, put there after what it does to all spaces, and before that."""
+def _behind_a_space(tokenizer: str) -> str:
     changed = Tokenizer.from_str(tokenizer)
     own = [] if changed.normalizer is None else [changed.normalizer]
-    space = normalizers.Prepend(" ")
-    changed.normalizer = normalizers.Sequence([*own, space])
-    yield changed.to_str()
-    changed.normalizer = normalizers.Sequence([space, *own])
-    yield changed.to_str()
+    changed.normalizer = normalizers.Sequence([*own, normalizers.Prepend(" ")])
+    return changed.to_str()
 
 
-def _ids_before(prompt: str, whole: Tokenizer, texts: Tokenizer) -> tuple[int, ...] | None:
-    """What, put before the ids that `texts` makes of any text, gives those that `whole` makes of prompt and text."""
+def _ids_before(prompt: str, whole: Tokenizer, texts: Tokenizer, space: str) -> tuple[int, ...] | None:
+    """What, put before the ids of `space` and a text by `texts`, gives those of the prompt and the text by `whole`."""
     prefixes: set[tuple[int, ...]] = set()
     for text in _TEXTS:
         together = whole.encode(prompt + text, add_special_tokens=False).ids
-        behind = texts.encode(text, add_special_tokens=False).ids
+        behind = texts.encode(space + text, add_special_tokens=False).ids
         before = len(together) - len(behind)
         if before < 0 or together[before:] != behind:
             return None

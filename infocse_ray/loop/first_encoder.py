@@ -78,5 +78,5 @@ def first_encoder(
             store serves.
     """
     own = encoder.corpus_tokenizer()
-    store = None if own.sentences == tokenizer.sentences else prepare(root, settings.corpus, source, own)
+    store = None if own.of_sentences == tokenizer.of_sentences else prepare(root, settings.corpus, source, own)
     return FirstEncoder(EncoderFolder(saved.folder / "model", encoder.fingerprint(), encoder.max_length), store)

@@ -199,14 +199,26 @@ def test_counterparts_may_be_tokenised_behind_the_query_prompt(folder, query, do
         close(embed(encoder, ragged(ids), role=role).vectors, theirs(folder, prompts.of(role)))
 
 
+def test_tokens_that_were_added_to_a_tokenizer_that_marks_spaces(tmp_path):
+    tokenizer = space_marked()
+    tokenizer.add_tokens(["<b>"])
+    folder, texts = encoder_with(tokenizer, tmp_path / "encoder"), ["near<b>the sea", "<b>ships", "ships<b>", ""]
+    encoder = load(folder, document_prompt="passage: ", query_prompt="query: ")
+    for role in ROLES:
+        close(ours(encoder, role, texts), theirs(folder, encoder.prompts.of(role), 16, texts))
+    assert encoder.ids_behind_a_space is None, "each sentence begins with its mark"
+    other = load(folder, document_prompt="passage: ", query_prompt="near").corpus_tokenizer()
+    assert other.of_sentences == encoder.corpus_tokenizer().of_sentences != load(folder).corpus_tokenizer().of_sentences
+
+
 @pytest.mark.parametrize("made", ["byte level", "unigram"])
 def test_counterparts_are_told_from_the_prompt_before_them(made, tmp_path):
     made = MADE[made]()
     own = [made.normalizer] if made.normalizer else []
     made.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Replace("\n", " "), *own])
     folder = encoder_with(made, tmp_path / "encoder")
-    prompts = {"query_prompt": "Find\nQuery", "document_prompt": "passage: "}
-    tokenizer = load(folder, max_length=40, **prompts).corpus_tokenizer()
+    encoder = load(folder, max_length=40, query_prompt="Find\nQuery", document_prompt="passage: ")
+    tokenizer = encoder.corpus_tokenizer()
     ready, texts = tokenizer.ready(), ["the law of tides", "ships", "sail on the sea"]
     assert tokenizer.counterparts is not None
     found = ragged(ready.counterparts(texts))
