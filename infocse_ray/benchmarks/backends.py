@@ -54,7 +54,7 @@ def measure_once(model: str, store: TokenStore, arguments: argparse.Namespace) -
     encoder = load_encoder(folder, Encoder(model=model, max_length=MAX_LENGTH), cosine=cosine)
     asked = Asked(questions_for(store, "valid", "counterpart", arguments.documents), "counterpart")
     original, tokens = answers(encoder, asked), texts_of(asked, encoder)
-    tokenizer = encoder.corpus_tokenizer().ready().of_sentences
+    tokenizer = encoder.corpus_tokenizer().ready().tokenizer
     texts = [tokenizer.decode(row.tolist()) for row in np.split(tokens.values, tokens.offsets[1:-1])]
     texts = (texts * -(-arguments.texts // len(texts)))[: arguments.texts]
     baseline = load_baseline(str(folder), "fp32")

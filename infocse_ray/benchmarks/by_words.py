@@ -33,15 +33,15 @@ def scores_by_words(
     """
     assert questions.candidates is not None
     words = words_of(language)
-    asking = texts_of(questions.documents.sentences, questions.documents.offsets, tokenizer.of_sentences)
-    found = texts_of(questions.candidates.sentences, questions.candidates.offsets, tokenizer.of_counterparts)
+    asking = texts_of(questions.documents.sentences, questions.documents.offsets, tokenizer.tokenizer)
+    found = texts_of(questions.candidates.sentences, questions.candidates.offsets, tokenizer.tokenizer)
     counterparts = [tokenizer.without_prompt(text) for text in found]
     everything, place = [], {}
     for shard in range(store.shards):
         for part in store.read(shard, SPLITS):
             documents = documents_of(part)
             place |= {doc_id: len(everything) + i for i, doc_id in enumerate(documents.doc_ids.to_pylist())}
-            everything += texts_of(documents.sentences, documents.offsets, tokenizer.of_sentences)
+            everything += texts_of(documents.sentences, documents.offsets, tokenizer.tokenizer)
     by_asker = dict(zip(questions.asker.tolist(), questions.doc_ids, strict=True))
     rows = np.array([place[by_asker[i]] for i in range(len(asking))])
     over_counterparts, over_documents = Index(counterparts, words), Index(everything, words)

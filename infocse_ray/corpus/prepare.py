@@ -133,7 +133,7 @@ def shards_for(source: Source, lanes: int) -> int:
 def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusTokenizer) -> dict[str, Any]:
     lanes = lanes_for(source, corpus.lanes)
     shards = shards_for(source, lanes)
-    token = token_type(vocabulary_of(tokenizer.ready().of_sentences))
+    token = token_type(vocabulary_of(tokenizer.ready().tokenizer))
     await_places(Placement(1, False, 1), "preparing")
     totals: dict[str, Any] = {
         "shards": shards,
@@ -225,7 +225,7 @@ def tokenise_pieces(
         UnreadableFile: a whole file can't be read.
     """
     ready = tokenizer.ready()
-    token = token_type(vocabulary_of(ready.of_sentences))
+    token = token_type(vocabulary_of(ready.tokenizer))
     table: LabelTable | None = ray.get(labels[0]) if labels else None
     for piece in pieces:
         if piece.kind == _LABEL_LINES:

@@ -92,6 +92,11 @@ def load_encoder(
         layout.include_prompt,
         layout.lower_case,
     ).eval()
+    if (width := _width(encoder)) != config.hidden_size:
+        raise ValueError(
+            f"{where}: a {config.model_type} model whose token vectors have {width} dimensions, not its hidden_size of "
+            f"{config.hidden_size}, is not supported"
+        )
     if encoder.pooling == "cls" and not _sees_ahead(encoder):
         raise ValueError(
             f"{where}: a {config.model_type} model reads from left to right, so that its first token's vector (pooling "
@@ -141,6 +146,13 @@ def _takes_padding(encoder: SentenceEncoder) -> bool:
     except (RuntimeError, ValueError):  # some can't take a short text at all
         return False
     return torch.allclose(alone, padded, rtol=0.0, atol=_PADDING_CHANGES * float(alone.abs().max()))
+
+
+def _width(encoder: SentenceEncoder) -> int:
+    """Of the token vectors: some models make others of what `hidden_size` says."""
+    ids = torch.zeros(1, 4, dtype=torch.int64)
+    with torch.inference_mode():
+        return encoder.hidden(ids, torch.ones_like(ids)).shape[-1]
 
 
 def _sees_ahead(encoder: SentenceEncoder) -> bool:

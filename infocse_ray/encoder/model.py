@@ -198,7 +198,7 @@ class SentenceEncoder(nn.Module):
     @property
     def one_prompt(self) -> bool:
         """Whether texts of both roles have the same prompt, or none."""
-        if self._with_prompts is not None and self._with_prompts.tokenizer.counterparts is not None:
+        if self._with_prompts is not None and self._with_prompts.tokenizer.prompt is not None:
             return False
         return self._prompt_ids["document"] == self._prompt_ids["query"]
 
@@ -277,7 +277,7 @@ class SentenceEncoder(nn.Module):
     def ids_behind_a_space(self) -> np.ndarray | None:
         """What each token is behind a space, as `spaced.py` has it."""
         tokenizer = self.corpus_tokenizer()
-        return None if tokenizer.before else ids_behind_a_space(tokenizer.sentences)
+        return None if tokenizer.before else ids_behind_a_space(tokenizer.content)
 
     def fingerprint(self) -> str:
         """Names the function the encoder computes, in training too: weights, configuration, tokenizer, pooling, ..."""

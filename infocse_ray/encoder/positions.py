@@ -22,7 +22,7 @@ _OFFSET_POSITIONS = {
 def position_room(config: Any) -> int | None:
     """Tokens, special ones included, that an encoder of this configuration has positions for; None: no limit."""
     positions = getattr(config, "max_position_embeddings", None)
-    return positions - first_position(config) if positions else None
+    return positions - first_position(config) if positions and positions > 0 else None
 
 
 def first_position(config: Any) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from tokenizers import Tokenizer, normalizers
+from tokenizers import Tokenizer
 
 from infocse_ray.corpus.tokenizer import CorpusTokenizer
 
@@ -107,15 +107,12 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     first, second = (len(whole.encode(prompts.of(role), add_special_tokens=False).ids) for role in ROLES)
     alone = first, second
     found: PromptTokens | None = None
-    # A space before each text, put there after what the tokenizer does to all spaces, and before that.
-    spaced = (_behind_a_space(tokenizer), ""), (tokenizer, " ")
-    for corpus, before in ((tokenizer, ""), *spaced):
-        texts = Tokenizer.from_str(corpus)
-        document, query = (_ids_before(prompts.of(role), whole, texts, before) for role in ROLES)
+    for before in ("", " "):
+        document, query = (_ids_before(prompts.of(role), before, whole) for role in ROLES)
         if document is not None and query is not None:
-            return PromptTokens(document, query, CorpusTokenizer(corpus, before=before), alone)
+            return PromptTokens(document, query, CorpusTokenizer(tokenizer, before), alone)
         if document is not None and found is None:
-            found = PromptTokens(document, (), CorpusTokenizer(corpus, tokenizer, prompts.of("query"), before), alone)
+            found = PromptTokens(document, (), CorpusTokenizer(tokenizer, before, prompts.of("query")), alone)
     if found is None:
         raise ValueError(
             f"behind the document prompt {prompts.of('document')!r} its tokenizer splits a text differently than the "
@@ -124,21 +121,14 @@ def prompt_tokens(prompts: Prompts, tokenizer: str) -> PromptTokens:
     return found
 
 
-def _behind_a_space(tokenizer: str) -> str:
-    changed = Tokenizer.from_str(tokenizer)
-    own = [] if changed.normalizer is None else [changed.normalizer]
-    changed.normalizer = normalizers.Sequence([*own, normalizers.Prepend(" ")])
-    return changed.to_str()
-
-
-def _ids_before(prompt: str, whole: Tokenizer, texts: Tokenizer, space: str) -> tuple[int, ...] | None:
-    """What, put before the ids of `space` and a text by `texts`, gives those of the prompt and the text by `whole`."""
+def _ids_before(prompt: str, before: str, tokenizer: Tokenizer) -> tuple[int, ...] | None:
+    """What, put before the ids of any text behind `before`, gives those of the text behind the prompt, if anything."""
     prefixes: set[tuple[int, ...]] = set()
     for text in _TEXTS:
-        together = whole.encode(prompt + text, add_special_tokens=False).ids
-        behind = texts.encode(space + text, add_special_tokens=False).ids
-        before = len(together) - len(behind)
-        if before < 0 or together[before:] != behind:
+        together = tokenizer.encode(prompt + text, add_special_tokens=False).ids
+        behind = tokenizer.encode(before + text, add_special_tokens=False).ids
+        count = len(together) - len(behind)
+        if count < 0 or together[count:] != behind:
             return None
-        prefixes.add(tuple(together[:before]))
+        prefixes.add(tuple(together[:count]))
     return prefixes.pop() if len(prefixes) == 1 else None

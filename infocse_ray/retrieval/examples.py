@@ -166,7 +166,7 @@ def _answers(where: Texts, rows: list[dict]) -> set[int]:
 def _look_up(where: Texts, doc_ids: list[str], keys: set[int]) -> tuple[dict[str, list[str]], dict[int, str]]:
     """Sentences of documents by id, and texts of answers by key, as far as the store has them."""
     ready = where.tokenizer.ready()
-    tokenizer = ready.of_sentences
+    tokenizer = ready.tokenizer
     documents: dict[str, list[str]] = {}
     answers: dict[int, str] = {}
     wanted_ids, wanted = np.array([stable_hash(doc_id) for doc_id in doc_ids]), np.array(sorted(keys), np.int64)

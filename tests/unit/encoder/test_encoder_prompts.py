@@ -184,7 +184,7 @@ def test_counterparts_may_be_tokenised_behind_the_query_prompt(folder, query, do
     write_layout(folder, 32, "mean", True, 16, prompts=prompts, include_prompt=include_prompt)
     encoder = load(folder)
     if query == "near" and document:
-        assert encoder.corpus_tokenizer().counterparts is not None, "a word that runs into the next"
+        assert encoder.corpus_tokenizer().prompt is not None, "a word that runs into the next"
     for role in ROLES:
         close(ours(encoder, role), theirs(folder, prompts.of(role)))
     assert not torch.allclose(ours(encoder), ours(encoder, "query"), atol=1e-3)
@@ -199,8 +199,9 @@ def test_counterparts_may_be_tokenised_behind_the_query_prompt(folder, query, do
         close(embed(encoder, ragged(ids), role=role).vectors, theirs(folder, prompts.of(role)))
 
 
-def test_tokens_that_were_added_to_a_tokenizer_that_marks_spaces(tmp_path):
-    tokenizer = space_marked()
+@pytest.mark.parametrize("made", ["byte level", "space marked"])
+def test_tokens_that_were_added_to_a_tokenizer_that_marks_spaces(made, tmp_path):
+    tokenizer = MADE[made]()
     tokenizer.add_tokens(["<b>"])
     folder, texts = encoder_with(tokenizer, tmp_path / "encoder"), ["near<b>the sea", "<b>ships", "ships<b>", ""]
     encoder = load(folder, document_prompt="passage: ", query_prompt="query: ")
@@ -220,9 +221,9 @@ def test_counterparts_are_told_from_the_prompt_before_them(made, tmp_path):
     encoder = load(folder, max_length=40, query_prompt="Find\nQuery", document_prompt="passage: ")
     tokenizer = encoder.corpus_tokenizer()
     ready, texts = tokenizer.ready(), ["the law of tides", "ships", "sail on the sea"]
-    assert tokenizer.counterparts is not None
+    assert tokenizer.prompt is not None
     found = ragged(ready.counterparts(texts))
-    rows = [ready.of_counterparts.decode(row.tolist()) for row in np.split(found.values, found.offsets[1:-1])]
+    rows = [ready.tokenizer.decode(row.tolist()) for row in np.split(found.values, found.offsets[1:-1])]
     assert [ready.without_prompt(row) for row in rows] == texts
     # A counterpart that is a sentence of its own document leaks, whatever is before it.
     labels = Counterparts(np.array([0, 0, 1]), np.arange(3), found)

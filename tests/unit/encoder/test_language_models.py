@@ -15,6 +15,7 @@ from tokenizers import processors
 from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.positions import position_room
 from infocse_ray.encoder.texts import TextEncoder
 from infocse_ray.settings import Encoder
 from tests.conftest import make_documents
@@ -122,6 +123,22 @@ def test_t5_is_loaded_without_the_half_that_writes(tiny_encoder: Path, tmp_path:
     saved = load_file(tmp_path / "saved" / "model.safetensors")
     assert saved
     assert not [name for name in saved if name.startswith("decoder.")]
+
+
+def test_token_vectors_are_as_wide_as_the_configuration_says(tiny_encoder: Path, tmp_path: Path):
+    folder = folder_of("qwen3", tiny_encoder, tmp_path)
+    shape: dict[str, Any] = {"hidden_size": 32, "word_embed_proj_dim": 16, "ffn_dim": 64, "num_hidden_layers": 2}
+    opt = transformers.OPTConfig(
+        **shape, num_attention_heads=4, vocab_size=160, max_position_embeddings=64, do_layer_norm_before=False
+    )
+    transformers.OPTModel(opt).save_pretrained(folder)
+    with pytest.raises(ValueError, match="opt model whose token vectors have 16 dimensions, not its hidden_size of 32"):
+        load(folder, pooling="lasttoken")
+
+
+def test_fewer_than_no_positions_are_no_limit():
+    assert position_room(transformers.XLNetConfig()) is None
+    assert position_room(transformers.BertConfig()) == 512
 
 
 def test_texts_can_be_padded_by_whoever_reads_the_export(tiny_encoder: Path, tmp_path: Path):

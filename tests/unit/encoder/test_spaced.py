@@ -42,7 +42,7 @@ def rows(tokens: Tokens) -> list[list[int]]:
 
 @pytest.fixture
 def wordpiece(tiny_encoder: Path) -> Tokenizer:
-    return Tokenizer.from_str(load(tiny_encoder).corpus_tokenizer().sentences)
+    return Tokenizer.from_str(load(tiny_encoder).corpus_tokenizer().content)
 
 
 def test_a_byte_level_tokenizers_sentences_are_joined_by_its_tokens_for_words_behind_a_space() -> None:

@@ -67,7 +67,7 @@ def test_a_prompt_among_a_counterparts_tokens_is_not_shown(root):
     store = write_store(root / "store", written(), 2, group=1)
     x, w = key("x"), key("w")
     before, after = (ranks(root, name, {("d0", x): (rank, w)}) for name, rank in (("before", 9), ("after", 2)))
-    prompted = tokenizer()._replace(counterparts=tokenizer().sentences, prompt="x")
+    prompted = tokenizer()._replace(prompt="x")
     [found] = examples(before, after, Texts(store, prompted, "test", "counterpart"))
     assert (found.true, found.tops) == ("", (["w"], ["w"]))
     assert found.document == "a b b c c a"
