@@ -188,6 +188,7 @@ def test_counterparts_may_be_tokenised_behind_the_query_prompt(folder, query, do
     for role in ROLES:
         close(ours(encoder, role), theirs(folder, prompts.of(role)))
     assert not torch.allclose(ours(encoder), ours(encoder, "query"), atol=1e-3)
+    assert not encoder.one_prompt, "training would pool the query prompt as a document's"
     encoder.save(tmp_path / "saved")
     assert load(tmp_path / "saved").fingerprint() == encoder.fingerprint()
     # As the corpus stage has them.

@@ -86,6 +86,7 @@ def test_vectors_are_those_of_sentence_transformers(tiny_encoder: Path, tmp_path
     encoder = load(source, max_length=length)
     assert encoder.pooling == KINDS[kind][1]
     ours = TextEncoder(encoder).vectors(TEXTS).numpy()
+    assert "past_key_values" not in encoder.backbone(input_ids=torch.zeros(1, 3, dtype=torch.int64))
     if kind != "gpt2":  # which counts a text's positions from its padding, as theirs has it in front of it
         np.testing.assert_allclose(ours, theirs(source, length), rtol=0, atol=1e-5)
     encoder.save(tmp_path / "saved")
