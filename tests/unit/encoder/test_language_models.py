@@ -17,6 +17,8 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.positions import position_room
 from infocse_ray.encoder.texts import TextEncoder
+from infocse_ray.export import onnx_format
+from infocse_ray.methods.mlm_head import trained_head
 from infocse_ray.settings import Encoder
 from tests.conftest import make_documents
 from tests.unit.trainees import Run, annotated
@@ -140,6 +142,20 @@ def test_token_vectors_are_as_wide_as_the_configuration_says(tiny_encoder: Path,
 def test_fewer_than_no_positions_are_no_limit():
     assert position_room(transformers.XLNetConfig()) is None
     assert position_room(transformers.BertConfig()) == 512
+
+
+def test_what_predicts_the_next_token_has_no_head_for_masked_ones(tiny_encoder: Path, tmp_path: Path):
+    assert trained_head(folder_of("qwen3", tiny_encoder, tmp_path), 100) is None
+
+
+def test_what_torch_cannot_write_as_onnx_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object, **__: object) -> None:
+        raise torch.onnx.errors.OnnxExporterError("no such operation\nat great length")
+
+    monkeypatch.setattr(torch.onnx, "export", fails)
+    nothing: Any = None
+    with pytest.raises(ValueError, match=r"^format = onnx: .* this backbone: no such operation; use openvino$"):
+        onnx_format.write(nothing, tmp_path, int8=False)
 
 
 def test_texts_can_be_padded_by_whoever_reads_the_export(tiny_encoder: Path, tmp_path: Path):
