@@ -182,7 +182,7 @@ def test_the_tokenizer_is_read_once_for_all_queries(tmp_path: Path, tiny_encoder
         raise AssertionError("the tokenizer is read again")
 
     monkeypatch.setattr(model, "tokenizer_json", again)
-    monkeypatch.setattr(tokenizer, "_loaded", again)
+    monkeypatch.setattr(tokenizer, "Tokenizer", again)
     assert index.search("tide", top=9) == hits
     assert index.with_passages("tide", hits)[0].passage
 
