@@ -13,7 +13,7 @@ from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
 from infocse_ray.corpus.sentences import split_sentences, visible
 from infocse_ray.corpus.tokenizer import ReadyTokenizer
-from infocse_ray.corpus.tokens import offsets_of
+from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.settings import Corpus
 from infocse_ray.settings.text import is_utf8
 
@@ -197,9 +197,8 @@ def _tokenise_nested(
     bodies: Sequence[list[str] | None], tokenise: Callable[[list[str]], list[list[int]]], token: pa.DataType
 ) -> pa.ListArray:
     """Token ids of each text of each list; null for None."""
-    ids = tokenise([s for body in bodies for s in body or ()])
-    values = np.fromiter((i for sentence in ids for i in sentence), dtype=token.to_pandas_dtype())
-    sentences = pa.ListArray.from_arrays(pa.array(_offsets([len(i) for i in ids])), pa.array(values, token))
+    tokens = Tokens.of(tokenise([s for body in bodies for s in body or ()]), token.to_pandas_dtype())
+    sentences = pa.ListArray.from_arrays(pa.array(tokens.offsets.astype(np.int32)), pa.array(tokens.values, token))
     mask = pa.array([body is None for body in bodies], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(_offsets([len(b or ()) for b in bodies])), sentences, mask=mask)
 

@@ -7,10 +7,9 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from tokenizers import Tokenizer
 
-from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.corpus.tokens import Tokens
 
 
 class CorpusTokenizer(NamedTuple):
@@ -48,8 +47,7 @@ class CorpusTokenizer(NamedTuple):
         ready, bounds = self.ready(), itertools.pairwise(counterparts.offsets)
         texts = ready.tokenizer.decode_batch([counterparts.values[begin:end].tolist() for begin, end in bounds])
         ids = ready.sentences([ready.without_prompt(text) for text in texts])
-        values = np.fromiter(itertools.chain.from_iterable(ids), counterparts.values.dtype)
-        return Tokens(values, offsets_of(np.array([len(row) for row in ids], np.int64)))
+        return Tokens.of(ids, counterparts.values.dtype)
 
 
 class ReadyTokenizer:

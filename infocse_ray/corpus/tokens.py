@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -18,6 +20,12 @@ class Tokens(NamedTuple):
     """Unsigned integers [sum of lengths]."""
     offsets: np.ndarray
     """int64 [n + 1]; row i is values[offsets[i]:offsets[i + 1]]."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], dtype: npt.DTypeLike) -> Tokens:
+        """Rows of token ids, of an integer type."""
+        values = np.fromiter(itertools.chain.from_iterable(rows), dtype)
+        return cls(values, offsets_of(np.array([len(row) for row in rows], np.int64)))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

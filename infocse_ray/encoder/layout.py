@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -19,9 +19,7 @@ from infocse_ray.encoder.folder_config import read_json, transformer_options
 from infocse_ray.encoder.modules import Dense, Normalize, write_dense, write_json
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
-
-Pooling = Literal["mean", "cls", "lasttoken"]
-"""The mean of a text's token vectors, its first one, or its last one; names are sentence-transformers'."""
+from infocse_ray.settings.section import Pooling
 
 _POOLINGS = "mean, cls or lasttoken"
 

@@ -92,6 +92,11 @@ def load_encoder(
         layout.include_prompt,
         layout.lower_case,
     ).eval()
+    if not _takes_padding(encoder):
+        raise ValueError(
+            f"{where}: a {config.model_type} encoder makes other vectors of a text where longer ones are beside it; "
+            "use BERT, RoBERTa, MPNet, ModernBERT, ..."
+        )
     if (width := _width(encoder)) != config.hidden_size:
         raise ValueError(
             f"{where}: a {config.model_type} model whose token vectors have {width} dimensions, not its hidden_size of "
@@ -101,11 +106,6 @@ def load_encoder(
         raise ValueError(
             f"{where}: a {config.model_type} model reads from left to right, so that its first token's vector (pooling "
             f"cls) is the same for every text; {pooling_fix(setting, 'lasttoken or mean')}"
-        )
-    if not _takes_padding(encoder):
-        raise ValueError(
-            f"{where}: a {config.model_type} encoder makes other vectors of a text where longer ones are beside it; "
-            "use BERT, RoBERTa, MPNet, ModernBERT, ..."
         )
     return encoder
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
@@ -18,8 +17,7 @@ def tokenised(encoder: SentenceEncoder, texts: Sequence[str], role: Role = "docu
     """Token ids of n texts, whole and without special tokens, as a corpus for the encoder has them."""
     tokenizer = encoder.corpus_tokenizer().ready()
     ids = (tokenizer.counterparts if role == "query" else tokenizer.sentences)(texts)
-    flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32)
-    return Tokens(flat, offsets_of(np.array([len(row) for row in ids], np.int64)))
+    return Tokens.of(ids, np.uint32)
 
 
 class TextEncoder:

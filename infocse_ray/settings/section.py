@@ -11,7 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 Workers = int | Literal["auto"]
 OnGpu = bool | Literal["auto"]
 EngineName = Literal["torch", "openvino", "openvino_int8"]
-PoolingName = Literal["auto", "mean", "cls", "lasttoken"]
+Pooling = Literal["mean", "cls", "lasttoken"]
+"""The mean of a text's token vectors, its first one, or its last one; names are sentence-transformers'."""
+
+PoolingName = Literal["auto", Pooling]
 Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Reading = Literal["sentences", "whole", "both"]

@@ -54,6 +54,18 @@ def test_backbones_whose_vectors_change_with_padding_are_refused(
         load_encoder(folder, Encoder(model=str(folder)), cosine=True)
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_backbone_that_takes_no_short_text_is_refused(
+    pooling: Any, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("too short")
+
+    monkeypatch.setattr(transformers.BertModel, "forward", fails)
+    with pytest.raises(ValueError, match=r"^encoder\.model = .*: a bert encoder makes other vectors"):
+        load_encoder(tiny_encoder, Encoder(model="x", pooling=pooling), cosine=True)
+
+
 @pytest.mark.parametrize("case", ["consert", "declutr"])
 def test_word_embeddings_may_be_shorter_than_what_the_embedding_layer_puts_out(
     case: str, tmp_path: Path, tiny_encoder: Path
