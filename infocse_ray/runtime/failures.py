@@ -29,6 +29,14 @@ _LOST = (RayActorError, OutOfMemoryError, WorkerCrashedError, NodeDiedError)
 _FULL_NODE = re.compile(r"Memory on the node \(IP: ([^,)]+)[^)]*\).*? was ([\d.]+)GB(?: used)? / ([\d.]+)GB", re.DOTALL)
 """Where Ray's memory monitor says why it ended processes: the node, what is in use there, and what there is."""
 
+_FULL_OF_RAY = {
+    "OutOfDiskError": "Ray's temporary folder (RAY_TMPDIR, else /tmp/ray): its object store has no room left, nor has "
+    "the disk; make room there, or start Ray with a temporary folder elsewhere, then the same command goes on",
+    "ObjectStoreFullError": "Ray's object store is full; start Ray with a larger one (ray start "
+    "--object-store-memory), or run less beside, then the same command goes on",
+}
+"""What Ray's own errors, by name, say of a place that isn't this library's storage."""
+
 _REFUSED = re.compile(
     r"^.*(?:Permission denied|Operation not permitted|AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID"
     r"|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT)|HTTP status 403|ExpiredToken"
@@ -90,7 +98,7 @@ def caused_by(error: BaseException, kind: type[Kind]) -> Kind | None:
 
 
 def storage_failure(error: BaseException, where: object = "storage") -> NoSpace | StorageUnavailable | None:
-    """The full disk, or the object store out of reach, that led to `error`; None if it was something else.
+    """The full disk, also Ray's own, or the object store out of reach, that led to `error`; None: something else.
 
     Args:
         error: any.
@@ -98,6 +106,9 @@ def storage_failure(error: BaseException, where: object = "storage") -> NoSpace 
     """
     if cause := caused_by(error, NoSpace) or caused_by(error, StorageUnavailable):
         return cause
+    for name, line in _FULL_OF_RAY.items():
+        if any(_of_ray(link) and name in f"{type(link).__name__}: {link}" for link in _chain(error)):
+            return NoSpace(line)
     of_libraries = (explanation(link, where) for link in _chain(error) if isinstance(link, OSError) or _of_ray(link))
     return next((failure for failure in of_libraries if failure is not None), None)
 

@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from ray.exceptions import RayActorError, RayTaskError, UserCodeException
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError, RayActorError, RayTaskError, UserCodeException
 from ray.train import WorkerGroupError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 from ray.train.v2.api.exceptions import ControllerError
@@ -132,6 +132,17 @@ def test_an_error_that_causes_itself_is_looked_at_once() -> None:
 def test_failures_of_storage_are_told_from_others(error: Exception, kind: type[Exception]) -> None:
     assert type(storage_failure(error, "/a")) is kind
     assert str(storage_failure(error, "/a")).startswith("/a: ")
+
+
+@pytest.mark.parametrize("kind", [OutOfDiskError, ObjectStoreFullError])
+def test_a_full_object_store_of_rays_is_a_line(kind: type[Exception], capsys: pytest.CaptureFixture[str]) -> None:
+    errors = [kind("f"), task_error(kind("f")), RayTaskError("f", f"ray.exceptions.{kind.__name__}: f", ValueError())]
+    for error in errors:
+        status, said = outcome(error, capsys)
+        assert status == 1
+        assert said.startswith("job.py: error: Ray's ")
+        assert said.endswith("then the same command goes on\n")
+        assert len(said.splitlines()) == 1
 
 
 def test_other_errors_are_no_failures_of_storage() -> None:
