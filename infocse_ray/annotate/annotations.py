@@ -1,7 +1,7 @@
 """Annotations: a cluster for every sentence of the training documents, in shards beside those of the token store.
 
-A shard has a row group for each of the token store's that was annotated, in their order, and a row a document: its key,
-by which it is seen whose clusters these are, and nothing else that the token store has.
+A shard has a row group for each of the token store's, in their order, and a row for each document of it that was
+annotated: its key, by which it is seen whose clusters these are, and nothing else that the token store has.
 """
 
 from __future__ import annotations
@@ -44,11 +44,18 @@ def cluster_table(documents: Documents) -> pa.Table:
     return pa.table([pa.array(documents.keys), lists], schema=SCHEMA)
 
 
+def annotated(documents: pa.Table, clusters: pa.Table) -> pa.Table:
+    """Those rows of a row group of the token store whose documents have a row of `SCHEMA` in `clusters`."""
+    if len(clusters) == len(documents):
+        return documents
+    return documents.filter(pa.array(np.isin(documents["key"].to_numpy(), clusters["key"].to_numpy())))
+
+
 def clustered(documents: Documents, table: pa.Table, written: Storage) -> Documents:
     """Documents with their clusters.
 
     Args:
-        documents: of a row group of the token store.
+        documents: annotated ones of a row group of the token store.
         table: rows of `SCHEMA`, of the same row group.
         written: the file that these are from.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from infocse_ray.annotate.share import IN_EVERY_DRAW, Share
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.corpus.tokens import concatenate, offsets_of
 
@@ -23,24 +25,26 @@ class TrainingDocuments(NamedTuple):
     splits: list[str]
     encoder_store: TokenStore | None = None
     """The same corpus as the encoder's own tokenizer has it, where that is another than the run's."""
-    drawn: Sequence[int] | None = None
-    """The shards whose documents these are, ascending; None: all."""
+    draws: Sequence[Share] = ()
+    """These documents are in all of them; without any they are all."""
 
     @property
     def shards(self) -> Sequence[int]:
         """The shards, ascending."""
-        return range(self.store.shards) if self.drawn is None else self.drawn
+        every: Sequence[int] = range(self.store.shards)
+        drawn = [set(share.shards(self.store)) for share in self.draws]
+        return sorted(set.intersection(*drawn)) if drawn else every
 
     @property
     def count(self) -> int:
-        """How many there are; where only some shards are drawn, about so many."""
-        return round(self.store.documents(self.splits) * self._part)
+        """How many there are; where only some are drawn, about so many."""
+        return round(self.store.documents(self.splits) * self.part)
 
     @property
     def sentences(self) -> float:
         """About how many sentences: the store counts them over all splits, and a split is taken to have its part."""
         every = self.store.documents(self.splits) / max(1, sum(self.store.summary["documents"].values()))
-        return every * self.store.summary["sentences"] * self._part
+        return every * self.store.summary["sentences"] * self.part
 
     @property
     def tokens(self) -> float:
@@ -49,12 +53,22 @@ class TrainingDocuments(NamedTuple):
         return self.sentences / max(1, summary["sentences"]) * summary["tokens"]
 
     @property
-    def _part(self) -> float:
-        return len(self.shards) / self.store.shards
+    def part(self) -> float:
+        """About which part of the store's documents they are."""
+        parts = [share.documents for share in self.draws if not share.whole_shards]
+        documents = min(parts, default=1.0) * (IN_EVERY_DRAW if len(parts) > 1 else 1.0)
+        return documents * len(self.shards) / self.store.shards
+
+    def tables(self, shard: int, store: TokenStore | None = None) -> Iterator[pa.Table]:
+        """The row groups of a shard, of the encoder's store or the run's; one may have no documents."""
+        for table in (store or self.store).read(shard, self.splits, COLUMNS):
+            keys = table["key"].to_numpy()
+            kept = [share.has(keys) for share in self.draws if not share.whole_shards]
+            yield table.filter(pa.array(np.logical_and.reduce(kept))) if kept else table
 
     def own(self, shard: int) -> list[Documents]:
         """The row groups of a shard, in the run's own tokens."""
-        return _row_groups(self.store, shard, self.splits)
+        return [documents_of(table) for table in self.tables(shard)]
 
     def read(self, shard: int) -> list[Documents]:
         """The row groups of a shard, as the encoder reads them.
@@ -65,7 +79,7 @@ class TrainingDocuments(NamedTuple):
         own = self.own(shard)
         if self.encoder_store is None:
             return own
-        read = _row_groups(self.encoder_store, shard, self.splits)
+        read = [documents_of(table) for table in self.tables(shard, self.encoder_store)]
         if len(own) != len(read) or not all(_agree(a, b) for a, b in zip(own, read, strict=True)):
             raise ValueError(_disagreement(self.encoder_store, self.store, f"the documents of shard {shard}"))
         return read
@@ -90,12 +104,9 @@ class TrainingDocuments(NamedTuple):
 
         A function of the store and the shards alone: annotations must not depend on the number of actors.
         """
-        size = max(1, _SENTENCES_TOGETHER * self.store.shards // max(1, self.store.summary["sentences"]))
-        return [list(self.shards[first : first + size]) for first in range(0, len(self.shards), size)]
-
-
-def _row_groups(store: TokenStore, shard: int, splits: list[str]) -> list[Documents]:
-    return [documents_of(table) for table in store.read(shard, splits, COLUMNS)]
+        shards, part = self.shards, min((share.documents for share in self.draws), default=1.0)
+        size = max(1, int(_SENTENCES_TOGETHER * self.store.shards // max(1, self.store.summary["sentences"] * part)))
+        return [list(shards[first : first + size]) for first in range(0, len(shards), size)]
 
 
 def _agree(own: Documents, read: Documents) -> bool:

@@ -54,7 +54,7 @@ class SampleSentences(NamedTuple):
             return Written([{"shards": len(shards), "sentences": len(load_array(target))}])
         read = [documents for shard in shards for documents in self.documents.read(shard)]
         none = np.empty((0, annotator.encoder.dimension), np.float32)
-        if not read:
+        if not any(len(documents.keys) for documents in read):
             return _Drawn(target, len(shards), None, none)
         together = joined(read)
         drawn = drawn_sentences(together, self.share, self.seed)

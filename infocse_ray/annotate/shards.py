@@ -55,7 +55,8 @@ class AnnotateShards(NamedTuple):
         # If only some are, all are computed again: what is embedded together must not depend on a crash.
         parts = [self.documents.read(shard) for shard in shards]
         read = [documents for part in parts for documents in part]
-        nodes, distinct = annotator.without_copies(joined(read)) if read else (None, None)
+        there = any(len(documents.keys) for documents in read)
+        nodes, distinct = annotator.without_copies(joined(read)) if there else (None, None)
         longest = self.documents.own_tokens(annotator.longest)
         return _Group(shards, targets, parts, nodes, distinct, longest, np.empty(0, np.int32), {})
 
@@ -68,7 +69,9 @@ class AnnotateShards(NamedTuple):
 
     def write(self, group: _Group) -> list[dict[str, Any]]:
         """A piece for each shard."""
-        columns = () if group.distinct is None else (group.clusters[group.distinct.node], group.distinct.first)
+        columns = group.clusters, np.empty(0, bool)
+        if group.distinct is not None:
+            columns = group.clusters[group.distinct.node], group.distinct.first
         begin, rows = 0, []
         for shard, target, part in zip(group.shards, group.targets, group.parts, strict=True):
             clustered, firsts = [], []

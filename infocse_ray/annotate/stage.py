@@ -59,19 +59,19 @@ def annotate(
         title: of the progress bar.
         encoder_store: the same corpus, tokenised for `encoder`, if `store` isn't.
         engine: what computes the backbone.
-        share: the shards whose documents are annotated; None: all.
+        share: draws the documents that are annotated; None: all.
 
     Returns:
         The stage's summary: documents, sentences, `copies` (sentences with the text, as the encoder reads it, of an
         earlier one of their document), clusters, pairs of different texts, the histogram `cluster_sizes` (upper bound
-        of each power-of-two bin of different texts -> clusters), tokens and padding; with a share `shards_a_lane`.
+        of each power-of-two bin of different texts -> clusters), tokens and padding; with a share `shards_a_lane` and,
+        where it draws some of their documents, `part_of_documents`.
 
     Raises:
         ValueError: `encoder_store` is of another corpus, or k-means' sample is empty.
     """
     quiet_data()
-    drawn = None if share is None else share.shards(store)
-    documents = TrainingDocuments(store, splits, encoder_store, drawn)
+    documents = TrainingDocuments(store, splits, encoder_store, () if share is None else (share,))
     documents.check()
     said = {} if share is None else share.summary()
     # Who asks for a number of actors gets them.

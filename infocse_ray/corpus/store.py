@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus.schema import shard_of
-from infocse_ray.corpus.tokens import Tokens, flat, sample_hashes, tokens_of
+from infocse_ray.corpus.tokens import Tokens, drawn, flat, sample_hashes, tokens_of
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, read_groups
 
@@ -174,4 +174,4 @@ def drawn_sentences(documents: Documents, share: float, seed: int) -> np.ndarray
     sizes = np.diff(documents.offsets)
     number = np.arange(len(documents.sentences)) - np.repeat(documents.offsets[:-1], sizes)
     hashes = sample_hashes(seed, np.repeat(documents.keys, sizes), number)
-    return np.flatnonzero((hashes.view(np.uint64) >> np.uint64(11)) * 2.0**-53 < share)
+    return np.flatnonzero(drawn(hashes, share))

@@ -117,6 +117,11 @@ def sample_hashes(seed: int, *columns: np.ndarray) -> np.ndarray:
     return Tokens(rows.view(np.uint64).ravel(), offsets).hashes()
 
 
+def drawn(hashes: np.ndarray, share: float) -> np.ndarray:
+    """Bool [n]: what is drawn by its hash, where about `share` of all is; a larger share has that of a smaller one."""
+    return (hashes.view(np.uint64) >> np.uint64(11)) * 2.0**-53 < share
+
+
 def _scramble(x: np.ndarray) -> np.ndarray:
     """The finaliser of splitmix64 (Steele et al. 2014): every input bit changes half of the output bits."""
     with np.errstate(over="ignore"):

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import Engine
-from infocse_ray.annotate.share import Share, in_all
+from infocse_ray.annotate.share import Share
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -102,9 +102,9 @@ def annotated_run(root: Storage, name: str) -> AnnotatedRun:
         graph = stages.get(f"iteration_{number}/graph") if installed(openvino.PACKAGES[False]) else None
         engine = engine_in(None if graph is None else read_stage(graph))
         encoder, read = named[stage.fingerprint]
-        read = read._replace(drawn=None if share is None else share.shards(store))
+        read = read._replace(draws=() if share is None else (share,))
         annotations.append(Annotation(number, stage, encoder, read, engine))
-    common = documents._replace(drawn=in_all(one.documents.drawn for one in annotations))
+    common = documents._replace(draws=[share for one in annotations for share in one.documents.draws])
     return AnnotatedRun(folder, settings, common, came, annotations)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from infocse_ray.annotate.documents import COLUMNS, TrainingDocuments
+from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.corpus.schema import shard_of, stable_hash
 from infocse_ray.corpus.store import documents_of
 from infocse_ray.corpus.tokens import Tokens, sample_hashes
@@ -64,7 +64,7 @@ def find(documents: TrainingDocuments, doc_ids: Sequence[str]) -> tuple[list[Dra
 
 
 def _documents(documents: TrainingDocuments, shard: int) -> Iterator[Drawn]:
-    for table in documents.store.read(shard, documents.splits, COLUMNS):
+    for table in documents.tables(shard):
         here = documents_of(table)
         for row, (doc_id, key) in enumerate(zip(here.doc_ids.to_pylist(), here.keys.tolist(), strict=True)):
             start, end = here.offsets[row : row + 2].tolist()

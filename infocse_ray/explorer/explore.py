@@ -130,7 +130,7 @@ def _documents(run: AnnotatedRun, asked: Explorer, strict: bool) -> list[Drawn]:
     """
     named, missing = find(run.documents, asked.ids)
     if missing:
-        clustered = "clustered" if run.documents.drawn is None else "clustered in every iteration (annotate.share)"
+        clustered = "clustered" if not run.documents.draws else "clustered in every iteration (annotate.share)"
         said = f"ids = {', '.join(map(repr, missing))}: no document that was {clustered} has such an id"
         if strict:
             raise ValueError(f"{said}; ids are those of the corpus, in splits {', '.join(run.documents.splits)}")
@@ -200,9 +200,9 @@ def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Fo
 
 def _shown(run: AnnotatedRun) -> str:
     """In words, which documents are shown, where it isn't any of the corpus."""
-    if run.documents.drawn is None:
+    if not run.documents.draws:
         return ""
-    part = len(run.documents.drawn) / run.documents.store.shards
+    part = run.documents.part
     return f" Each iteration annotated a share of the corpus; the documents shown are of the {part:.1%} that all did."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infocse_ray.annotate.share import tokens_a_pair
+from infocse_ray.annotate.enough import tokens_a_pair
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.retrieval.intervals import wilson

@@ -4,7 +4,7 @@
    step goes forwards and backwards, which is twice as much again. With gradient caching (a batch of more tokens than
    `train.chunk_tokens`) it goes forwards twice, and costs FOUR. With `train.distillation` the encoder that training
    began with goes forwards too. On CPUs each of these passes takes twice as long as embedding's (docs/measurements.md).
-2. A pair, or another method's example, is two sentences of average length.
+2. A pair, or another method's example, is two sentences of average length, and a counterpart is one.
 3. Every stage starts its workers, and that takes as long as it took where the speed was measured.
 Stages that stop early, or that other runs have done, make a run shorter; a machine
 that does other work beside makes it longer.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from infocse_ray.annotate.share import sentence_length
+from infocse_ray.annotate.enough import sentence_length
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
 from infocse_ray.methods.recipes import RECIPES
@@ -126,6 +126,9 @@ def work_of(run: Run) -> Work:
     read = tokens_read[validate.reading]
     asks = {"counterpart": read, "readings": tokens_read["both"]}.get(run.judged_on, document)
     asked = asked_documents(run) * asks
+    labels = sum(counts["labelled"].values())
+    if run.judged_on == "counterpart":
+        asked += min(labels, validate.max_candidates) * sentence
     look = asked
     if (plan := iteration_stages.whitening) is not None:
         sample = Sample.of(run.store, plan.splits, run.inputs.encoder.base_dimension)
@@ -149,7 +152,8 @@ def work_of(run: Run) -> Work:
         look=look,
         looks=1 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
-        tested=5 * asked + tests * documents["test"] * read,  # the starts, before and after, and the result
+        tested=5 * asked
+        + tests * (documents["test"] * read + labels * sentence),  # the starts, before and after, and the result
         pilots=len(RECIPES) if settings.recipe else 0,
         piloted=settings.loop.pilot_steps * step,
         passes=slower * passes,

@@ -137,10 +137,10 @@ def annotate_identity(
 ) -> str:
     """Of an annotate stage on the token store and with the encoder of these fingerprints, by an engine.
 
-    What annotates all shards is named as it was before shares were drawn.
+    What annotates all documents is named as it was before shares were drawn.
     """
     by = () if engine == "torch" else (engine,)
-    drawn = () if share is None else (share,)
+    drawn = () if share is None else (share.identity(),)
     return fingerprint(
         "annotate",
         _FORMATS["annotate"],

@@ -10,6 +10,7 @@ from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.origin import Origin, origin_of
+from infocse_ray.encoder.prompts import Role
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop.first_encoder import load_first_encoder
@@ -72,6 +73,27 @@ def spec_of(settings: Settings, encoder: SentenceEncoder) -> EncoderSpec:
     return EncoderSpec.of(encoder)._replace(dimension=trained_dimension(settings, encoder))
 
 
+def crowded(encoder: SentenceEncoder, asked: bool) -> list[str]:
+    """A line for each prompt that leaves a text less of `encoder.max_length` than it takes itself.
+
+    Args:
+        encoder: with its prompts.
+        asked: whether there are counterparts, before which the queries' stands.
+    """
+    of: dict[Role, tuple[str, str]] = {"document": ("document_prompt", "sentence")}
+    if asked:
+        of["query"] = "query_prompt", "counterpart"
+    lines = []
+    for role, (name, text) in of.items():
+        prompt = encoder.extra(role) - len(encoder.prefix) - len(encoder.suffix)
+        if prompt > (room := encoder.room(role)):
+            lines.append(
+                f"encoder.max_length = {encoder.max_length}: encoder.{name} takes {prompt} of these tokens, so that a "
+                f"{text} is cut at {room}; raise encoder.max_length by {prompt}"
+            )
+    return lines
+
+
 def check(settings: Settings) -> Inputs:
     """Find the corpus and load the encoder on this machine.
 
@@ -91,6 +113,8 @@ def check(settings: Settings) -> Inputs:
             f"encoder.model = {settings.encoder.model!r}: names no pooling, so it may be a language model and no "
             "sentence encoder; `--config paper-plus` has the settings for these"
         )
+    for line in crowded(encoder, settings.corpus.counterpart is not None):
+        say(f"warning: {line}")
     whitening_plan(settings, encoder, [])  # what it refuses, before Ray starts
     spec = spec_of(settings, encoder)
     method = method_of(settings.train.method, settings, spec, Use(folder=folder))

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import TORCH, Engine, check_agreement, engine_of, graph_in, make_graph
-from infocse_ray.annotate.share import Share, pairs_read, share_of_iteration
+from infocse_ray.annotate.enough import pairs_read, share_of_iteration
+from infocse_ray.annotate.share import Share
 from infocse_ray.annotate.stage import annotate
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder import openvino
@@ -104,7 +105,7 @@ class IterationStages(NamedTuple):
         return self.annotator if self.annotator is not None and t == 1 else FirstEncoder(encoder, None)
 
     def share(self, t: int) -> Share | None:
-        """The shards that iteration t annotates; None: all."""
+        """The draw of documents that iteration t annotates; None: all."""
         return share_of_iteration(self.settings, self.store, self.splits, t)
 
     def _annotate_identity(self, by: FirstEncoder, engine: EngineName, t: int) -> str:

@@ -18,7 +18,7 @@ import torch
 from infocse_ray.annotate.actor import in_actors
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
-from infocse_ray.annotate.share import sentence_length
+from infocse_ray.annotate.enough import sentence_length
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import concatenate
 from infocse_ray.encoder.checkpoint import EncoderFolder

@@ -73,10 +73,10 @@ _SHOWN = 6
 
 
 _SHARE = ("seed", "train.max_steps", "train.max_tokens", "train.batch_size")
-"""What says which shards are annotated, and how many, where it isn't all of them."""
+"""What says which documents are annotated, and how many, where it isn't all of them."""
 
 
-def draws_shards(before: dict[str, Any], root: Storage) -> bool:
+def draws_documents(before: dict[str, Any], root: Storage) -> bool:
     """Whether what `Manifest.before` says annotated a share of the corpus; no, where that can't be read any more."""
     for name, stage in before["stages"].items():
         if name.endswith("/annotations"):
@@ -92,7 +92,7 @@ def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | No
         before: what `Manifest.before` says.
         settings: of the run now.
         inputs: fingerprints of what the paths in them lead to.
-        drawn: what `draws_shards` says.
+        drawn: what `draws_documents` says.
 
     Returns:
         A line or none.

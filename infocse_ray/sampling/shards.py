@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from infocse_ray.annotate.annotations import OTHERS, clustered
+from infocse_ray.annotate.annotations import OTHERS, annotated, clustered
 from infocse_ray.corpus.store import Documents, documents_of, row_groups, shard_name
 from infocse_ray.storage.checksums import damaged
 from infocse_ray.storage.folder import Storage
@@ -86,11 +86,12 @@ class OpenShard:
         return group if self._clusters is None else self._used[group]
 
     def documents(self, group: int) -> int:
-        """How many documents a row group has."""
-        return self._tokens.metadata.row_group(self._place(group)).num_rows
+        """How many documents a row group has; with clusters, how many of them were annotated."""
+        file, place = (self._tokens, self._place(group)) if self._clusters is None else (self._clusters, group)
+        return file.metadata.row_group(place).num_rows
 
     def read(self, group: int) -> Documents:
-        """A row group as documents, with their clusters where these were annotated.
+        """A row group as documents; with clusters, those of them that were annotated.
 
         Raises:
             DamagedFile: it isn't as it was written, or the clusters are of other documents.
@@ -100,11 +101,11 @@ class OpenShard:
     def read_all(self, groups: list[int]) -> Iterator[Documents]:
         """Row groups one after the other, as `read` gives them; neighbours are fetched together."""
         places = [self._place(group) for group in groups]
-        documents = map(documents_of, read_groups(self._tokens, places, self._columns))
+        tokens = read_groups(self._tokens, places, self._columns)
         if self._clusters is None:
-            return documents
-        tables = read_groups(self._clusters, groups)
-        return (clustered(*both, self._written) for both in zip(documents, tables, strict=True))
+            return map(documents_of, tokens)
+        both = zip(tokens, read_groups(self._clusters, groups), strict=True)
+        return (clustered(documents_of(annotated(*one)), one[1], self._written) for one in both)
 
     def close(self) -> None:
         """Let go of the files."""

@@ -163,13 +163,13 @@ class Validate(Section):
         "choice of a power are of sentences, whatever it is.",
     )
     max_documents: int = Field(
-        default=10_000,
+        default=2_000,
         ge=100,
         description="About how many validation documents are used at most, the first by hash of the id. For "
         "`counterpart` this counts questions: a document asks for each of its counterparts.",
     )
     max_candidates: int = Field(
-        default=1_000_000,
+        default=50_000,
         ge=100,
         description="About how many counterparts a validation on counterparts ranks each question among at most, those "
         "of the documents first by hash of the id. The test ranks among all.",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.annotate import enough
 from infocse_ray.corpus.schema import shard_of, stable_hash
 from infocse_ray.explorer import explore as module
 from infocse_ray.explorer.annotations import annotated_run
@@ -111,6 +112,7 @@ def test_iterations_that_annotated_a_share_show_what_all_of_them_did(
         return store._replace(summary=store.summary | {"lanes": 1})
 
     monkeypatch.setattr(runs_here, "small_store", one_lane)
+    monkeypatch.setattr(enough, "FEWEST_DOCUMENTS", 1)
     settings = with_sections(
         settings_here(tmp_path, tiny_encoder, monkeypatch),
         annotate={"share": 0.5},
@@ -124,18 +126,17 @@ def test_iterations_that_annotated_a_share_show_what_all_of_them_did(
     monkeypatch.setattr(module, "placement", lambda *_: Placement(1, False, 1))
     assert explore_after(settings) is not None
     run = annotated_run(Storage.open(settings.storage), "run")
-    common = run.documents.drawn
-    assert common is not None
+    common = run.documents.shards
     assert len(common) == 2
     for one in run.annotations:
-        assert one.documents.drawn is not None
-        assert len(one.documents.drawn) == 4
-        assert set(common) < set(one.documents.drawn)
-    content = read(settings)
+        assert len(one.documents.shards) == 4
+        assert set(common) < set(one.documents.shards)
+    content, own = read(settings), run.documents._replace(draws=()).own
     ids = [id for shard in common for part in run.documents.own(shard) for id in part.doc_ids.to_pylist()]
     assert sorted(one["id"] for one in content["documents"]) == sorted(ids)
     assert all(one["iterations"][t]["same"] for one in content["documents"] for t in ("1", "2"))
-    assert f"of the {len(common) / 6:.1%} that all did" in content["rule"]
+    assert 0 < len(ids) < len([id for shard in common for part in own(shard) for id in part.doc_ids])
+    assert f"of the {2 / 6 * 0.75 / 4:.1%} that all did" in content["rule"]
     elsewhere = next(
         id
         for shard in set(range(6)) - set(common)

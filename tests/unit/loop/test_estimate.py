@@ -18,9 +18,10 @@ from infocse_ray.loop.speed import Speed, speed_of
 from infocse_ray.methods.recipes import RECIPES
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.runtime.placement import Placement
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Settings, Train
 from infocse_ray.storage.folder import Storage
 
+DEFAULT = Train()
 SPEED = Speed(tokens_per_second=1000.0, start_seconds=5.0)
 WORK = Work(
     annotations=2,
@@ -113,7 +114,7 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert (work.annotations, work.trainings) == (2, 2)
     assert work.annotated == pytest.approx(900 * 100)  # ten tokens a sentence, ten sentences a document
     assert work.step == 2 * 128 * 10
-    assert work.look == pytest.approx(100 * (100 + 60)), "by their sentences, and whole"
+    assert work.look == pytest.approx(100 * (100 + 60 + 10)), "by their sentences, and whole; and counterparts"
     assert work.passes == SLOWER_ON_CPU * (THREE + 1), "one chunk, and the start's encoder"
     assert work_of(run_of(train={"distillation": 0.0})).passes == SLOWER_ON_CPU * THREE
     cached = work_of(run_of(train={"distillation": 0.0, "chunk_tokens": 64}))
@@ -140,9 +141,9 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
 @pytest.mark.parametrize(
     ("reading", "on", "look", "test"),
     [
-        ("sentences", "counterpart", 100, 100),
-        ("whole", "counterpart", 60, 60),  # where the encoder's folder cuts
-        ("both", "counterpart", 160, 160),
+        ("sentences", "counterpart", 120, 100),
+        ("whole", "counterpart", 80, 60),  # where the encoder's folder cuts
+        ("both", "counterpart", 180, 160),
         ("sentences", "sentence", 100, 100),
         ("whole", "sentence", 100, 60),  # sentences ask
         ("both", "sentence", 100, 160),
@@ -151,10 +152,21 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
 )
 def test_what_reading_documents_takes(reading: str, on: str, look: float, test: float):
     run = run_of(on=on, validate={"reading": reading})
-    run.store.summary["labelled"]["test"] = 9
+    run.store.summary["labelled"]["test"] = 100
     work = work_of(run)
     assert work.look == pytest.approx(100 * look)
-    assert work.tested == pytest.approx(5 * 100 * look + (work.trainings + 3) * 100 * test)
+    assert work.tested == pytest.approx(5 * 100 * look + (work.trainings + 3) * (100 * test + 200 * 10))
+
+
+@pytest.mark.parametrize(("on", "most"), [("sentence", 0.5), ("counterpart", 1.0)])
+def test_validation_of_a_large_corpus_takes_no_more_than_its_training(on: str, most: float):
+    run = run_of(on=on, train={"max_steps": DEFAULT.max_steps})
+    counts = {"tokens": 10**9, "sentences": 10**8, "documents": {"train": 8 * 10**6, "valid": 10**6, "test": 10**6}}
+    run.store.summary.update(counts | {"labelled": {"train": 8 * 10**6, "valid": 10**6, "test": 0}})
+    settings, work = run.settings, work_of(run)
+    work = work._replace(tested=0.0)
+    estimate = work.estimate(SPEED, settings.train.max_steps * work.step)
+    assert estimate.validating < most * estimate.training
 
 
 @pytest.mark.parametrize(("whole", "more"), [(False, 0.0), (True, 32 * 60)])
@@ -241,7 +253,7 @@ def test_where_there_is_little_time_fewer_documents_validate_before_there_are_fe
     root = Storage.open(str(tmp_path))
 
     def settled(minutes: float, labelled: int = 21_000, compared: bool = False) -> tuple[int, int]:
-        run = run_of(root, minutes=minutes, validate={"max_documents": 4000})
+        run = run_of(root, minutes=minutes, validate={"max_documents": 4000, "max_candidates": 100})
         counts = {"tokens": 3_100_000, "sentences": 310_000, "documents": {"train": 10_000, "valid": 21_000, "test": 0}}
         counts |= {"labelled": {"valid": labelled, "test": 0}}
         run.store.summary.update(counts)

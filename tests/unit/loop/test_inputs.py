@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.loop.inputs import check
-from infocse_ray.settings import Settings
+from infocse_ray.encoder.load import load_encoder
+from infocse_ray.loop.inputs import check, crowded
+from infocse_ray.settings import Encoder, Settings
 from tests.conftest import make_documents, write_jsonl
 
 
@@ -39,3 +40,17 @@ def test_an_encoder_without_pooling_may_be_a_language_model(tmp_path: Path, tiny
     (pooled / "1_Pooling").mkdir()
     (pooled / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
     assert "paper-plus" not in said(capsys, corpus, pooled)
+
+
+def test_a_prompt_that_leaves_a_text_little_is_told(tmp_path: Path, tiny_encoder: Path, capsys) -> None:
+    corpus = write_jsonl(tmp_path / "d.jsonl", make_documents(3))
+    long, short = "find find ", "find "  # four tokens a word
+    at_16 = "warning: encoder.max_length = 16: encoder.{} takes 8 of these tokens, so that a {} is cut at 6; "
+    told = said(capsys, corpus, tiny_encoder, document_prompt=long)
+    assert at_16.format("document_prompt", "sentence") + "raise encoder.max_length by 8" in told
+    assert "warning" not in said(capsys, corpus, tiny_encoder, document_prompt=short)
+    assert "warning" not in said(capsys, corpus, tiny_encoder, document_prompt=long, max_length=24), "as it advises"
+    assert "warning" not in said(capsys, corpus, tiny_encoder, query_prompt=long), "nothing is asked"
+    encoder = load_encoder(tiny_encoder, Encoder(model="m", max_length=16, query_prompt=long), cosine=False)
+    [line] = crowded(encoder, asked=True)
+    assert f"warning: {line}".startswith(at_16.format("query_prompt", "counterpart"))

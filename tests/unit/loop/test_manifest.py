@@ -10,7 +10,7 @@ import pytest
 from infocse_ray.annotate.share import Share
 from infocse_ray.errors import LeaseLost
 from infocse_ray.loop.manifest import Manifest
-from infocse_ray.loop.stale import draws_shards, stale
+from infocse_ray.loop.stale import draws_documents, stale
 from infocse_ray.settings import Settings
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, run_stage
@@ -199,4 +199,4 @@ def test_whether_a_share_was_annotated_is_read_of_the_stage(run):
         folder = run / name
         if summary is not None:
             run_stage(root, folder, "annotate", name, lambda _, summary=summary: summary)
-        assert draws_shards({"stages": {"iteration_1/annotations": {"folder": folder.relative}}}, root) == drawn
+        assert draws_documents({"stages": {"iteration_1/annotations": {"folder": folder.relative}}}, root) == drawn
