@@ -15,6 +15,7 @@ from infocse_ray.encoder.modules import Dense, Normalize
 from infocse_ray.encoder.positions import position_room
 from infocse_ray.encoder.prompts import prompt_tokens
 from infocse_ray.encoder.tokenizer import load_tokenizer, special_tokens, tokenizer_json
+from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.redact import redacted
 
@@ -48,6 +49,7 @@ def load_encoder(
     Raises:
         ValueError: it is no encoder, has no safetensors, or doesn't fit the settings.
     """
+    quiet_libraries()  # in workers, too, whose output a Ray of the user's own shows
     where = redacted(f"{setting} = {settings.model!r}")
     layout = read_layout(folder, None if settings.pooling == "auto" else settings.pooling, setting)
     backbone = load_backbone(folder, layout.pooling is not None, where, pooling_fix(setting, "lasttoken or mean"))

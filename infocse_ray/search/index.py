@@ -21,7 +21,6 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.errors import DamagedFile
-from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
@@ -116,7 +115,6 @@ class Index:
             raise ValueError(f"best_sentence = {best_sentence!r}: is of documents; leave it out, or over sentences")
         if not isinstance(folder, str | os.PathLike):
             raise ValueError(f"{setting} = {folder!r}: give the folder, or URI, that `infocse embed` wrote")
-        quiet_libraries()
         output = Storage.of_runs(os.fspath(folder), setting)
         where = f"{setting} = {str(output)!r}"
         with _made_by_embed(where):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from transformers.utils import logging
 
 import infocse_ray
 from infocse_ray import Scores, SuiteScores, SweepResult, adapt, api, cluster_sentences, evaluate
@@ -57,6 +58,12 @@ def test_sentences_are_clustered_inside_each_document(tiny_encoder: Path):
     assert given.sentences == sentences
     assert given.clusters[0] == given.clusters[2] == 0, "equal texts are one node"
     assert [len(group) for group in given.groups()] == [given.clusters.count(i) for i in range(max(given.clusters) + 1)]
+
+
+def test_an_encoder_is_loaded_without_a_bar_of_the_librarys_own(tiny_encoder: Path, capfd: pytest.CaptureFixture[str]):
+    logging.enable_progress_bar()  # as in a worker's process, where nobody has asked for quiet yet
+    cluster_sentences(tiny_encoder, [TEXT])
+    assert capfd.readouterr().err == ""
 
 
 def test_documents_without_sentences_have_no_clusters(tiny_encoder: Path):
