@@ -26,10 +26,12 @@ from infocse_ray.page.end import end_with_pages
 from infocse_ray.page.write import end_with_page
 from infocse_ray.runtime.cluster import connect, quiet_data
 from infocse_ray.runtime.libraries import quiet_libraries
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder, Settings
 from infocse_ray.settings.command_line import as_settings, explain
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.settings.unread import BY_FINETUNE, BY_PRETRAIN, given_for_nothing, names_given
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 from infocse_ray.suites.judge import judge
@@ -208,6 +210,7 @@ def adapt(
 def pretrain(settings: Settings) -> RunResult:
     """Train without labels by InfoCSE (Alg. 1), as `infocse pretrain` does; raises what `adapt` does."""
     _prepare_process()
+    _say_unread(settings, "infocse pretrain", BY_PRETRAIN)
     metrics = infocse.pretrain(settings)
     return _result(settings, metrics, end_with_pages(settings))
 
@@ -215,6 +218,7 @@ def pretrain(settings: Settings) -> RunResult:
 def finetune(settings: Settings) -> RunResult:
     """Fine-tune on documents and their counterparts (section 3.3), as `infocse finetune` does."""
     _prepare_process()
+    _say_unread(settings, "infocse finetune", BY_FINETUNE)
     metrics = few_shot.finetune(settings)
     return _result(settings, metrics, end_with_page(settings.storage, settings.name))
 
@@ -378,6 +382,11 @@ def _prepare_process() -> None:
     """Set up the process as a command would."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     quiet_libraries()
+
+
+def _say_unread(settings: Settings, command: str, unread: Mapping[str, str]) -> None:
+    for line in given_for_nothing(settings, set(names_given(settings)), command, unread):
+        say(f"warning: {line}")
 
 
 def _of_documents(settings: _OfCorpus, documents: object, corpus: Mapping[str, Any]) -> _OfCorpus:

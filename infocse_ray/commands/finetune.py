@@ -24,25 +24,14 @@ from typing import Any
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.settings import Settings
+from infocse_ray.settings.unread import BY_FINETUNE
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "labels.train_size")
-
-_UNREAD = {
-    "train.batch_size": "finetune.batch_size is its own",
-    "train.learning_rate": "finetune.learning_rate is its own",
-    "train.warmup_steps": "it has no warm-up",
-    "train.max_steps": "finetune.epochs ends it",
-    "train.max_tokens": "finetune.epochs ends it",
-    "validate.every": "it validates after each epoch",
-    "validate.every_tokens": "it validates after each epoch",
-    "validate.patience": "finetune.patience is its own",
-    "plusplus": "`infocse plusplus` does",
-}
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse finetune") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=_UNREAD)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=BY_FINETUNE)
     return 0
 
 

@@ -6,19 +6,16 @@ a command's work is a function that imports what it needs.
 
 from __future__ import annotations
 
-import operator
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
-from pydantic import BaseModel
-
 from infocse_ray import __version__
 from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, SourceChanged, TrainingStopped, WorkersLost
 from infocse_ray.settings.command_line import Model, given_by_user, named_here, parse
-from infocse_ray.settings.fields import settings_of
+from infocse_ray.settings.unread import given_for_nothing
 from infocse_ray.storage.redact import redact_tracebacks, redacted
 
 Result = TypeVar("Result")
@@ -74,7 +71,8 @@ def run_job(
     from infocse_ray.runtime.progress import say
 
     quiet_libraries()
-    for line in _of_unread(settings, argv, prog, unread):
+    given = given_by_user(type(settings), argv) if unread else {}
+    for line in given_for_nothing(settings, given, prog, unread):
         say(f"warning: {line}")
     with listening():
         try:
@@ -99,21 +97,6 @@ def run_job(
                 raise
             print(f"{prog}: error: {redacted(str(failure)).replace(_AGAIN, again)}", file=sys.stderr)
             raise SystemExit(status) from None
-
-
-def _of_unread(settings: BaseModel, argv: Sequence[str] | None, prog: str, unread: Mapping[str, str]) -> list[str]:
-    """Which settings were given for nothing: a line for each reason."""
-    given = given_by_user(type(settings), argv) if unread else {}
-    reasons: dict[str, list[str]] = {}
-    for name, field in settings_of(type(settings)):
-        reason = unread.get(name) or unread.get(name.partition(".")[0])
-        value = operator.attrgetter(name)(settings)
-        if reason and name in given and value != field.get_default(call_default_factory=True):
-            reasons.setdefault(reason, []).append(f"{name} = {value}")
-    return [
-        f"{', '.join(names)}: `{prog}` doesn't read {'it' if len(names) == 1 else 'them'}; {reason}"
-        for reason, names in reasons.items()
-    ]
 
 
 def _status(error: Exception) -> int:

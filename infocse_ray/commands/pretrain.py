@@ -19,15 +19,14 @@ from typing import Any
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.settings import Settings
-from infocse_ray.settings.section import FEW_SHOT
+from infocse_ray.settings.unread import BY_PRETRAIN
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "storage")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse pretrain") -> int:
     """Run it; the exit status."""
-    unread = dict.fromkeys(FEW_SHOT, "`infocse plusplus` does")
-    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=unread)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=BY_PRETRAIN)
     return 0
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from infocse_ray import api
 from infocse_ray.commands import finetune, plusplus, pretrain
+from infocse_ray.settings import Settings
 
 Main = Callable[[Sequence[str]], int]
 
@@ -70,3 +72,18 @@ def test_a_file_of_ones_own_is_as_its_options(tmp_path: Path, capsys: pytest.Cap
     file = tmp_path / "mine.yaml"
     file.write_text("train: {batch_size: 16}\n")
     assert len(warnings(finetune.main, capsys, "--config", str(file))) == 1
+
+
+def test_what_python_gives_for_nothing_is_told_as_a_command_tells_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"name": "x", "storage": str(tmp_path), "encoder": {"model": "m"}, "corpus": {"source": "/nowhere"}}
+    few = Settings.model_validate(settings | {"labels": {"train_size": 9}, "plusplus": {"max_rounds": 3}})
+    own = Settings.model_validate(settings | {"train": {"max_steps": 9}})
+    for job, given in ((api.pretrain, few), (api.finetune, own), (api.pretrain, own)):
+        with pytest.raises(ValueError, match="/nowhere"):
+            job(given)
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")] == [
+        "warning: labels.train_size = 9: `infocse pretrain` doesn't read it; `infocse plusplus` does",
+        "warning: train.max_steps = 9: `infocse finetune` doesn't read it; finetune.epochs ends it",
+    ], "rounds are as many as by default"
