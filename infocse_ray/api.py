@@ -394,5 +394,5 @@ def _of_documents(settings: _OfCorpus, documents: object, corpus: Mapping[str, A
     if type(documents).__module__.startswith("ray.data"):
         connect()
         quiet_data()
-    source = corpus_of(documents, Storage.for_runs(settings.storage), corpus).source
+    source = corpus_of(documents, Storage.for_runs(settings.storage), corpus, type(settings.corpus)).source
     return settings.model_copy(update={"corpus": settings.corpus.model_copy(update={"source": source})})

@@ -36,7 +36,9 @@ _LONGEST_PATH = 4096
 _MOVED_AT_ONCE = 16
 
 
-def corpus_of(documents: object, root: Storage, settings: Mapping[str, Any] | None = None) -> Corpus:
+def corpus_of(
+    documents: object, root: Storage, settings: Mapping[str, Any] | None = None, kind: type[Corpus] = Corpus
+) -> Corpus:
     """The corpus settings of documents given from Python, which are written to storage if they aren't files.
 
     Of a table, or of dicts, the columns are those that the settings name, else `id`, `text`, `sentences`,
@@ -48,6 +50,7 @@ def corpus_of(documents: object, root: Storage, settings: Mapping[str, Any] | No
             (`news/*.parquet`), else texts; a folder is named by a string that is not in a list, or by a pathlib.Path.
         root: the storage that runs share.
         settings: of the corpus (section `corpus`), without `source`.
+        kind: of the section: what it takes.
 
     Raises:
         ValueError: documents of a type that isn't taken, without a text, or none at all.
@@ -57,11 +60,11 @@ def corpus_of(documents: object, root: Storage, settings: Mapping[str, Any] | No
     if given.get("source") is not None:
         raise ValueError("corpus.source: the documents are given; leave it out")
     if (paths := _paths(documents)) is not None:
-        return Corpus.model_validate({**given, "source": paths})
+        return kind.model_validate({**given, "source": paths})
     if given.get("kind", "auto") != "auto":
         raise ValueError(f"corpus.kind = {given['kind']!r}: is for files; leave it out, or give paths")
     # Whatever else is wrong with the settings is said before anything is written.
-    corpus = Corpus.model_validate({**given, "source": "documents"})
+    corpus = kind.model_validate({**given, "source": "documents"})
     folder = root / "sources" / f"{UNFINISHED}{uuid.uuid4().hex}"
     try:
         name = _write_dataset(documents, folder, corpus) if _is_ray(documents) else _write(documents, folder, corpus)
@@ -77,6 +80,8 @@ def corpus_of(documents: object, root: Storage, settings: Mapping[str, Any] | No
 def _paths(documents: object) -> str | list[str] | None:
     """The paths that documents are; None if they are something else."""
     if isinstance(documents, str):
+        if not documents:
+            raise ValueError("documents: is an empty str, which names no file; give a list of texts, or paths")
         if "\n" in documents or len(documents) > _LONGEST_PATH:
             raise ValueError("documents: is a str, which names files, and is no path; give a list of texts")
         return documents

@@ -166,6 +166,15 @@ def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypat
     assert repr(found) == repr(alone), "of the comparison its verdict is to be asked for"
 
 
+@pytest.mark.parametrize("documents", [[TEXT], "news.jsonl"])
+def test_what_embed_takes_of_a_corpus_it_takes_in_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: Any
+):
+    monkeypatch.setattr(api, "embed_corpus", lambda settings: SimpleNamespace(uri=settings.corpus.min_sentences))
+    given = {"output": str(tmp_path / "out"), "storage": str(tmp_path), "corpus": {"min_sentences": 1}}
+    assert infocse_ray.embed("e", documents, **given) == 1, "which a run, that needs pairs, doesn't take"
+
+
 def test_results_are_shown_without_credentials():
     secret = "s3://KEY:averysecretword@bucket/runs/news"
     for result in (SweepResult(secret, 0), Scores({}, secret), SuiteScores([], "", secret)):
