@@ -209,7 +209,7 @@ def adapt(
 
 def pretrain(settings: Settings) -> RunResult:
     """Train without labels by InfoCSE (Alg. 1), as `infocse pretrain` does; raises what `adapt` does."""
-    _prepare_process()
+    _prepare_process(settings, Settings)
     _say_unread(settings, "infocse pretrain", BY_PRETRAIN)
     metrics = infocse.pretrain(settings)
     return _result(settings, metrics, end_with_pages(settings))
@@ -217,7 +217,7 @@ def pretrain(settings: Settings) -> RunResult:
 
 def finetune(settings: Settings) -> RunResult:
     """Fine-tune on documents and their counterparts (section 3.3), as `infocse finetune` does."""
-    _prepare_process()
+    _prepare_process(settings, Settings)
     _say_unread(settings, "infocse finetune", BY_FINETUNE)
     metrics = few_shot.finetune(settings)
     return _result(settings, metrics, end_with_page(settings.storage, settings.name))
@@ -225,14 +225,14 @@ def finetune(settings: Settings) -> RunResult:
 
 def plusplus(settings: Settings) -> RunResult:
     """InfoCSE++ (section 3.3): train without labels and fine-tune in turn, as `infocse plusplus` does."""
-    _prepare_process()
+    _prepare_process(settings, Settings)
     metrics = few_shot.plusplus(settings)
     return _result(settings, metrics, end_with_pages(settings))
 
 
 def sweep(config: Sweep) -> SweepResult:
     """Try settings side by side with Ray Tune, as `infocse sweep` does."""
-    _prepare_process()
+    _prepare_process(config, Sweep)
     failed = run_sweep(config)
     return SweepResult((Storage.open(config.storage) / config.name).uri, failed)
 
@@ -378,8 +378,16 @@ def _fields_of(field: FieldInfo) -> Mapping[str, FieldInfo]:
     return section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
 
 
-def _prepare_process() -> None:
-    """Set up the process as a command would."""
+def _prepare_process(given: object = None, kind: type[BaseModel] | None = None) -> None:
+    """Set up the process as a command would, for settings that are of this kind.
+
+    Raises:
+        ValueError: they are of another.
+    """
+    if kind is not None and not isinstance(given, kind):
+        name = kind.__name__
+        how = f"{name}.model_validate(...)" if isinstance(given, Mapping) else f"infocse_ray.{name}(...)"
+        raise ValueError(f"{'config' if kind is Sweep else 'settings'}: is a {type(given).__qualname__}; give {how}")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     quiet_libraries()
 

@@ -190,6 +190,15 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("given", [{"name": "x"}, None, "paper"])
+def test_what_is_no_settings_is_told_what_to_give(given: Any):
+    for job in (infocse_ray.pretrain, infocse_ray.finetune, infocse_ray.plusplus):
+        with pytest.raises(ValueError, match=r"^settings: is a (dict; give Settings.model_validate|NoneType|str)"):
+            job(given)
+    with pytest.raises(ValueError, match=r"^config: is a (dict; give Sweep.model_validate|NoneType|str)"):
+        infocse_ray.sweep(given)
+
+
 def test_settings_may_be_paths() -> None:
     given = {"model": Path("m"), "output": Path("out"), "corpus": {"source": "documents", "text": "body"}}
     checked = api._validated(api.Embed, given)
