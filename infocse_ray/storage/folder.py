@@ -9,6 +9,7 @@ import json
 import os
 import re
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ class Storage:
             NoSpace, StorageUnavailable: not now.
         """
         storage = cls.lasting(uri, setting)
-        probe = storage / f".probe-{os.getpid()}"
+        # Of one's own: threads share a process's number, and containers that have one storage all count from 1.
+        probe = storage / f".probe-{uuid.uuid4().hex}"
         try:
             probe.write_bytes(b"")
             probe.delete()

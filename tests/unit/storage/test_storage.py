@@ -56,6 +56,15 @@ def test_storage_for_runs_can_be_written_and_lasts(folder, tmp_path):
             Storage.for_runs(str(wrong))
 
 
+def test_threads_and_containers_of_the_same_number_dont_try_it_with_the_same_file(folder, monkeypatch):
+    tried = []
+    monkeypatch.setattr(Storage, "write_bytes", lambda file, data: tried.append(file.name))
+    for _ in range(2):
+        Storage.for_runs(str(folder))
+    assert len(set(tried)) == 2
+    assert all(name.startswith(".probe-") for name in tried), "by which `infocse clean` knows what was left"
+
+
 def test_a_storage_that_can_only_be_read_is_refused():
     with pytest.raises(ValueError, match=r"^storage = 'https://a\.b/c': can't be written: it can only be read; name"):
         Storage.for_runs("https://a.b/c")
