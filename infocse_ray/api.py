@@ -31,6 +31,7 @@ from infocse_ray.settings import Encoder, Settings
 from infocse_ray.settings.command_line import as_settings, explain
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.settings.nested import nested
 from infocse_ray.settings.unread import BY_FINETUNE, BY_PRETRAIN, given_for_nothing, names_given
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
@@ -262,8 +263,8 @@ def evaluate(
         ValueError: a setting doesn't fit, or no document has anything to find.
     """
     _prepare_process()
-    shaped = _section("corpus", corpus or {})
-    given = {"model": model, "compare": compare, "storage": storage, **settings}
+    others, shaped = _apart(settings, corpus)
+    given = {"model": model, "compare": compare, "storage": storage, **others}
     given |= {"corpus": {"source": "documents", **shaped}}
     checked = _validated(Evaluate, given)  # before the documents are written
     (scored, *_), comparison = evaluate_encoders(_of_documents(checked, documents, shaped))
@@ -296,8 +297,8 @@ def embed(
         ValueError: a setting doesn't fit, or `output` has other vectors.
     """
     _prepare_process()
-    shaped = _section("corpus", corpus or {})
-    given = {"model": model, "output": output, "storage": storage, **settings}
+    others, shaped = _apart(settings, corpus)
+    given = {"model": model, "output": output, "storage": storage, **others}
     checked = _validated(Embed, {**given, "corpus": {"source": "documents", **shaped}})
     return embed_corpus(_of_documents(checked, documents, shaped)).uri
 
@@ -307,7 +308,7 @@ def evaluate_suites(
     suite: str | list[str],
     *,
     compare: str | None = None,
-    suite_path: str | list[str] | None = None,
+    suite_path: str | os.PathLike[str] | list[str | os.PathLike[str]] | None = None,
     tasks: str | list[str] | None = None,
     storage: str = "runs",
     **settings: Any,
@@ -353,7 +354,15 @@ def _paths_as_text(value: Any) -> Any:
     """Settings with a str for every `Path`."""
     if isinstance(value, Mapping):
         return {name: _paths_as_text(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_paths_as_text(one) for one in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _apart(settings: Mapping[str, Any], corpus: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings, which may have dotted names (`corpus.text`), and apart from them those of the corpus."""
+    given = nested({"corpus": _section("corpus", corpus or {}), **settings})
+    return given, given.pop("corpus")
 
 
 def _section(name: str, given: object) -> Mapping[str, Any]:

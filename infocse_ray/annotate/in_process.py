@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -56,8 +57,14 @@ def cluster_sentences(
         language: ISO 639-1, of the sentence splitter's rules.
 
     Raises:
-        ValueError: it is no encoder, k is less than 1, or documents are something else, or not UTF-8.
+        ValueError: it is no encoder, k is no whole number from 1, or documents are something else, or not UTF-8.
     """
+    if not isinstance(encoder, str | os.PathLike | SentenceEncoder):
+        kind = type(encoder).__qualname__
+        raise ValueError(f"encoder: is a {kind}; give its folder or name, or RunResult.encoder()")
+    if not isinstance(language, str):
+        raise ValueError(f"language = {language!r}: give an ISO 639-1 code, such as en")
+    k = _edges(k)
     texts = [split_sentences(one, language) if isinstance(one, str) else one for one in _checked(documents)]
     if isinstance(encoder, str | os.PathLike):
         encoder = os.fspath(encoder)
@@ -75,6 +82,21 @@ def cluster_sentences(
     ]
 
 
+def _edges(k: Any) -> int:
+    """How many edges a sentence keeps.
+
+    Raises:
+        ValueError: it is no whole number from 1.
+    """
+    try:
+        edges = operator.index(k)
+    except TypeError:
+        edges = 0
+    if edges < 1:
+        raise ValueError(f"k = {k!r}: give how many edges a sentence keeps, from 1")
+    return edges
+
+
 def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
     """Texts and lists of sentences.
 
@@ -84,7 +106,7 @@ def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
     wanted = "give a list of texts, or of lists of sentences"
     if isinstance(documents, str):
         raise ValueError(f"documents: is one text; {wanted}")
-    if isinstance(documents, Mapping) or hasattr(documents, "columns"):
+    if isinstance(documents, Mapping) or hasattr(documents, "columns") or not isinstance(documents, Iterable):
         raise ValueError(f"documents: is a {type(documents).__qualname__}; {wanted}, such as a column of it")
     checked = []
     for number, one in enumerate(documents):

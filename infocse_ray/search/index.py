@@ -79,7 +79,7 @@ class Index:
         self,
         folder: str | os.PathLike[str],
         over: Over = "documents",
-        model: str | None = None,
+        model: str | os.PathLike[str] | None = None,
         setting: str = "index",
         words: float | Literal["auto"] = "auto",
         best_sentence: float | Literal["auto"] = "auto",
@@ -132,7 +132,9 @@ class Index:
                 raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
             encoder = embedding.encoder_folder(output).load()
             if model is not None:
-                _check(model, "model" if setting == "index" else "compare", embedding.encoder, where, encoder)
+                _check(
+                    os.fspath(model), "model" if setting == "index" else "compare", embedding.encoder, where, encoder
+                )
             device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
             self.name, self.corpus = embedding.model, embedding.corpus
             self._dimensions = embedding.dimensions
@@ -211,12 +213,7 @@ class Index:
         Raises:
             ValueError: the query is no text, has none, or isn't UTF-8.
         """
-        if not isinstance(query, str):
-            raise ValueError(f"query: is a {type(query).__qualname__}; give one text")
-        if not query.strip():
-            raise ValueError("query: has no text")
-        if not is_utf8(query):
-            raise ValueError(f"query = {query!r}: isn't UTF-8; leave out what is no character")
+        _check_query(query)
         with self._one:
             return vectors_of_queries(self._encoder, [query], self._dimensions)[0]
 
@@ -268,12 +265,30 @@ class Index:
         Args:
             query: that they were found by.
             hits: of `search`.
+
+        Raises:
+            ValueError: the query is none that `search` takes.
         """
+        _check_query(query)
         texts = [hit.text for hit in hits if hit.number is None]
         with self._one:
             vector = vectors_of_queries(self._encoder, [query])[0]
             passages = iter(best_sentences(self._encoder, vector, texts, self.language or "en"))
         return [hit if hit.number is not None else hit._replace(passage=next(passages)) for hit in hits]
+
+
+def _check_query(query: Any) -> None:
+    """Refuse what is no query.
+
+    Raises:
+        ValueError: it is no text, has none, or isn't UTF-8.
+    """
+    if not isinstance(query, str):
+        raise ValueError(f"query: is a {type(query).__qualname__}; give one text")
+    if not query.strip():
+        raise ValueError("query: has no text")
+    if not is_utf8(query):
+        raise ValueError(f"query = {query!r}: isn't UTF-8; leave out what is no character")
 
 
 def _weight(given: Any, wrong: str) -> float | None:

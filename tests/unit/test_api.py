@@ -93,6 +93,23 @@ def test_what_is_no_text_is_not_clustered(documents: Any, said: str):
         cluster_sentences("e", documents)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"encoder": 5}, "encoder: is a int; give its folder or name, or RunResult.encoder"),
+        ({"encoder": None}, "encoder: is a NoneType"),
+        ({"documents": None}, "documents: is a NoneType; give a list of texts"),
+        ({"k": 0}, "k = 0: give how many edges a sentence keeps, from 1"),
+        ({"k": 1.5}, r"k = 1\.5: give how many"),
+        ({"k": "1"}, "k = '1': give how many"),
+        ({"language": None}, "language = None: give an ISO 639-1 code"),
+    ],
+)
+def test_what_clusters_nothing_is_refused_in_a_line(given: dict[str, Any], said: str):
+    with pytest.raises(ValueError, match=rf"^{said}"):
+        cluster_sentences(**{"encoder": "e", "documents": [TEXT], **given})
+
+
 def test_a_column_of_lists_is_clustered(tiny_encoder: Path):
     column = pd.Series([np.array(["the ship", "a judge"], dtype=object), np.array(["a tide"], dtype=object)])
     assert [one.sentences for one in cluster_sentences(str(tiny_encoder), column)] == [  # pyright: ignore
@@ -144,6 +161,18 @@ def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):
         call()
     assert type(said.value) is ValueError
     assert "\n" not in str(said.value)
+
+
+def test_settings_of_the_corpus_may_have_dotted_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Any] = []
+    place = SimpleNamespace(folder=Storage.open(str(tmp_path)))
+    scored: Any = SimpleNamespace(metrics={}, stage=place)
+    monkeypatch.setattr(api, "evaluate_encoders", lambda one: (asked.append(one), Evaluated([scored], None))[1])
+    monkeypatch.setattr(api, "embed_corpus", lambda one: (asked.append(one), SimpleNamespace(uri=""))[1])
+    given: dict[str, Any] = {"storage": str(tmp_path), "corpus.text": "body", "corpus": {"valid_fraction": 0.5}}
+    evaluate("e", [{"body": TEXT}], **given)
+    infocse_ray.embed("e", [{"body": TEXT}], output="o", **given)
+    assert [(one.corpus.text, one.corpus.valid_fraction) for one in asked] == [("body", 0.5)] * 2
 
 
 def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -203,3 +232,5 @@ def test_settings_may_be_paths() -> None:
     given = {"model": Path("m"), "output": Path("out"), "corpus": {"source": "documents", "text": "body"}}
     checked = api._validated(api.Embed, given)
     assert (checked.model, checked.output) == ("m", "out")
+    suites = {"model": "m", "suite": "sts", "suite_path": [Path("a.csv"), "b.csv"]}
+    assert api._validated(api.Evaluate, suites).suite_path == ["a.csv", "b.csv"]

@@ -42,6 +42,7 @@ def test_a_query_is_cut_as_the_index_is(tmp_path: Path, tiny_encoder: Path):
 def test_the_model_must_be_the_one_that_made_it(tmp_path: Path, tiny_encoder: Path):
     output = write_index(tmp_path, tiny_encoder, query_prompt="ship : ", document_prompt="")
     assert Index(str(output), model=str(tiny_encoder)).search("tide", top=1)
+    assert Index(str(output), model=tiny_encoder).search("tide", top=1)
     other = write_index(tmp_path / "other", tiny_encoder)
     from safetensors.torch import load_file, save_file
 
@@ -64,6 +65,11 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
     with pytest.raises(ValueError, match="has no sentences; embed with --sentences true"):
         Index(str(output), over="sentences")
     index = Index(Path(output.path), words=0.5)
+    hits = index.search("oil", top=1)
+    with pytest.raises(ValueError, match="query: is a NoneType; give one text"):
+        index.with_passages(None, hits)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="query: has no text"):
+        index.with_passages(" ", hits)
     with pytest.raises(ValueError, match="query: is a list; give one text"):
         index.search(["oil"])  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="query: has no text"):
