@@ -171,7 +171,19 @@ def _wanted(where: Placement, workers: int) -> str:
 
 def _cluster() -> str:
     there, free = ray.cluster_resources(), ray.available_resources()
-    return f"the cluster has {_listed(there, ('CPU', 'GPU'))}, free are {_listed(free, ('CPU', 'GPU'))}"
+    line = f"the cluster has {_listed(there, ('CPU', 'GPU'))}, free are {_listed(free, ('CPU', 'GPU'))}"
+    if held := _held_here():
+        line += f"; {held} of the others has the Ray task, or actor, that leads this run: start it with num_cpus=0"
+    return line
+
+
+def _held_here() -> str:
+    """What this process has of the cluster, for people, where a task of the user's leads the run: it ends with the run,
+    which would wait for just that.
+    """
+    context = ray.get_runtime_context()
+    own = context.get_assigned_resources() if context.worker.mode == ray.WORKER_MODE else {}
+    return " and ".join(f"{own[name]:g} {name}" for name in ("CPU", "GPU") if own.get(name))
 
 
 def _listed(amounts: Mapping[str, float], names: Iterable[str]) -> str:

@@ -55,6 +55,18 @@ def test_it_says_what_it_waits_for(group: Group, capsys: pytest.CaptureFixture[s
     assert group.removed
 
 
+def test_a_task_that_leads_a_run_is_told_that_it_has_what_is_waited_for(
+    group: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    own = {"CPU": 2.0, "memory": 1e9}
+    worker = SimpleNamespace(mode=places.ray.WORKER_MODE)
+    context = SimpleNamespace(worker=worker, get_assigned_resources=lambda: own)
+    monkeypatch.setattr(places.ray, "get_runtime_context", lambda: context)
+    await_places(Placement(4, False, 4), "training")
+    said = "free are 12 CPU and 0 GPU; 2 CPU of the others has the Ray task, or actor, that leads this run: start it "
+    assert f"{said}with num_cpus=0" in capsys.readouterr().out
+
+
 def test_a_long_wait_is_warned_of_once(
     group: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
