@@ -151,17 +151,19 @@ def _columns(there: list[str], corpus: Corpus) -> list[str]:
     Raises:
         ValueError: one is named that isn't there, or there is no text.
     """
+    if not there:
+        raise ValueError("documents: there are none, or they have no columns; give some with a text")
     column_of: dict[str, str] = {}
     for role in ROLES:
         named = getattr(corpus, role)
         if named is not None and named not in there and not (corpus.labels and role in ("counterpart", "split")):
-            raise ValueError(f"corpus.{role} = {named!r}: no such column; there is {', '.join(there) or 'none'}")
+            raise ValueError(f"corpus.{role} = {named!r}: no such column; there is {', '.join(there)}")
         if (named or role) in there:
             column_of[role] = named or role
     if "text" not in column_of and "sentences" not in column_of:
         raise ValueError(
             f"corpus.text: the documents have neither a `text` nor a `sentences` column; name one of "
-            f"{', '.join(there) or 'none'} with corpus.text or corpus.sentences"
+            f"{', '.join(there)} with corpus.text or corpus.sentences"
         )
     if doubled := [name for name in column_of.values() if there.count(name) > 1]:
         raise ValueError(f"documents: have several columns {doubled[0]!r}; give each a name of its own")
@@ -280,7 +282,8 @@ def _write_part(table: pa.Table, file: Storage) -> None:
 
 def _write_dataset(documents: Any, folder: Storage, corpus: Corpus) -> str:
     """Have Ray Data's tasks write the parts; the fingerprint depends on the rows, not on their order and blocks."""
-    names = _columns(list(documents.schema().names if documents.schema() is not None else ()), corpus)
+    schema = documents.schema()  # which reads some of it
+    names = _columns([] if schema is None else list(schema.names), corpus)
     total = count = 0
     written = documents.select_columns(names).map_batches(
         _write_block, batch_size=None, batch_format="pyarrow", fn_kwargs={"folder": folder}

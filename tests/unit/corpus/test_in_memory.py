@@ -179,6 +179,8 @@ def test_paths_stay_paths(root: Storage, tmp_path: Path) -> None:
         ([3], "item 0 is a int; give a list of texts"),
         ([], "there are none"),
         (pd.DataFrame({"text": []}), "there are none"),
+        (pd.DataFrame([]), "^documents: there are none, or they have no columns; give some"),
+        ([{}], "^documents: there are none, or they have no columns"),
         ("", "is an empty str, which names no file; give a list of texts, or paths"),
         ("One text.\nAnother.", "is a str, which names files, and is no path; give a list of texts"),
         ([{"text": {"a": 1}}, {"text": "b"}], "'text' can't be read: .*; give a text, or a list of texts"),
