@@ -179,7 +179,8 @@ def run_interruptible(work: Callable[[], Result], board: Board | None = None) ->
         Interrupted: a signal came; where there are such workers at work, once they have ended.
     """
     if not _requests.listening or threading.current_thread() is not threading.main_thread():
-        return work()
+        with _own_interrupt_kept():
+            return work()
     results: list[Result] = []
     errors: list[BaseException] = []
 
@@ -213,6 +214,30 @@ def run_interruptible(work: Callable[[], Result], board: Board | None = None) ->
     if errors:
         raise errors[0]
     return results[0]
+
+
+@contextlib.contextmanager
+def _own_interrupt_kept() -> Iterator[None]:
+    """Around work of a process of somebody's own, such as a notebook's: Ctrl-C does after it what it did before.
+
+    Ray Train takes it, so as to end the group of workers, ends the process as well, and never gives it back: later
+    cells couldn't be interrupted any more.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came, and the group has ended.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    try:
+        yield
+    except SystemExit as error:
+        if signal.getsignal(signal.SIGINT) is before or error.code == signal.SIGTERM:
+            raise
+        raise KeyboardInterrupt from error
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Request:

@@ -139,6 +139,27 @@ def test_an_ignored_signal_stays_ignored(number: int):
         check()
 
 
+def as_ray_train_takes_it(number: int, frame: object) -> None:
+    sys.exit(0)
+
+
+def test_ctrl_c_is_a_notebooks_own_again_after_a_training():
+    run_interruptible(lambda: signal.signal(signal.SIGINT, as_ray_train_takes_it))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_in_a_notebooks_training_ends_no_process():
+    def fit() -> None:
+        signal.signal(signal.SIGINT, as_ray_train_takes_it)
+        send(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(fit)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(SystemExit, match=r"^15$"):  # what Ray makes of SIGTERM
+        run_interruptible(lambda: sys.exit(signal.SIGTERM))
+
+
 def test_signals_are_taken_back_from_ray():
     def as_ray(number: int, frame: object) -> None:
         sys.exit(number)
