@@ -25,6 +25,7 @@ from infocse_ray.loop.shown_in_notebook import result_table
 from infocse_ray.page.end import end_with_pages
 from infocse_ray.page.write import end_with_page
 from infocse_ray.runtime.cluster import connect, quiet_data
+from infocse_ray.runtime.failures import told_plainly
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder, Settings
@@ -208,6 +209,7 @@ def adapt(
     return pretrain(_of_documents(settings, documents, corpus))
 
 
+@told_plainly()
 def pretrain(settings: Settings) -> RunResult:
     """Train without labels by InfoCSE (Alg. 1), as `infocse pretrain` does; raises what `adapt` does."""
     _prepare_process(settings, Settings)
@@ -216,6 +218,7 @@ def pretrain(settings: Settings) -> RunResult:
     return _result(settings, metrics, end_with_pages(settings))
 
 
+@told_plainly()
 def finetune(settings: Settings) -> RunResult:
     """Fine-tune on documents and their counterparts (section 3.3), as `infocse finetune` does."""
     _prepare_process(settings, Settings)
@@ -224,6 +227,7 @@ def finetune(settings: Settings) -> RunResult:
     return _result(settings, metrics, end_with_page(settings.storage, settings.name))
 
 
+@told_plainly()
 def plusplus(settings: Settings) -> RunResult:
     """InfoCSE++ (section 3.3): train without labels and fine-tune in turn, as `infocse plusplus` does."""
     _prepare_process(settings, Settings)
@@ -231,6 +235,7 @@ def plusplus(settings: Settings) -> RunResult:
     return _result(settings, metrics, end_with_pages(settings))
 
 
+@told_plainly()
 def sweep(config: Sweep) -> SweepResult:
     """Try settings side by side with Ray Tune, as `infocse sweep` does."""
     _prepare_process(config, Sweep)
@@ -238,6 +243,7 @@ def sweep(config: Sweep) -> SweepResult:
     return SweepResult((Storage.open(config.storage) / config.name).uri, failed)
 
 
+@told_plainly()
 def evaluate(
     model: str,
     documents: object,
@@ -271,6 +277,7 @@ def evaluate(
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri, comparison)
 
 
+@told_plainly()
 def embed(
     model: str,
     documents: object,
@@ -303,6 +310,7 @@ def embed(
     return embed_corpus(_of_documents(checked, documents, shaped)).uri
 
 
+@told_plainly()
 def evaluate_suites(
     model: str,
     suite: str | list[str],

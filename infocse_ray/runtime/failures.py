@@ -5,6 +5,7 @@ Ray keeps the original as an attribute, or only its name and message in the text
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError, RayError, WorkerCrashedError
 
-from infocse_ray.errors import NoSpace, StorageUnavailable
+from infocse_ray.errors import LeaseLost, NoSpace, StorageUnavailable, TrainingStopped, WorkersLost
 from infocse_ray.storage.errors import explanation
 
 Kind = TypeVar("Kind", bound=BaseException)
@@ -139,6 +140,35 @@ def not_shared(error: BaseException) -> str | None:
         f"storage: a worker doesn't find {path}, which this process does; mount one folder under this path on every "
         "node, or give a URI that all of them reach"
     )
+
+
+@contextlib.contextmanager
+def told_plainly() -> Iterator[None]:
+    """Errors of the block that Ray wrapped come out as what was raised in the other process: of its kind, in a line.
+
+    Where a process was lost, or storage failed, that is one of `infocse_ray.errors`. Ray's error is what it comes from.
+    """
+    try:
+        yield
+    except Exception as error:
+        if (plain := _plain(error)) is None:
+            raise
+        raise plain from error
+
+
+def _plain(error: Exception) -> Exception | None:
+    """What to raise in place of an error; None: itself."""
+    if not any(map(_of_ray, _chain(error))) or isinstance(error, TrainingStopped):
+        return None
+    if isinstance(cause := cause_of(error), (ValueError, TrainingStopped, LeaseLost)):
+        return None if cause is error else cause
+    if (failure := storage_failure(error)) is not None:
+        return None if failure is error else failure
+    if (line := refused(error) or not_shared(error)) is not None:
+        return ValueError(line)
+    if process_lost(error):
+        return WorkersLost(f"{one_line(error).rstrip('.')}; what is finished is kept, and the same call goes on")
+    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -14,6 +14,7 @@ from ray.train.v2.api.exceptions import ControllerError
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.errors import (
+    ConstantVectors,
     LeaseLost,
     NoSpace,
     RunInUse,
@@ -23,7 +24,7 @@ from infocse_ray.errors import (
     UnreadableFile,
     WorkersLost,
 )
-from infocse_ray.runtime.failures import cause_of, caused_by, not_shared, one_line, storage_failure
+from infocse_ray.runtime.failures import cause_of, caused_by, not_shared, one_line, storage_failure, told_plainly
 from infocse_ray.settings import Section
 
 TRACEBACK = """Traceback (most recent call last):
@@ -110,6 +111,38 @@ def test_an_error_of_a_kind_is_found_however_deep() -> None:
     outer.__cause__ = task_error(unreadable)
     assert str(caused_by(outer, UnreadableFile)) == named
     assert caused_by(task_error(ValueError("b")), UnreadableFile) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (task_error(ConstantVectors("encoder.whiten: all the same")), ConstantVectors, "encoder.whiten: all the same"),
+        (task_error(NoSpace("/a: no space left")), NoSpace, "/a: no space left"),
+        (only_text("infocse_ray.storage.errors.NoSpace", "/a: no space left"), NoSpace, "/a: no space left"),
+        (
+            task_error(PermissionError(13, "Permission denied", "/a")),
+            ValueError,
+            "Permission denied: '/a'; let the user",
+        ),
+        (RayActorError(error_msg="Its node is gone."), WorkersLost, "Its node is gone; what is finished is kept"),
+    ],
+)
+def test_python_is_told_what_was_raised_elsewhere_in_a_line(error: Exception, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind) as told, told_plainly():
+        raise error
+    assert type(told.value) is kind
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)
+    assert told.value.__cause__ is error
+
+
+def test_what_is_plain_is_raised_as_it_is() -> None:
+    plain = NoSpace("/a: no space left")
+    plain.__cause__ = task_error(OSError("other"))
+    for error in (plain, ValueError("a"), PermissionError("b"), task_error(KeyError("of one's own"))):
+        with pytest.raises(type(error)) as told, told_plainly():
+            raise error
+        assert told.value is error
 
 
 def test_an_error_that_causes_itself_is_looked_at_once() -> None:
