@@ -328,7 +328,14 @@ def _check(model: str, setting: str, fingerprint: str, where: str, own: Sentence
         document_prompt=own.prompts.of("document") if own.prompts else None,
         query_prompt=own.prompts.of("query") if own.prompts else None,
     )
-    given = load_encoder(resolve_encoder(model, setting), shape, cosine=own.normalize, setting=setting)
+    folder = resolve_encoder(model, setting)
+    try:
+        given = load_encoder(folder, shape, cosine=own.normalize, setting=setting)
+    except ValueError as error:  # of length or prompts, say, which are the index's and nobody gave here
+        raise ValueError(
+            f"{setting} = {model!r}: isn't the encoder that made {where}, as which it can't be loaded ({error}); leave "
+            f"out {setting}"
+        ) from error
     if given.fingerprint() != fingerprint:
         raise ValueError(
             f"{setting} = {model!r}: {where} was made by another encoder; embed with this one, to another folder, or "

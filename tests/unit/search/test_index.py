@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from transformers import BertConfig, BertModel
 
 import infocse_ray
 from infocse_ray.corpus import tokenizer
@@ -51,6 +53,16 @@ def test_the_model_must_be_the_one_that_made_it(tmp_path: Path, tiny_encoder: Pa
     save_file(changed, weights.path, metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"^model = .*: index = .* was made by another encoder"):
         Index(str(output), model=(other / "encoder" / "model").path)
+
+
+def test_a_model_that_cant_be_shaped_as_the_index_isnt_the_one_that_made_it(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(tmp_path, tiny_encoder)
+    short = shutil.copytree(tiny_encoder, tmp_path / "short")
+    config = BertConfig.from_pretrained(tiny_encoder)
+    config.max_position_embeddings = 8
+    BertModel(config).save_pretrained(short)
+    with pytest.raises(ValueError, match=r"^model = .*: isn't the encoder that made index = .* has 8 positions"):
+        Index(str(output), model=short)
 
 
 def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path):
