@@ -17,6 +17,7 @@ from infocse_ray.errors import NoExamples
 from infocse_ray.loop.evaluate import Asked, known_scores, scores_of
 from infocse_ray.loop.first_encoder import FirstEncoder
 from infocse_ray.loop.identity import annotate_identity, examples_identity, graph_identity, train_identity
+from infocse_ray.loop.manifest import Manifest
 from infocse_ray.methods.chance import mix
 from infocse_ray.methods.method import Method
 from infocse_ray.retrieval.refit import WhiteningPlan
@@ -60,6 +61,8 @@ class IterationStages(NamedTuple):
     """How encoders are whitened; None: they aren't."""
     tracking: Tracking | None = None
     """What shows the run; None: nothing does."""
+    manifest: Manifest | None = None
+    """The run's; None: what is trained is no run's."""
     phase: str = "iteration"
     """iteration, fine_tuning, or pilot_ and the name of a recipe."""
 
@@ -249,6 +252,8 @@ class IterationStages(NamedTuple):
                 labels=labels,
                 scored=scored or self._scored(encoder, bound),
             )
+            if self.manifest is not None:
+                self.manifest.begin_training(self.name(t), stage)
             points = None if self.tracking is None else self.tracking.training(self.name(t), stage)
             return train(training, self.where["train"], f"{self.title(t)}: training", points)
 

@@ -15,6 +15,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.checksums import checked, digest, verified
 from infocse_ray.storage.folder import Storage, is_remote
+from infocse_ray.storage.redact import redacted_json
 
 if TYPE_CHECKING:
     from infocse_ray.stages.stage import Stage
@@ -141,8 +142,12 @@ class Manifest:
         """
         settings = {name: value for name, value in settings.items() if name != "storage"}
         earlier = sorted(folders_of(self._content))
+        same = [self._content.get(name) for name in ("settings", "inputs")] == redacted_json([settings, inputs])
+        # With other settings a training of the same name is another.
+        begun = self._content.get("begun", {}) if same else {}
         self._before = self._content if "settings" in self._content else None
         self._content = {"format": _FORMAT, "job": job, "settings": settings, "inputs": inputs, "stages": {}}
+        self._content["begun"] = begun
         if earlier:
             self._content["earlier"] = earlier
         self._write()
@@ -152,6 +157,11 @@ class Manifest:
         if self._before is not None:
             self._content = self._before
             self._write()
+
+    def begin_training(self, name: str, stage: Stage) -> None:
+        """Note whose steps a training of this name, such as `iteration_1`, shows before it is finished."""
+        self._content["begun"][name] = {"folder": stage.folder.relative, "fingerprint": stage.fingerprint}
+        self._write()
 
     def add(self, name: str, stage: Stage) -> None:
         """Commit a finished stage under its name in the run."""
@@ -176,4 +186,5 @@ class Manifest:
         self._content["files"] = {name: digest((self._run / name).read_bytes()).hex() for name in exported}
         self._content["finished"] = fingerprint
         self._content.pop("earlier", None)
+        self._content.pop("begun", None)
         self._write()

@@ -297,7 +297,9 @@ def _opened(
         annotator = first_encoder(other, inputs.annotator, root, settings, inputs.source, inputs.tokenizer)
         if (own := annotator.store) is not None:
             manifest.add("first_encoder/corpus", read_stage(own.folder))
-    iteration_stages = IterationStages(root, folder, settings, store, splits, on, where, annotator, plan, tracking)
+    iteration_stages = IterationStages(
+        root, folder, settings, store, splits, on, where, annotator, plan, tracking, manifest
+    )
     return Run(settings, inputs, manifest, iteration_stages, came, start, whitening, fine_tunes, identity, speed)
 
 

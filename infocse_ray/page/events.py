@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message, message_factory
 
 from infocse_ray.storage.folder import Storage
-from infocse_ray.tracking.event_files import file_suffix
+from infocse_ray.tracking.event_files import early_suffix, suffixes
 
 Curve = list[tuple[int, float]]
 """Steps, ascending, with values."""
@@ -32,7 +32,7 @@ _START = 1
 
 
 def read_curves(
-    run: Storage, training: str, stage: str | None = None, without: Collection[str] = ()
+    run: Storage, training: str, stage: tuple[str, str] | None = None, without: Collection[str] = ()
 ) -> dict[str, Curve]:
     """What TensorBoard shows of a training, by tag, such as `train/loss`; nothing where there are no files.
 
@@ -41,13 +41,15 @@ def read_curves(
     Args:
         run: its folder.
         training: such as `iteration_1`.
-        stage: the stage's folder, relative to the storage; None: that isn't known, as it isn't finished.
+        stage: the stage's folder, relative to the storage, and its fingerprint; None: that isn't known, of what an
+            earlier version began.
         without: folders of stages that are left out.
     """
     folder, points = run / "events" / training, {}
-    left_out = tuple(map(file_suffix, without))
+    left_out = tuple(map(early_suffix, without))
+    its = None if stage is None else suffixes(*stage)
     for name in sorted(folder.files()):
-        if name.endswith(file_suffix(stage)) if stage is not None else not name.endswith(left_out):
+        if not name.endswith(left_out) if its is None else name.endswith(its):
             _add(points, (folder / name).read_bytes())
     return {tag: sorted(values.items()) for tag, values in points.items()}
 

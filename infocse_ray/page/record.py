@@ -44,6 +44,8 @@ class Record(NamedTuple):
     """The content of `explorer.json`; None: there is none, or it is of other annotations."""
     earlier: list[str]
     """Folders of what ran under this name before, relative to the storage, until the run is finished."""
+    begun: dict[str, tuple[str, str]] | None = None
+    """Trainings that have begun: folder, relative to the storage, and fingerprint; None: a version noted none."""
 
     @property
     def name(self) -> str:
@@ -92,8 +94,16 @@ class Record(NamedTuple):
         kept = {file: _json(folder / f"{file}.json") if finished else None for file in ("metrics", "moved", "explorer")}
         settings = manifest.get("settings", {})
         job = manifest.get("job", "pretrain")
+        begun = manifest.get("begun")
         record = cls(
-            folder, job, settings, manifest.get("inputs", {}), stages, **kept, earlier=manifest.get("earlier", [])
+            folder,
+            job,
+            settings,
+            manifest.get("inputs", {}),
+            stages,
+            **kept,
+            earlier=manifest.get("earlier", []),
+            begun=None if begun is None else {one: (at["folder"], at["fingerprint"]) for one, at in begun.items()},
         )
         return record if record._explores_these() else record._replace(explorer=None)
 

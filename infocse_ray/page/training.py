@@ -43,7 +43,9 @@ def training_section(record: Record) -> Section:
     found = {_said(name): history for name, history in histories.items() if history}
     if found:
         blocks.insert(1, _validations(record.metric, found))
-        if len({tuple(h[0].get(name) for name in ("queries", "candidates")) for h in found.values()}) > 1:
+        counts = [[history[0].get(name) for name in ("queries", "candidates")] for history in found.values()]
+        # Of a training under way there is the score alone.
+        if len({tuple(asked) for asked in counts if None not in asked}) > 1:
             blocks.insert(
                 2, Note("These trainings were not all asked the same questions: their scores can't be compared.")
             )
@@ -63,15 +65,20 @@ def training_section(record: Record) -> Section:
 def _curves_of(record: Record, training: str) -> dict[str, Curve]:
     """Those that are of this run's training, and not of what ran under its name before."""
     stage = record.stages.get(f"{training}/train")
-    return read_curves(record.folder, training, stage and stage.folder.relative, record.earlier)
+    its = (record.begun or {}).get(training) if stage is None else (stage.folder.relative, stage.fingerprint)
+    return read_curves(record.folder, training, its, record.earlier)
 
 
 def _begun(record: Record) -> list[str]:
-    """Trainings of which there are steps, or that are finished."""
+    """Trainings that are finished, and those that have begun."""
+    if record.metrics is not None:
+        return record.trainings
+    if record.begun is not None:
+        return [*record.trainings, *sorted(record.begun.keys() - {*record.trainings})]
+    # An earlier version noted none: there may be steps.
     there = {path.partition("/")[0] for path in (record.folder / "events").files()} - {"run", "iterations"}
     known = {name for name in there if name.rpartition("_")[2].isdigit() and not name.endswith("s")}
-    unfinished = sorted(known - {*record.trainings}) if record.metrics is None else []
-    return [*record.trainings, *unfinished]
+    return [*record.trainings, *sorted(known - {*record.trainings})]
 
 
 def _said(training: str) -> str:

@@ -19,7 +19,7 @@ from tensorboardX.record_writer import register_writer_factory
 
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.tracking.event_files import file_suffix
+from infocse_ray.tracking.event_files import file_suffix, suffixes, whole_records
 from infocse_ray.tracking.sink import Place, Sink, Status, TrackedRun, Trained
 from infocse_ray.tracking.values import finite, scores_of
 
@@ -60,10 +60,18 @@ class TensorBoard(Sink):
             return
         self._end_training()
         trained = Trained(name.partition("/")[0], stage)
-        if not max((self._events / trained.name).files(), default="").endswith(file_suffix(stage.folder.relative)):
-            with _writer(self._next_file(trained), purge_step=0) as writer:
-                for entry in (stage.summary or {})["history"]:
-                    _add(writer, "validation", finite(scores_of(entry)), entry["step"])
+        folder = self._events / trained.name
+        files = sorted(folder.files())
+        own = [name for name in files if name.endswith(suffixes(stage.folder.relative, stage.fingerprint))]
+        if own and own[-1] == files[-1]:
+            return
+        if own:  # another training has been shown since: this one's steps are shown again
+            again = b"".join(whole_records((folder / name).read_bytes()) for name in own)
+            self._next_file(trained).write_bytes(again)
+            return
+        with _writer(self._next_file(trained), purge_step=0) as writer:
+            for entry in (stage.summary or {})["history"]:
+                _add(writer, "validation", finite(scores_of(entry)), entry["step"])
 
     def close(self, status: Status) -> None:
         """See `Sink`."""
@@ -77,7 +85,8 @@ class TensorBoard(Sink):
     def _next_file(self, trained: Trained) -> Storage:
         """The file that TensorBoard, which goes by names, reads after those that are there."""
         folder = self._events / trained.name
-        return folder / f"events.out.tfevents.{len(folder.files()):05d}{file_suffix(trained.stage.folder.relative)}"
+        its = file_suffix(trained.stage.folder.relative, trained.stage.fingerprint)
+        return folder / f"events.out.tfevents.{len(folder.files()):05d}{its}"
 
 
 def _add(writer: SummaryWriter, group: str, values: Mapping[str, float], step: int) -> None:

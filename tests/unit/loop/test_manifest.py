@@ -9,7 +9,7 @@ import pytest
 
 from infocse_ray.annotate.share import Share
 from infocse_ray.errors import LeaseLost
-from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.manifest import Manifest, read_manifest
 from infocse_ray.loop.stale import draws_documents, stale
 from infocse_ray.settings import Settings
 from infocse_ray.stages.lease import Lease
@@ -96,6 +96,23 @@ def test_a_finished_run_stays_so_where_other_settings_are_refused(run):
     manifest.take_back()
     assert (run / "manifest.json").read_bytes() == before
     assert Manifest(run).finished("i")
+
+
+def test_a_training_that_began_is_that_of_its_settings_alone(run):
+    def begin(**sections: Any) -> Manifest:
+        manifest = Manifest(run)
+        manifest.begin("pretrain", settings(**sections).model_dump(mode="json"), dict(INPUTS))
+        return manifest
+
+    begin().begin_training("iteration_1", Stage("train", "f", run / "iteration_1" / "train"))
+    noted = {"iteration_1": {"folder": "news/iteration_1/train", "fingerprint": "f"}}
+    assert read_manifest(run)["begun"] == noted
+    begin()
+    assert read_manifest(run)["begun"] == noted, "the same command goes on with it"
+    begin(train={"batch_size": 9})
+    assert read_manifest(run)["begun"] == {}
+    finished(run)
+    assert "begun" not in read_manifest(run)
 
 
 def test_what_is_refused_first_stays_as_far_as_it_came(run):

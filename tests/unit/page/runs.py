@@ -25,7 +25,7 @@ def training_events(
     """What TensorBoard's files have of a training that goes on at the step `first`."""
     sink = TensorBoard()
     sink.open(TrackedRun(run.relative, "pretrain", run, {}, None))
-    trained = Trained(name, Stage("train", "f", run / name / "train"))
+    trained = Trained(name, Stage("train", f"of_{name}", run / name / "train"))
     sink.begin(trained, first)
     for group, points in (("train", steps), ("validation", validations)):
         for step, values in points.items():

@@ -361,6 +361,9 @@ def test_pages_of_several_runs_have_names_of_their_own():
 @pytest.mark.usefixtures("undrawn")
 def test_what_ran_under_the_name_before_lends_a_run_no_curves(root):
     folder = write_run(root, finished=False, trainings=0, begun=2)
+    for name in (folder / "events").files():  # as an earlier version wrote them, which noted no beginnings
+        (folder / "events" / name.rpartition(".")[0]).write_bytes((folder / "events" / name).read_bytes())
+        (folder / "events" / name).delete()
     assert "iteration 1" in page(root).sections["training"]
     manifest = folder / "manifest.json"
     content = {name: value for name, value in manifest.read_json().items() if name not in ("checksum", "finished")}
@@ -373,6 +376,22 @@ def test_what_ran_under_the_name_before_lends_a_run_no_curves(root):
     beside = {"kind": "train", "fingerprint": "g", "folder": (folder / "beside").relative, "seconds": 1.0}
     manifest.write_json(checked(content | {"stages": {"iteration_2/train": beside}}))
     assert "iteration 2" not in page(root).sections["training"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_training_that_has_not_begun_has_no_curves_of_one_that_was_cut_off(root):
+    folder = write_run(root, finished=False, trainings=0, begun=1)
+    manifest = folder / "manifest.json"
+    content = {name: value for name, value in manifest.read_json().items() if name != "checksum"}
+    # Other settings: their training will take the place of the one that was cut off.
+    manifest.write_json(checked(content | {"begun": {}}))
+    assert "iteration 1" not in page(root).sections["training"]
+    its = {"folder": (folder / "iteration_1" / "train").relative, "fingerprint": "of_iteration_1"}
+    manifest.write_json(checked(content | {"begun": {"iteration_1": its}}))
+    assert "iteration 1" in page(root).sections["training"]
+    # It did, and is shown to nobody (tracking.sinks).
+    manifest.write_json(checked(content | {"begun": {"iteration_1": its | {"fingerprint": "another"}}}))
+    assert "iteration 1" not in page(root).sections["training"]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -407,6 +426,8 @@ def test_a_seed_asks_other_questions_only_where_it_draws_them(root, on, differ):
 def test_trainings_that_were_asked_otherwise_are_said_to(root):
     folder, said = write_run(root, trainings=2), "not all asked the same questions"
     assert said not in page(root).sections["training"]
+    write_run(root, "begun", finished=False, trainings=1, begun=1)
+    assert said not in Page(write_page(root, "begun").read_bytes()).sections["training"], "of one it isn't known"
     place = folder / "iteration_2" / "train" / "stage.json"
     content = place.read_json()
     del content["checksum"]

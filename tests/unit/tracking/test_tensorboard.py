@@ -238,6 +238,9 @@ def test_what_a_run_trained_itself_keeps_its_steps_and_what_another_did_replaces
     found = read_all(run)["iteration_1"]
     assert found.pop("validation/mrr") == [(0, 0.2), (10, 0.2)]
     assert found["train/loss"] == []
+    # The same command as at first finds its own training again.
+    show_one(run, "iteration_1/train", stage(tmp_path / "own", "train", history=history))
+    assert len(read_all(run)["iteration_1"]["train/loss"]) == 27
 
 
 def test_what_is_no_number_is_left_out(run):
