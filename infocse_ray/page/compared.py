@@ -37,7 +37,7 @@ def _scores(records: Sequence[Record]) -> Section:
         blocks.append(Note("These runs did not read the same files: their scores may be of different questions."))
     elif len({_content(record) for record in records}) > 1:
         blocks.append(Note("These runs made other documents or splits of the same files: questions differ."))
-    if len({_asked(record) for record in records}) > 1:
+    if len({_asked(record, on) for record in records if (on := _on(record)) is not None}) > 1:
         blocks.append(Note("Their validation questions differ, in what is asked, how much, or the seed that draws it."))
     if any(record.metrics is None for record in records):
         blocks.append(Note("Of a run that isn't finished the last encoder is shown that is scored."))
@@ -62,10 +62,22 @@ def _content(record: Record) -> str | None:
     return None if corpus is None else corpus.summary.get("content")
 
 
-def _asked(record: Record) -> tuple[Any, ...]:
-    """What says which questions a run's validation asks of a corpus."""
+def _on(record: Record) -> str | None:
+    """What a run's validation documents must find; None: that isn't known, or not yet."""
+    if record.metrics is not None:
+        return record.metrics.get("validate_on")
+    if record.job in ("finetune", "plusplus"):
+        return "counterpart"
+    asked, corpus = record.settings.get("validate", {}).get("on", "auto"), record.stages.get("corpus")
+    if asked != "auto":
+        return asked
+    labelled = None if corpus is None else corpus.summary.get("labelled")
+    return None if labelled is None else "counterpart" if labelled["valid"] else "sentence"
+
+
+def _asked(record: Record, on: str) -> tuple[Any, ...]:
+    """What says which questions a run's validation asks of a corpus, where documents must find `on`."""
     validate = record.settings.get("validate", {})
-    on = (record.metrics or {}).get("validate_on")
     seed = record.settings.get("seed") if on == "sentence" else None  # it draws which sentences are held out
     return (seed, on, *(validate.get(n) for n in ("reading", "max_documents", "max_candidates")))
 

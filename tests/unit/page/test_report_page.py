@@ -413,6 +413,16 @@ def test_runs_that_ask_otherwise_are_said_to(root, asked):
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("validate", "differ"), [({}, False), ({"on": "halves"}, True)])
+def test_a_run_under_way_asks_what_a_finished_one_did_unless_it_is_told_otherwise(root, validate, differ):
+    folder = write_run(root, "news")  # its validation documents have counterparts
+    (folder / "metrics.json").write_json((folder / "metrics.json").read_json() | {"validate_on": "counterpart"})
+    write_run(root, "begun", finished=False, trainings=1, validate=validate)
+    text = Page(write_comparison(root, ["news", "begun"]).read_bytes()).sections["scores"]
+    assert ("Their validation questions differ" in text) == differ
+
+
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("on", "differ"), [("sentence", True), ("counterpart", False)])
 def test_a_seed_asks_other_questions_only_where_it_draws_them(root, on, differ):
     for name, seed in (("news", 42), ("small", 43)):
