@@ -33,10 +33,14 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
     about = f"""A sentence encoder adapted without labels to {_corpus(metrics)} with {method} by
 infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
 {began}.{chosen}"""
+    how = _training(settings) if trained or first != "none" else "No training"
+    if trained and first == "none" and not metrics["best_iteration"]:
+        about = _as_it_began(metrics, f"training it further with {title_of(settings.train.method)}") + chosen
+        how = f"What was tried: {how}"
     shown_before = {0} if "start" in metrics and first == "none" else set()
     entries = [entry for entry in metrics["iterations"] if entry["iteration"] not in shown_before]
     rows = [_row(_name(entry["iteration"]), entry) for entry in entries]
-    return _card(settings, metrics, about, rows, _training(settings) if trained or first != "none" else "No training")
+    return _card(settings, metrics, about, rows, how)
 
 
 def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
@@ -48,9 +52,10 @@ def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
     share = settings.plusplus.label_share
     among = f" (labelled examples are {share:g} of its batches, too)" if share else ""
     how = f" and with {title_of(settings.train.method)}{among}, in turns," if pretrained else ""
-    is_it = f"the fine-tuned encoder of round {best}" if best else "what training began with, for none validated better"
     about = f"""A sentence encoder adapted to {_corpus(metrics)}, fine-tuned on {count:,} labelled examples{how} by
-infocse_ray {__version__}. It is {is_it}."""
+infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
+    if not best:
+        about = _as_it_began(metrics, f"fine-tuning it on {count:,} labelled examples{how}".removesuffix(","))
     rows = []
     for one in metrics["rounds"]:
         rows.append(_row(f"round {one['round']}: {_name(one['zero_shot']['iteration'])}", one["zero_shot"]))
@@ -58,7 +63,17 @@ infocse_ray {__version__}. It is {is_it}."""
     section = settings.finetune
     tuning = f"fine-tuning: batch {section.batch_size}, learning rate {section.learning_rate:g}, at most "
     tuning += f"{section.epochs} epoch(s), temperature {section.temperature or settings.train.temperature:g}"
-    return _card(settings, metrics, about, rows, "; ".join(([_training(settings)] if pretrained else []) + [tuning]))
+    trained = "; ".join(([_training(settings)] if pretrained else []) + [tuning])
+    return _card(settings, metrics, about, rows, trained if best else f"What was tried: {trained}")
+
+
+def _as_it_began(metrics: dict[str, Any], tried: str) -> str:
+    """Of an encoder that is what training began with: nothing that was trained is in it."""
+    is_it = "A sentence encoder as it came, exported"
+    if metrics.get("whitening") is not None:
+        is_it = f"A sentence encoder adapted without labels to {_corpus(metrics)} with whitening"
+    return f"""{is_it} by infocse_ray {__version__}.
+It is what training began with: {tried} validated no better."""
 
 
 def _corpus(metrics: dict[str, Any]) -> str:

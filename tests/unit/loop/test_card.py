@@ -29,9 +29,9 @@ def card(whitening: dict[str, Any] | None = None, more: dict[str, Any] | None = 
     content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m", "max_length": 16}} | sections
     metrics = {
         "corpus": {"documents": 5, "sentences": 9},
-        "best_iteration": 0,
+        "best_iteration": 1,
         "validate_on": "counterpart",
-        "iterations": [{"iteration": 0}],
+        "iterations": [{"iteration": 0}, {"iteration": 1}],
     }
     metrics |= more or {}
     metrics |= {} if whitening is None else {"whitening": whitening}
@@ -86,6 +86,20 @@ def test_the_card_says_what_whitening_there_is():
     assert "batch 128" in card(train={"method": "none"}, loop={"initialization": "conpono"})
     for text in (whitened, alone):
         assert "`AutoModel` loads the backbone alone" in text
+
+
+def test_the_card_of_what_training_began_with_claims_no_training():
+    start = {"best_iteration": 0}
+    whitened = card({"power": 0.5, "dimension": 128}, start)
+    assert "adapted without labels to a corpus of 5 documents (9 sentences) with whitening by" in whitened
+    assert "with InfoCSE (Yang et al., arXiv 2202.13802) validated no better." in whitened
+    assert "What was tried: K = 1" in whitened
+    assert "A sentence encoder as it came, exported by" in card(None, start)
+    for text in (whitened, card(None, start)):
+        assert "adapted without labels to a corpus of 5 documents (9 sentences) with InfoCSE" not in text
+    # Nothing was to be trained, or the initialisation is in it.
+    assert "with whitening by" in card({"power": 0.5, "dimension": 128}, start, train={"method": "none"})
+    assert "with InfoCSE" in card(None, start, loop={"initialization": "simcse"})
 
 
 def test_the_snippet_splits_by_the_corpus_language():
