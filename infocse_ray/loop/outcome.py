@@ -177,7 +177,10 @@ def _judged(stages: dict[str, Stage], over: str, returned: bool, metric: Metric,
         return verdicts
     came = _verdicts(stages, _START, False, metric, among)
     if came["label"] == "LOSS":
-        say("warning: the encoder as it came is better than whitened here; set encoder.whiten to off")
+        over_whitened, over_came = (one[one["judged_on"]]["difference"] for one in (verdicts, came))
+        # Where it lost against the whitened start as well, training is to blame.
+        if verdicts["label"] != "LOSS" and over_whitened > over_came:
+            say("warning: the encoder as it came is better than whitened here; set encoder.whiten to off")
         return came
     if verdicts["label"] == "WIN" and came[came["judged_on"]]["difference"] < 0:
         say("warning: it is better than the start whitened, but the encoder as it came scores higher than both")

@@ -82,6 +82,13 @@ def test_a_result_that_is_worse_than_the_encoder_as_it_came_has_lost(judged, cap
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("whitened", [(-0.3, -0.1), (-0.3, 0.05), (-0.19, -0.09)])
+def test_whitening_is_not_blamed_for_what_training_lost(judged, capsys, whitened: tuple[float, float]):
+    lost = judged({"start": (-0.2, -0.02), "whitened": whitened}, {"test": 100})
+    assert (lost["label"], lost["over"]) == ("LOSS", "start")
+    assert "encoder.whiten" not in capsys.readouterr().out
+
+
 def test_a_result_that_scores_below_the_encoder_as_it_came_has_not_won(judged, capsys):
     below = judged({"start": (-0.2, 0.1), "whitened": (0.01, 0.1)}, {"test": 100})
     assert (below["label"], below["over"]) == ("LEVEL", "start")
