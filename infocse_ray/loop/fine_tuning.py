@@ -156,5 +156,8 @@ def fine_tune(
     before, after = report["history"][0], report["validation"]
     say(f"  fine-tuned {metric}: {shown(after, metric)}, before {shown(before, metric)}")
     if report["validation"]["kind"] == "start":
-        say("  warning: fine-tuning never made it better; lower finetune.learning_rate or give it more labels")
+        say(
+            f"  warning: round {number}: fine-tuning never made it better; lower finetune.learning_rate or give it more "
+            "labels"
+        )
     return report, tuned

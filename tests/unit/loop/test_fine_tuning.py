@@ -188,3 +188,21 @@ def test_all_epochs_are_no_more_steps_than_the_drawn_examples_give_and_patience_
     assert (encoder, tuned, number) == ("encoder", "tuned", 4)
     assert "iteration" not in report
     assert report["validation"]["recall@5"] == 0.5
+
+
+def test_a_round_that_made_nothing_better_is_named(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    content = {"name": "x", "corpus": {"source": "x"}, "encoder": {"model": "m"}, "labels": {"train_size": 70}}
+    entry = {"step": 0, "mrr": 0.5, "queries": 100}
+    summary = {"best_step": 0, "history": [entry], "chosen": entry | {"kind": "start"}, "seconds": 1.0}
+    stages = {"train": Stage("train", "f", Storage.open("."), summary)}
+    monkeypatch.setattr(fine_tuning, "train_iteration", lambda *_, **__: (stages, "tuned"))
+    monkeypatch.setattr(fine_tuning.EncoderSpec, "of", lambda _: SimpleNamespace(sentence_tokens=30, query_tokens=30))
+    run: Any = SimpleNamespace(
+        settings=Settings.model_validate(content),
+        store=SimpleNamespace(summary={"labelled": {"train": 500}}),
+        inputs=SimpleNamespace(encoder=None),
+        iteration_stages=SimpleNamespace(fine_tuning=lambda settings: settings),
+    )
+    fine_tune(run, LabelSample(1, 70), None, "encoder", 2)  # pyright: ignore
+    # Warnings are kept with the run, whose other rounds may have done better.
+    assert "warning: round 2: fine-tuning never made it better" in capsys.readouterr().out
