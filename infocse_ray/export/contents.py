@@ -14,7 +14,7 @@ _PARTS = (
     *("README.md", "LICENSE", "LICENSE.*", "NOTICE", "config.json", "generation_config.json", "modules.json"),
     *("sentence_*_config.json", "config_sentence_transformers.json", "export.json"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "*.model"),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model", "chat_template.jinja", "additional_chat_templates/*.jinja"),
     *("model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json"),
     *("[0-9]*_*/config.json", "[0-9]*_*/model.safetensors", "[0-9]*_*/whitening.safetensors"),
     *("onnx/*.onnx", "onnx/*.onnx.data", "onnx/*.onnx_data", "openvino/*.xml", "openvino/*.bin"),

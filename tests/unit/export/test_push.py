@@ -63,6 +63,15 @@ def test_a_dry_run_lists_and_sends_nothing(
     assert "would go to me/news; nothing was sent" in said
 
 
+def test_a_language_models_chat_template_is_part_of_its_tokenizer(tiny_encoder: Path, tmp_path: Path) -> None:
+    encoder = load(tiny_encoder, True)
+    encoder.tokenizer.chat_template = {"default": "{{ messages }}", "tools": "{{ tools }}"}
+    encoder.save(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text(CARD)
+    names = {part.name for part in parts_of(tmp_path / "model")}
+    assert {"chat_template.jinja", "additional_chat_templates/tools.jinja"} <= names
+
+
 def test_the_hub_gets_every_file_as_it_is(model: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model", str(model), "--repo", "me/news", "--private", "--revision", "v2"]) == 0
     assert hub.private
