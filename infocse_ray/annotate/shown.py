@@ -20,8 +20,12 @@ from infocse_ray.runtime.cluster import connect
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.commands import LookAtPairs
+from infocse_ray.settings.text import plain
 from infocse_ray.stages.repair import repairing
 from infocse_ray.storage.folder import Storage
+
+_MOST_CHARACTERS = 10_000
+"""Of a sentence."""
 
 
 @repairing
@@ -74,8 +78,8 @@ def _first(store: TokenStore, count: int) -> Documents:
 
 
 def _text(encoder: SentenceEncoder, documents: Documents, sentence: int) -> str:
-    """A sentence as far as the encoder reads it."""
+    """A sentence as far as the encoder reads it, without what a terminal would obey."""
     start, end = documents.sentences.offsets[sentence : sentence + 2]
     most = encoder.room()
     read = encoder.tokenizer.decode(documents.sentences.values[start : min(end, start + most)].tolist())
-    return read + (" ..." if end - start > most else "")
+    return plain(read, _MOST_CHARACTERS) + (" ..." if end - start > most else "")

@@ -157,7 +157,7 @@ def fine_tune(
     say(f"  fine-tuned {metric}: {shown(after, metric)}, before {shown(before, metric)}")
     if report["validation"]["kind"] == "start":
         say(
-            f"  warning: round {number}: fine-tuning never made it better; lower finetune.learning_rate or give it more "
-            "labels"
+            f"  warning: round {number}: fine-tuning never made it better; lower finetune.learning_rate or give it "
+            "more labels"
         )
     return report, tuned

@@ -20,6 +20,7 @@ from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens, flat
 from infocse_ray.retrieval.questions import TOP_KEYS, paired_ranks
 from infocse_ray.retrieval.validation import On
+from infocse_ray.settings.text import plain
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 
@@ -75,12 +76,6 @@ class Example(NamedTuple):
             first = top[0] if top else "?"
             shown.append(f"  {name}, rank {rank:,}; found first: {plain(first, _SHOWN_TEXT)}")
         return shown
-
-
-def plain(text: str, most: int) -> str:
-    """Text in one line of at most so many characters, without control characters and marks that turn its direction."""
-    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."
 
 
 def examples(

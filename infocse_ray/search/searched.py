@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infocse_ray.retrieval.examples import plain
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.index import Hit, Index
 from infocse_ray.search.server import serve
 from infocse_ray.search.sides import DEPTH, Placed, search_sides
 from infocse_ray.settings.search import Search
+from infocse_ray.settings.text import plain
 
 _TITLE, _TEXT = 100, 240
 

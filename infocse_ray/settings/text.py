@@ -1,4 +1,4 @@
-"""What a text can be."""
+"""What a text can be, and how one of a corpus is shown."""
 
 from __future__ import annotations
 
@@ -10,3 +10,9 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def plain(text: str, most: int) -> str:
+    """Text in one line of at most so many characters, without control characters and marks that turn its direction."""
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."

@@ -9,7 +9,8 @@ from tokenizers import Tokenizer, decoders, models
 from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.corpus.tokens import Tokens
-from infocse_ray.retrieval.examples import Example, Texts, decoded, examples, moves, plain
+from infocse_ray.retrieval.examples import Example, Texts, decoded, examples, moves
+from infocse_ray.settings.text import plain
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, write_parquet
 from tests.unit.retrieval.test_questions import stage
