@@ -24,7 +24,7 @@ def _verdicts(records: Sequence[Record]) -> Section:
     rows = []
     for record in records:
         verdict = (record.metrics or {}).get("verdict", {})
-        state = "finished" if record.metrics is not None else "not finished"
+        state = "not finished" if not record.finished else "finished" if record.metrics else record.why_no_metrics
         rows.append([record.name, record.job, state, verdict.get("label"), verdict.get("line")])
     head = ("run", "command", "state", "verdict", "in a line")
     return Section("verdicts", "Verdicts", [listed("Verdicts", head, rows)])
@@ -39,7 +39,7 @@ def _scores(records: Sequence[Record]) -> Section:
         blocks.append(Note("These runs made other documents or splits of the same files: questions differ."))
     if len({_asked(record, on) for record in records if (on := _on(record)) is not None}) > 1:
         blocks.append(Note("Their validation questions differ, in what is asked, how much, or the seed that draws it."))
-    if any(record.metrics is None for record in records):
+    if any(not record.finished for record in records):
         blocks.append(Note("Of a run that isn't finished the last encoder is shown that is scored."))
     made = [one for record in records for one in _of(record)]
     if made:

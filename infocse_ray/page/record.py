@@ -37,7 +37,7 @@ class Record(NamedTuple):
     stages: dict[str, StageRecord]
     """By their name in the run, such as `iteration_1/train`."""
     metrics: dict[str, Any] | None
-    """The content of `metrics.json`; None: the run isn't finished."""
+    """The content of `metrics.json`; None: the run isn't finished, or the file is gone or damaged."""
     moved: dict[str, Any] | None
     """The content of `moved.json`; None: there is none."""
     explorer: dict[str, Any] | None
@@ -46,6 +46,8 @@ class Record(NamedTuple):
     """Folders of what ran under this name before, relative to the storage, until the run is finished."""
     begun: dict[str, tuple[str, str]] | None = None
     """Trainings that have begun: folder, relative to the storage, and fingerprint; None: a version noted none."""
+    finished: bool = True
+    """Whether the run is committed."""
 
     @property
     def name(self) -> str:
@@ -56,6 +58,13 @@ class Record(NamedTuple):
     def metric(self) -> str:
         """What encoders are held against each other by, such as `recall@5`."""
         return self.settings.get("validate", {}).get("metric", "recall@5")
+
+    @property
+    def why_no_metrics(self) -> str:
+        """Why there is no `metrics.json`, for people."""
+        if not self.finished:
+            return "the run isn't finished"
+        return "its metrics.json is gone or damaged, and the command of the run makes it again"
 
     @property
     def whitening_left_out(self) -> bool:
@@ -104,6 +113,7 @@ class Record(NamedTuple):
             **kept,
             earlier=manifest.get("earlier", []),
             begun=None if begun is None else {one: (at["folder"], at["fingerprint"]) for one, at in begun.items()},
+            finished=finished,
         )
         return record if record._explores_these() else record._replace(explorer=None)
 

@@ -35,8 +35,8 @@ def verdict_section(record: Record) -> Section:
     """The verdict as a table; the page's head has it in a line."""
     verdict = (record.metrics or {}).get("verdict")
     if verdict is None:
-        why = "the run isn't finished" if record.metrics is None else "an earlier version made this run and kept none"
-        return Section("verdict", "Verdict", [Note(f"No verdict yet: {why}.")])
+        why = record.why_no_metrics if record.metrics is None else "an earlier version made this run and kept none"
+        return Section("verdict", "Verdict", [Note(f"No verdict{'' if record.finished else ' yet'}: {why}.")])
     rows = []
     for split in _SPLITS:
         if (one := verdict.get(split)) is not None:

@@ -32,7 +32,7 @@ def moved_section(record: Record) -> Section:
     """The questions whose rank changed most, with what was found before and after."""
     title = "Questions that moved most"
     if record.moved is None:
-        why = "it isn't finished" if record.metrics is None else "an earlier version made it and kept none"
+        why = "an earlier version made it and kept none" if record.finished else "it isn't finished"
         return Section("moved", title, [Note(f"This run has no list of questions: {why}.")])
     moved = record.moved
     counts, split = moved["questions"], {"valid": "validation"}.get(moved["split"], moved["split"])
@@ -147,7 +147,10 @@ def versions_section(record: Record) -> Section:
     """Of what computed the result."""
     versions = (record.metrics or {}).get("versions")
     if versions is None:
-        return Section("versions", "Versions", [Note("Versions are kept when a run is finished.")])
+        why = "Versions are kept when a run is finished."
+        if record.finished and record.metrics is None:
+            why = f"No versions: {record.why_no_metrics}."
+        return Section("versions", "Versions", [Note(why)])
     return Section("versions", "Versions", [listed("Versions", ("package", "version"), sorted(versions.items()))])
 
 
@@ -155,9 +158,8 @@ def warnings_section(record: Record) -> Section:
     """What the run warned of."""
     title = "Warnings"
     if record.metrics is None:
-        return Section(
-            "warnings", title, [Note("Warnings are kept when a run is finished; till then its log has them.")]
-        )
+        why = "Warnings are kept when a run is finished; till then its log has them."
+        return Section("warnings", title, [Note(f"No warnings: {record.why_no_metrics}." if record.finished else why)])
     warnings = record.metrics.get("warnings")
     if warnings is None:
         return Section("warnings", title, [Note("An earlier version made this run and kept no warnings.")])

@@ -32,7 +32,7 @@ def training_section(record: Record) -> Section:
         seen = curves[name].get(f"validation/{record.metric}", [])
         histories[name] = [{"step": step, record.metric: value} for step, value in seen]
     if not any(curves.values()) and not any(histories.values()):
-        what = "Nothing was trained" if record.metrics is not None else "Nothing is trained yet"
+        what = "Nothing was trained" if record.finished else "Nothing is trained yet"
         return Section("training", "Training curves", [Note(f"{what}, so there are no curves.")])
     blocks: list[Block] = []
     for kept, (title, axis) in _CURVES.items():
@@ -71,7 +71,7 @@ def _curves_of(record: Record, training: str) -> dict[str, Curve]:
 
 def _begun(record: Record) -> list[str]:
     """Trainings that are finished, and those that have begun."""
-    if record.metrics is not None:
+    if record.finished:
         return record.trainings
     if record.begun is not None:
         return [*record.trainings, *sorted(record.begun.keys() - {*record.trainings})]

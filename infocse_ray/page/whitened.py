@@ -21,7 +21,7 @@ def whitening_section(record: Record) -> Section:
     """Of the whitening of the encoder that the run started from."""
     title, stage = "Whitening", record.stages.get("iteration_0/whitening")
     if stage is None:
-        off = record.metrics is not None or record.settings.get("encoder", {}).get("whiten") == "off"
+        off = record.finished or record.settings.get("encoder", {}).get("whiten") == "off"
         return Section("whitening", title, [Note("No whitening: it is off." if off else "Nothing is whitened yet.")])
     kept = _kept(stage)
     summary = stage.summary or kept

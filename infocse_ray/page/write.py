@@ -46,7 +46,9 @@ _SECTIONS = (
 def page_of(record: Record) -> bytes:
     """The page of a run, finished or not: HTML, UTF-8."""
     verdict = (record.metrics or {}).get("verdict", {})
-    state = "finished" if record.metrics is not None else "not finished: here is what there is so far"
+    state = "finished" if record.finished else "not finished: here is what there is so far"
+    if record.finished and record.metrics is None:
+        state += f", but {record.why_no_metrics}"
     head: dict[str, Any] = {
         "label": verdict.get("label"),
         "line": verdict.get("line", "").removeprefix(f"{verdict.get('label')}, "),

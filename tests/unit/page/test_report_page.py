@@ -160,6 +160,23 @@ def test_an_unfinished_run_shows_what_there_is(root):
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("content", [None, b'{"name": '])
+def test_a_finished_run_without_its_metrics_is_not_said_to_be_unfinished(root, content):
+    folder = write_run(root)
+    (folder / "metrics.json").delete() if content is None else (folder / "metrics.json").write_bytes(content)
+    found = write_page(root, "news")
+    text, why = Page(found.read_bytes()).sections, "its metrics.json is gone or damaged"
+    assert "n't finished" not in "".join(text.values())
+    for section in ("", "verdict", "warnings", "versions"):
+        assert why in text[section]
+    assert "not finished" not in text[""]
+    write_run(root, "small")
+    text = Page(write_comparison(root, ["news", "small"]).read_bytes()).sections
+    assert why in text["verdicts"]
+    assert "isn't finished" not in text["scores"]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_training_under_way_has_its_steps_and_annotations(root):
     write_run(root, finished=False, trainings=1, begun=1)
     content = write_page(root, "news").read_bytes()
