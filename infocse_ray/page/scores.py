@@ -41,6 +41,8 @@ def verdict_section(record: Record) -> Section:
     for split in _SPLITS:
         if (one := verdict.get(split)) is not None:
             interval = f"{one['low']:+.4f} to {one['high']:+.4f}"
+            if (among := one.get("chosen_among", 1)) > 1:  # earlier versions didn't say
+                interval += f", of the best of {among:,}"
             asked = f"{one['questions']:,} of {one['documents']:,} documents"
             rows.append(
                 [

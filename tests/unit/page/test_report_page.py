@@ -177,6 +177,16 @@ def test_a_finished_run_without_its_metrics_is_not_said_to_be_unfinished(root, c
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_an_interval_of_the_best_of_several_is_said_to_be_one(root):
+    folder = write_run(root)
+    assert "of the best of" not in page(root).sections["verdict"]
+    metrics = (folder / "metrics.json").read_json()
+    metrics["verdict"]["validation"]["chosen_among"] = 10
+    (folder / "metrics.json").write_json(metrics)
+    assert "+0.0200 to +0.2000, of the best of 10" in page(root).sections["verdict"]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_training_under_way_has_its_steps_and_annotations(root):
     write_run(root, finished=False, trainings=1, begun=1)
     content = write_page(root, "news").read_bytes()
