@@ -149,7 +149,10 @@ def _json(file: Storage, sealed: bool = False) -> dict[str, Any] | None:
 
 
 def _there(root: Storage, name: str) -> str:
-    """What to say of the runs that there are, or of what the name is of else."""
+    """What to say of the runs that there are, or of what the name or the storage is else."""
+    if (root / "manifest.json").exists():
+        above = str(root).partition("?")[0].rstrip("/").rpartition("/")[0]
+        return f"that is the folder of a run itself, and storage is the one that it is in, {above}"
     for kind, page in {"a sweep": "sweep.md", "tables": "tables.md"}.items():
         if (there := root / name / page).exists():
             return f"it is {kind}, shown in {there}; `infocse runs` lists its runs"

@@ -176,6 +176,12 @@ def test_a_finished_run_without_its_metrics_is_not_said_to_be_unfinished(root, c
     assert "isn't finished" not in text["scores"]
 
 
+def test_a_runs_own_folder_is_said_to_be_no_storage(root):
+    folder = write_run(root)
+    with pytest.raises(ValueError, match=f"folder of a run itself, and storage is the one that it is in, {root}$"):
+        write_page(folder, "news")
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_an_interval_of_the_best_of_several_is_said_to_be_one(root):
     folder = write_run(root)
