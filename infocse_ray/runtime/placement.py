@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import ray
 import yaml
+from ray._private.worker import global_worker
 from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, remove_placement_group
 
@@ -178,11 +179,10 @@ def _cluster() -> str:
 
 
 def _held_here() -> str:
-    """What this process has of the cluster, for people, where a task of the user's leads the run: it ends with the run,
-    which would wait for just that.
-    """
-    context = ray.get_runtime_context()
-    own = context.get_assigned_resources() if context.worker.mode == ray.WORKER_MODE else {}
+    """What a Ray task that leads the run has, for people: the run would wait for just that."""
+    # Asked in a driver, Ray's context has no answer; asked where there is no Ray, it starts one.
+    leads_from_task = global_worker.mode == ray.WORKER_MODE
+    own = ray.get_runtime_context().get_assigned_resources() if leads_from_task else {}
     return " and ".join(f"{own[name]:g} {name}" for name in ("CPU", "GPU") if own.get(name))
 
 

@@ -58,9 +58,8 @@ def test_it_says_what_it_waits_for(group: Group, capsys: pytest.CaptureFixture[s
 def test_a_task_that_leads_a_run_is_told_that_it_has_what_is_waited_for(
     group: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    own = {"CPU": 2.0, "memory": 1e9}
-    worker = SimpleNamespace(mode=places.ray.WORKER_MODE)
-    context = SimpleNamespace(worker=worker, get_assigned_resources=lambda: own)
+    context = SimpleNamespace(get_assigned_resources=lambda: {"CPU": 2.0, "memory": 1e9})
+    monkeypatch.setattr(places, "global_worker", SimpleNamespace(mode=places.ray.WORKER_MODE))
     monkeypatch.setattr(places.ray, "get_runtime_context", lambda: context)
     await_places(Placement(4, False, 4), "training")
     said = "free are 12 CPU and 0 GPU; 2 CPU of the others has the Ray task, or actor, that leads this run: start it "
