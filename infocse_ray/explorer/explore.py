@@ -19,6 +19,7 @@ from infocse_ray.explorer.clustered import ClusterAgain
 from infocse_ray.explorer.drawn import Drawn, draw, find
 from infocse_ray.explorer.histogram import histogram
 from infocse_ray.explorer.page import embedded, render
+from infocse_ray.loop.manifest import read_manifest
 from infocse_ray.retrieval.examples import decoded
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.failures import one_line
@@ -46,9 +47,10 @@ def explore_after(settings: Settings) -> Storage | None:
     Returns:
         The page, if there is one.
     """
-    if not settings.explorer.documents and not settings.explorer.ids:
-        return None
     try:
+        _forget_others(Storage.open(settings.storage) / settings.name)
+        if not settings.explorer.documents and not settings.explorer.ids:
+            return None
         run = annotated_run(Storage.open(settings.storage), settings.name)
         return _explore(run, settings.explorer, anew=False)
     except Exception as error:
@@ -71,6 +73,14 @@ def explore(asked: ExploreRun) -> None:
     wanted = Explorer(documents=documents, ids=[*own.ids, *asked.ids])
     if _explore(run, wanted, anew=True) is None:
         raise ValueError(f"name = {asked.name!r}: there is nothing to show of that run")
+
+
+def _forget_others(folder: Storage) -> None:
+    """Remove a page of annotations that aren't the run's, also where none is made in its place."""
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        shown = {one["annotations"] for one in (folder / DATA).read_json()["iterations"]}
+        if shown - {stage["fingerprint"] for stage in read_manifest(folder)["stages"].values()}:
+            _forget(folder)
 
 
 def _forget(folder: Storage) -> None:

@@ -189,6 +189,20 @@ def test_failing_it_fails_no_run(settings, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_page_of_other_annotations_goes_also_where_none_is_made(settings):
+    folder = Path(settings.storage) / settings.name
+    none = with_sections(settings, explorer={"documents": 0})
+    explore_after(settings)
+    explore_after(none)
+    assert (folder / "explorer.html").exists()  # of this run
+    content = read(settings)
+    content["iterations"][1]["annotations"] = "of other settings"
+    (folder / "explorer.json").write_text(json.dumps(content))
+    explore_after(none)
+    assert not (folder / "explorer.html").exists()
+    assert not (folder / "explorer.json").exists()
+
+
 def test_a_run_of_a_large_cluster_is_looked_at_on_a_small_one(settings, monkeypatch):
     def of_two_cores(section: Any) -> Placement:
         if section.num_workers != "auto" or section.use_gpu != "auto":
