@@ -29,10 +29,10 @@ from infocse_ray.runtime.failures import told_plainly
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder, Settings
-from infocse_ray.settings.command_line import as_settings, explain
+from infocse_ray.settings.command_line import as_settings, explain, read_config
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
-from infocse_ray.settings.nested import nested
+from infocse_ray.settings.nested import merged, nested
 from infocse_ray.settings.unread import BY_FINETUNE, BY_PRETRAIN, given_for_nothing, names_given
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
@@ -164,6 +164,7 @@ def adapt(
     seed: int = 42,
     minutes: float | None = None,
     recipe: Literal["auto"] | None = None,
+    config: str | os.PathLike[str] | None = None,
     **sections: Mapping[str, Any],
 ) -> RunResult:
     """Adapt a sentence encoder to documents, without labels; stages that `storage` already has are reused.
@@ -176,9 +177,11 @@ def adapt(
         storage: a folder or URI that every node reaches.
         seed: everything random follows from it.
         minutes: about how long it may take; `train.max_steps` and the other limits end it sooner. None: they alone do.
-        recipe: "auto" lets short trainings choose how it is trained; None: as `sections` say.
-        sections: settings by section, such as `train={"max_steps": 200}, encoder={"whiten": "off"}`; `infocse pretrain
-            --help all` lists them.
+        recipe: "auto" lets short trainings choose how it is trained; None: as `config` and `sections` say.
+        config: a configuration that is shipped, such as "paper-plus" for a language model, or a YAML file of sections;
+            None: the defaults, which are "adapt".
+        sections: settings by section, such as `train={"max_steps": 200}, encoder={"whiten": "off"}`, which win over
+            those of `config`; `infocse pretrain --help all` lists them.
 
     Raises:
         ValueError: a setting doesn't fit, or the documents can't be read; nothing was trained.
@@ -187,6 +190,8 @@ def adapt(
     given = as_settings(
         {key: section if "." in key else _section(key, section) for key, section in sections.items()}, Settings
     )
+    if config is not None:
+        given = merged(_configured(config), given)
     corpus = given.pop("corpus", {})
     if "source" in corpus:
         raise ValueError("corpus.source: the documents are given; leave it out")
@@ -207,6 +212,20 @@ def adapt(
         },
     )
     return pretrain(_of_documents(settings, documents, corpus))
+
+
+def _configured(config: str | os.PathLike[str]) -> dict[str, Any]:
+    """The sections of a configuration.
+
+    Raises:
+        ValueError: it is none, or says what is an argument of `adapt`.
+    """
+    if not isinstance(config, str | os.PathLike):
+        raise ValueError(f"config: is a {type(config).__qualname__}; give a name, such as 'paper-plus', or a file")
+    given = read_config(os.fspath(config), Settings, "config")
+    if arguments := [name for name in ("name", "storage", "seed", "minutes", "recipe") if name in given]:
+        raise ValueError(f"config = {os.fspath(config)!r}: has {', '.join(arguments)}; give that to adapt itself")
+    return given
 
 
 @told_plainly()

@@ -136,6 +136,25 @@ def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pyt
     assert Path(str(settings.corpus.source)).parent == tmp_path / "sources"
 
 
+def test_adapt_takes_configurations_as_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Settings] = []
+    monkeypatch.setattr(api, "pretrain", asked.append)
+    own = tmp_path / "own.yaml"
+    own.write_text("train.batch_size: 9\ntrain: {max_steps: 7}\ncorpus: {text: body}\nencoder: {max_length: 12}\n")
+    adapt("e", [TEXT], "n", storage=str(tmp_path), config="paper-plus", train={"max_steps": 5})
+    adapt("e", [{"body": TEXT}], "n", storage=str(tmp_path), config=own, train={"batch_size": 8})
+    first, second = asked
+    assert (first.train.learning_rate, first.train.max_steps, first.encoder.model) == (5e-5, 5, "e")
+    assert (second.train.batch_size, second.train.max_steps, second.encoder.max_length) == (8, 7, 12)
+    for text, said in (("seed: 1", "has seed; give"), ("corpus.source: a", "corpus.source: the documents are given")):
+        own.write_text(text)
+        with pytest.raises(ValueError, match=said):
+            adapt("e", [TEXT], "n", config=str(own))
+    for wrong, said in (("bert", "the shipped ones are"), (7, "config: is a int")):
+        with pytest.raises(ValueError, match=said):
+            adapt("e", [TEXT], "n", config=wrong)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(
     "call",
     [
