@@ -64,7 +64,7 @@ class Hit(NamedTuple):
 
 
 class Index:
-    """What `infocse embed` wrote, searchable in this process.
+    """What `infocse embed` wrote, searchable in this process, and in others to which it is sent (pickled).
 
     Attributes:
         name: the encoder's, for people.
@@ -180,6 +180,11 @@ class Index:
             self.words = 0.0
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
+        self._opened = output.uri, over, None, setting, self.words, self.best_sentence
+
+    def __reduce__(self) -> tuple[type[Index], tuple[Any, ...]]:
+        """A copy, in a task of Ray's say, opens the folder there, with the weights that there are."""
+        return type(self), self._opened
 
     def _chosen(
         self, output: Storage, embedding: Embedding, vectors: str, sampled: Sampled | None, auto: dict[str, str]

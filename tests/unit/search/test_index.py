@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -39,6 +40,18 @@ def test_a_query_has_the_encoders_query_prompt(tmp_path: Path, tiny_encoder: Pat
 
 def test_a_query_is_cut_as_the_index_is(tmp_path: Path, tiny_encoder: Path):
     assert Index(str(write_index(tmp_path, tiny_encoder, dimensions=8))).vector("tide").shape == (8,)
+
+
+@pytest.mark.parametrize("over", ["documents", "sentences"])
+def test_an_index_is_opened_again_where_it_is_sent(tmp_path: Path, tiny_encoder: Path, monkeypatch, over):
+    write_index(tmp_path, tiny_encoder, sentences=True)
+    monkeypatch.chdir(tmp_path)
+    index = Index("index", over, words=0.25 if over == "documents" else "auto")
+    sent = pickle.dumps(index)
+    monkeypatch.chdir("/")
+    again = pickle.loads(sent)
+    assert (again.words, again.best_sentence) == (index.words, index.best_sentence)
+    assert again.search("tide", top=3) == index.search("tide", top=3)
 
 
 def test_the_model_must_be_the_one_that_made_it(tmp_path: Path, tiny_encoder: Path):
