@@ -211,6 +211,7 @@ def adapt(
             **given,
         },
     )
+    resolve_encoder(settings.encoder.model)  # before the documents are written
     return pretrain(_of_documents(settings, documents, corpus))
 
 
@@ -291,7 +292,10 @@ def evaluate(
     others, shaped = _apart(settings, corpus)
     given = {"model": model, "compare": compare, "storage": storage, **others}
     given |= {"corpus": {"source": "documents", **shaped}}
-    checked = _validated(Evaluate, given)  # before the documents are written
+    checked = _validated(Evaluate, given)  # before the documents are written, as what follows
+    for setting, encoder in (("model", checked.model), ("compare", checked.compare)):
+        if encoder is not None:
+            resolve_encoder(encoder, setting)
     (scored, *_), comparison = evaluate_encoders(_of_documents(checked, documents, shaped))
     return Scores(scored.metrics, (scored.stage.folder / "ranks").uri, comparison)
 
@@ -326,6 +330,7 @@ def embed(
     others, shaped = _apart(settings, corpus)
     given = {"model": model, "output": output, "storage": storage, **others}
     checked = _validated(Embed, {**given, "corpus": {"source": "documents", **shaped}})
+    resolve_encoder(checked.model, "model")  # before the documents are written
     return embed_corpus(_of_documents(checked, documents, shaped)).uri
 
 

@@ -31,6 +31,12 @@ WRONG: dict[str, dict[str, Any]] = {
 TEXT = "The ship and the tide. A judge of the court. The tide and the ship."
 
 
+@pytest.fixture
+def any_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is named is an encoder."""
+    monkeypatch.setattr(api, "resolve_encoder", lambda *_: Path())
+
+
 def test_importing_loads_neither_torch_nor_ray():
     code = "import sys, infocse_ray; dir(infocse_ray); print(*{'torch', 'ray', 'transformers'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -125,6 +131,7 @@ def test_the_encoder_is_given_once():
             adapt("e", [TEXT], "n", **given)
 
 
+@pytest.mark.usefixtures("any_encoder")
 def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[Settings] = []
     monkeypatch.setattr(api, "pretrain", asked.append)
@@ -136,6 +143,7 @@ def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pyt
     assert Path(str(settings.corpus.source)).parent == tmp_path / "sources"
 
 
+@pytest.mark.usefixtures("any_encoder")
 def test_adapt_takes_configurations_as_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[Settings] = []
     monkeypatch.setattr(api, "pretrain", asked.append)
@@ -182,6 +190,7 @@ def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):
     assert "\n" not in str(said.value)
 
 
+@pytest.mark.usefixtures("any_encoder")
 def test_settings_of_the_corpus_may_have_dotted_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[Any] = []
     place = SimpleNamespace(folder=Storage.open(str(tmp_path)))
@@ -194,6 +203,25 @@ def test_settings_of_the_corpus_may_have_dotted_names(tmp_path: Path, monkeypatc
     assert [(one.corpus.text, one.corpus.valid_fraction) for one in asked] == [("body", 0.5)] * 2
 
 
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda **given: adapt("/no/encoder", [TEXT], "n", **given), "encoder.model"),
+        (lambda **given: evaluate("/no/encoder", [TEXT], **given), "model"),
+        (lambda **given: evaluate(given.pop("there"), [TEXT], compare="/no/encoder", **given), "compare"),
+        (lambda **given: infocse_ray.embed("/no/encoder", [TEXT], output="o", **given), "model"),
+    ],
+)
+def test_an_encoder_is_looked_for_before_documents_are_written(
+    tmp_path: Path, tiny_encoder: Path, call: Callable[..., object], named: str
+):
+    given = {"storage": str(tmp_path / "runs")} | ({"there": str(tiny_encoder)} if named == "compare" else {})
+    with pytest.raises(ValueError, match=rf"^{named} = '/no/encoder'"):
+        call(**given)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("any_encoder")
 def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     verdict = {"label": "LEVEL", "line": "LEVEL, neither is better"}
     stage = SimpleNamespace(folder=Storage.open(str(tmp_path)))
@@ -214,6 +242,7 @@ def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypat
     assert repr(found) == repr(alone), "of the comparison its verdict is to be asked for"
 
 
+@pytest.mark.usefixtures("any_encoder")
 @pytest.mark.parametrize("documents", [[TEXT], "news.jsonl"])
 def test_what_embed_takes_of_a_corpus_it_takes_in_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: Any
