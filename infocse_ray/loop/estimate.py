@@ -139,6 +139,7 @@ def work_of(run: Run) -> Work:
             look += whole * there * texts.limit / 2**63
         look += min(documents["valid"], CHOOSING_DOCUMENTS) * document if plan.power is None else 0.0
     tests = trainings + 3 if counts["labelled"]["test"] else 0
+    a_test = documents["test"] * read + labels * sentence
     where = iteration_stages.where["train"]
     chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
     once = THREE + (1.0 if method is not None and method.distillation else 0.0)
@@ -152,8 +153,7 @@ def work_of(run: Run) -> Work:
         look=look,
         looks=1 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
-        tested=5 * asked
-        + tests * (documents["test"] * read + labels * sentence),  # the starts, before and after, and the result
+        tested=5 * asked + tests * a_test,  # the starts, before and after, and the result
         pilots=len(RECIPES) if settings.recipe else 0,
         piloted=settings.loop.pilot_steps * step,
         passes=slower * passes,
