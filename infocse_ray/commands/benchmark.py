@@ -229,9 +229,12 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: give a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number from 1")
     return value
 
 

@@ -11,6 +11,8 @@ from infocse_ray.settings import Metric, Settings
 from infocse_ray.storage.redact import redacted_json
 
 _BY_SPLIT_OR_REASON = ("documents", "labelled", "rejected", "leaks")
+_NO_QUANTITY = {"last"}
+"""Numbers that are none of anything: a hash."""
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float]:
@@ -38,7 +40,7 @@ def summary_values(summary: Mapping[str, Any]) -> dict[str, float]:
             values |= {f"{shown}/{key}": float(count) for key, count in value.items()}
         elif name == "metrics":
             values |= {key: float(score) for key, score in value.items()}
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and name not in _NO_QUANTITY:
             values[shown] = float(value)
     if padded := summary.get("padded_tokens"):
         values["padding_share"] = 1.0 - summary["tokens"] / padded

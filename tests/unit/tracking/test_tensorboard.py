@@ -248,5 +248,5 @@ def test_what_is_no_number_is_left_out(run):
     shown.step(1, report(1)._replace(loss=float("inf"), gradient_norm=float("nan")), 0.5, 16)
     shown.close()
     assert set(read_all(run)["iteration_1"]) == {f"train/{n}" for n in ("spread", "tokens_per_second", "padding_share")}
-    summary = {"flag": True, "name": "x", "list": [1, 2], "cluster_sizes": {"2": 3}, "count": 4}
+    summary = {"flag": True, "name": "x", "list": [1, 2], "cluster_sizes": {"2": 3}, "last": 2**62, "count": 4}
     assert summary_values(summary) == {"count": 4.0}
