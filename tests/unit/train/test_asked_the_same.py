@@ -39,4 +39,12 @@ def test_the_runs_seed_draws_the_questions_of_all_stages(tmp_path: Path, monkeyp
         )
         with pytest.raises(Asked) as asked:
             loop.train_alone(training)
-        assert asked.value.args[0][1:] == ("valid", "sentence", 10_000, torch.device("cpu"), 7, None, "both")
+        assert asked.value.args[0][1:] == (
+            "valid",
+            "sentence",
+            settings.validate.max_documents,
+            torch.device("cpu"),
+            7,
+            None,
+            "both",
+        )
