@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.command_line import explain
 from infocse_ray.settings.text import is_utf8
+from infocse_ray.settings.whole_number import from_one
 
 
 class ClusteredDocument(NamedTuple):
@@ -64,7 +64,7 @@ def cluster_sentences(
         raise ValueError(f"encoder: is a {kind}; give its folder or name, or RunResult.encoder()")
     if not isinstance(language, str):
         raise ValueError(f"language = {language!r}: give an ISO 639-1 code, such as en")
-    k = _edges(k)
+    k = from_one(k, f"k = {k!r}: give how many edges a sentence keeps, from 1")
     texts = [split_sentences(one, language) if isinstance(one, str) else one for one in _checked(documents)]
     if isinstance(encoder, str | os.PathLike):
         encoder = os.fspath(encoder)
@@ -80,21 +80,6 @@ def cluster_sentences(
         ClusteredDocument(sentences, labels[start:end])
         for sentences, start, end in zip(texts, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
     ]
-
-
-def _edges(k: Any) -> int:
-    """How many edges a sentence keeps.
-
-    Raises:
-        ValueError: it is no whole number from 1.
-    """
-    try:
-        edges = operator.index(k)
-    except TypeError:
-        edges = 0
-    if edges < 1:
-        raise ValueError(f"k = {k!r}: give how many edges a sentence keeps, from 1")
-    return edges
 
 
 def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-import operator
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.search.weight import Chosen, chosen_weights
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.text import is_utf8
+from infocse_ray.settings.whole_number import from_one
 from infocse_ray.stages.stage import read_whole_stage
 from infocse_ray.storage.checksums import SAME_COMMAND
 from infocse_ray.storage.folder import Storage
@@ -236,12 +236,7 @@ class Index:
         Raises:
             ValueError: the query is no text, has none, or isn't UTF-8, or `top` is no whole number from 1.
         """
-        try:
-            count = operator.index(top)
-        except TypeError:
-            count = 0
-        if count < 1:
-            raise ValueError(f"top = {top!r}: give how many to find, from 1")
+        count = from_one(top, f"top = {top!r}: give how many to find, from 1")
         vector = self.vector(query)
         if self.words or self.best_sentence:
             found = self.engine.search_both(vector, query, self.words, count, exact, self.best_sentence)
