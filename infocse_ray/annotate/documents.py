@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.annotate.share import IN_EVERY_DRAW, Share
+from infocse_ray.annotate.share import Share, in_all
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of
 from infocse_ray.corpus.tokens import concatenate, offsets_of
 
@@ -55,9 +55,7 @@ class TrainingDocuments(NamedTuple):
     @property
     def part(self) -> float:
         """About which part of the store's documents they are."""
-        parts = [share.documents for share in self.draws if not share.whole_shards]
-        documents = min(parts, default=1.0) * (IN_EVERY_DRAW if len(parts) > 1 else 1.0)
-        return documents * len(self.shards) / self.store.shards
+        return in_all(self.draws) * len(self.shards) / self.store.shards
 
     def tables(self, shard: int, store: TokenStore | None = None) -> Iterator[pa.Table]:
         """The row groups of a shard, of the encoder's store or the run's; one may have no documents."""

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,12 +72,30 @@ class Share(NamedTuple):
         """Bool [n]: which documents of a drawn shard are drawn, by their keys (int64)."""
         if self.whole_shards:
             return np.ones(len(keys), bool)
-        always = self.documents * IN_EVERY_DRAW
-        now = (self.documents - always) / (1.0 - always)  # of those that aren't drawn always
         seed = self.seed ^ _DOCUMENTS
-        in_every = drawn(sample_hashes(seed, keys), always)
-        return in_every | drawn(sample_hashes(seed, np.full(len(keys), self.iteration), keys), now)
+        in_every = drawn(sample_hashes(seed, keys), self._always)
+        return in_every | drawn(sample_hashes(seed, np.full(len(keys), self.iteration), keys), self._now)
+
+    @property
+    def _always(self) -> float:
+        """The part of documents that is in every draw."""
+        return self.documents * IN_EVERY_DRAW
+
+    @property
+    def _now(self) -> float:
+        """The part of the others that is in this one."""
+        return (self.documents - self._always) / (1.0 - self._always)
 
     def of_all(self, store: TokenStore) -> float:
         """The part of the store that is drawn."""
         return self.documents * self.a_lane * store.summary["lanes"] / store.shards
+
+
+def in_all(draws: Sequence[Share]) -> float:
+    """About which part of their shards' documents some draws of one seed, each of another iteration, have in common."""
+    some = [share for share in draws if not share.whole_shards]
+    if not some:
+        return 1.0
+    # Those that are in every draw, and those that each happens to have: with few draws, or large ones, these are more.
+    always = min(share._always for share in some)
+    return always + (1.0 - always) * math.prod(share._now for share in some)

@@ -92,6 +92,15 @@ def test_a_part_of_the_documents_is_another_each_iteration(part: float):
     assert Share(1, 42, 1).has(KEYS).all()
 
 
+@pytest.mark.parametrize("part", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 10])
+def test_the_part_that_all_iterations_have_is_what_is_said(part: float, iterations: int):
+    draws = [Share(1, 42, t, part) for t in range(1, iterations + 1)]
+    found = np.logical_and.reduce([share.has(KEYS) for share in draws]).mean()
+    documents = TrainingDocuments(store_of(1), ["train"], None, draws)
+    assert documents.part == pytest.approx(found, abs=0.01)
+
+
 @pytest.mark.parametrize("a_lane", range(1, FEWEST + 1))
 def test_of_few_shards_a_part_of_the_documents_is_annotated(a_lane: int):
     found = share_of_iteration(settings_of(0.01), store_of(a_lane), ["train"], 2)

@@ -136,7 +136,8 @@ def test_iterations_that_annotated_a_share_show_what_all_of_them_did(
     assert sorted(one["id"] for one in content["documents"]) == sorted(ids)
     assert all(one["iterations"][t]["same"] for one in content["documents"] for t in ("1", "2"))
     assert 0 < len(ids) < len([id for shard in common for part in own(shard) for id in part.doc_ids])
-    assert f"of the {2 / 6 * 0.75 / 4:.1%} that all did" in content["rule"]
+    part = 0.75 / 4 + (1 - 0.75 / 4) * (0.75 * 3 / 4 / (1 - 0.75 / 4)) ** 2  # in every draw, and in both of these
+    assert f"of the {2 / 6 * part:.1%} that all did" in content["rule"]
     elsewhere = next(
         id
         for shard in set(range(6)) - set(common)
