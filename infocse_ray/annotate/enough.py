@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.share import Share
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.sampling.pool import most_open
 from infocse_ray.settings import Annotate, Settings
 
 MARGIN = 1.5
@@ -23,9 +24,6 @@ MARGIN = 1.5
 
 FEWEST = 4
 """Shards of a lane that are annotated at least, where it has as many: a batch takes from different documents."""
-
-FEWEST_DOCUMENTS = 320
-"""Of a lane, likewise: those that training has open (`sampling/pool.py`), some that enter beforehand among them."""
 
 
 def share_of_iteration(settings: Settings, store: TokenStore, splits: Sequence[str], iteration: int) -> Share | None:
@@ -43,7 +41,8 @@ def share_of_iteration(settings: Settings, store: TokenStore, splits: Sequence[s
     if share == "auto":
         pairs = pairs_in(settings.annotate, training.count, training.sentences)
         share = MARGIN * pairs_read(settings, store) / max(pairs, 1.0)
-    share = min(1.0, max(share, FEWEST_DOCUMENTS * lanes / max(training.count, 1)))
+    fewest = lanes * most_open(math.ceil(settings.train.batch_size / lanes))
+    share = min(1.0, max(share, fewest / max(training.count, 1)))
     # What is a whole number but for rounding is that number.
     a_lane = min(there, max(FEWEST, math.ceil(share * there - 1e-9)))
     documents = min(1.0, share * there / a_lane) if a_lane <= FEWEST else 1.0

@@ -32,6 +32,12 @@ _DOC_IDS, _KEYS, _PLACES, _CHANCE, _STEPS, _SHIFTS, _LEFT, _LANE = range(8)
 """Columns: those of `Entering`, the examples not dealt yet, and whose they are, of the lanes here."""
 
 
+def most_open(examples: int) -> int:
+    """Documents of a lane that are open at most where a batch takes so many examples of it."""
+    size = max(_POOL, _DRAWS_IN_POOL * examples)
+    return size + size // _AHEAD
+
+
 class Drawn(NamedTuple):
     """Examples of a batch."""
 

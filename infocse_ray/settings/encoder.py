@@ -104,9 +104,9 @@ class Annotate(Section):
     share: Bounded[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = Field(
         default="auto",
         description="Share of the corpus that an iteration annotates, another one each time, drawn by hash: files of "
-        "each lane, 4 at least where there are as many, and a part of their documents; at least 320 documents a lane. "
-        "`auto`: as much as suffices for train.max_steps or train.max_tokens, with a margin of half; all of a corpus "
-        "that isn't twice as large.",
+        "each lane, 4 at least where there are as many, and a part of their documents; at least 320 documents a lane, "
+        "and 5 for each pair of a batch. `auto`: as much as suffices for train.max_steps or train.max_tokens, with a "
+        "margin of half; all of a corpus that isn't twice as large.",
     )
     engine: EngineName | Literal["auto"] = Field(
         default="auto",

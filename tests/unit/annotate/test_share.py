@@ -11,13 +11,13 @@ import pytest
 
 from infocse_ray.annotate import documents as documents_module
 from infocse_ray.annotate.documents import TrainingDocuments
-from infocse_ray.annotate.enough import FEWEST, FEWEST_DOCUMENTS, MARGIN, pairs_in, pairs_read, share_of_iteration
+from infocse_ray.annotate.enough import FEWEST, MARGIN, pairs_in, pairs_read, share_of_iteration
 from infocse_ray.annotate.kmeans import share_of
 from infocse_ray.annotate.share import IN_EVERY_DRAW, Share
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.errors import DamagedFile
-from infocse_ray.sampling import pool
 from infocse_ray.sampling.examples import count_examples
+from infocse_ray.sampling.pool import most_open
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Annotate, Settings
 from infocse_ray.storage.folder import Storage
@@ -125,14 +125,24 @@ def test_by_itself_it_is_halved_as_often_as_it_can_be():
 
 @pytest.mark.parametrize("share", ["auto", 0.001])
 def test_there_are_as_many_documents_as_training_has_open(share: Any):
-    assert FEWEST_DOCUMENTS >= pool._POOL + pool._POOL // pool._AHEAD
-    count = 100 * LANES * FEWEST_DOCUMENTS
+    fewest = LANES * most_open(34)  # of each lane a third of a batch of 100
+    assert fewest == LANES * 320
+    count = 100 * fewest
     found = share_of_iteration(settings_of(share, max_steps=1), store_of(1, documents=count), ["train"], 1)
     assert found is not None
     assert found.documents == (2.0**-6 if share == "auto" else 0.01)
-    for few in (LANES * FEWEST_DOCUMENTS, 10):
+    for few in (fewest, 10):
         store = store_of(1, documents=few)
         assert share_of_iteration(settings_of(share, max_steps=1), store, ["train"], 1) is None
+
+
+@pytest.mark.parametrize("share", ["auto", 0.001])
+def test_a_large_batch_has_its_different_documents(share: Any):
+    store = store_of(1, documents=100_000)
+    store.summary["sentences"] *= 100  # so that few documents have the pairs
+    found = share_of_iteration(settings_of(share, batch_size=3_000, max_steps=10), store, ["train"], 1)
+    assert found is not None
+    assert found.documents * 100_000 >= 5 * 3_000
 
 
 def test_what_is_drawn_names_it():

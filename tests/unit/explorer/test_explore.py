@@ -112,7 +112,7 @@ def test_iterations_that_annotated_a_share_show_what_all_of_them_did(
         return store._replace(summary=store.summary | {"lanes": 1})
 
     monkeypatch.setattr(runs_here, "small_store", one_lane)
-    monkeypatch.setattr(enough, "FEWEST_DOCUMENTS", 1)
+    monkeypatch.setattr(enough, "most_open", lambda _: 1)
     settings = with_sections(
         settings_here(tmp_path, tiny_encoder, monkeypatch),
         annotate={"share": 0.5},

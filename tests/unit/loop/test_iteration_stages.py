@@ -29,7 +29,7 @@ def one_lane(folder: Path) -> TokenStore:
 def settings(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Of two iterations over the six shards."""
     monkeypatch.setattr(runs_here, "small_store", one_lane)
-    monkeypatch.setattr(enough, "FEWEST_DOCUMENTS", 1)  # there are 40
+    monkeypatch.setattr(enough, "most_open", lambda _: 1)  # there are 40
     content = settings_here(tmp_path, tiny_encoder, monkeypatch).model_dump()
     content["seed"] = 4  # which draws different ones of so few
     content["loop"] |= {"max_iterations": 2, "early_stop": False}
@@ -84,7 +84,7 @@ def test_a_run_trains_on_another_share_each_iteration(
 
 
 def test_what_annotates_all_is_what_it_was_without_the_setting(settings, passes: Passes, monkeypatch, capsys):
-    monkeypatch.setattr(enough, "FEWEST_DOCUMENTS", 40)  # as in a small corpus
+    monkeypatch.setattr(enough, "most_open", lambda _: 40)  # as in a small corpus
     pretrain(settings)
     assert len(annotated(settings, 1)) == len(annotated(settings, 2)) == 6
     assert "annotate.share" not in capsys.readouterr().out
