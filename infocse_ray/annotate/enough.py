@@ -14,9 +14,9 @@ import math
 from collections.abc import Sequence
 
 from infocse_ray.annotate.documents import TrainingDocuments
+from infocse_ray.annotate.open_documents import most_open
 from infocse_ray.annotate.share import Share
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.sampling.pool import most_open
 from infocse_ray.settings import Annotate, Settings
 
 MARGIN = 1.5

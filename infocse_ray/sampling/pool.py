@@ -14,28 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from infocse_ray.annotate.open_documents import AHEAD as _AHEAD
+from infocse_ray.annotate.open_documents import DRAWS_IN_POOL as _DRAWS_IN_POOL
+from infocse_ray.annotate.open_documents import POOL as _POOL
 from infocse_ray.methods.chance import mix, mixed, to_unit
 from infocse_ray.methods.opened import Opened
 from infocse_ray.sampling.growing import Column, OpenedColumns
 from infocse_ray.sampling.lane import Entering, Lane
 from infocse_ray.sampling.order import numbers
 
-_POOL = 256
-_DRAWS_IN_POOL = 4
-_AHEAD = 4
-"""One document in so many is open beyond these, so that they enter by the dozen."""
-
 _AVOIDED = -1e3
 """Added to the score of a document that another will do for; others' are above -40, the logarithm of a draw."""
 
 _DOC_IDS, _KEYS, _PLACES, _CHANCE, _STEPS, _SHIFTS, _LEFT, _LANE = range(8)
 """Columns: those of `Entering`, the examples not dealt yet, and whose they are, of the lanes here."""
-
-
-def most_open(examples: int) -> int:
-    """Documents of a lane that are open at most where a batch takes so many examples of it."""
-    size = max(_POOL, _DRAWS_IN_POOL * examples)
-    return size + size // _AHEAD
 
 
 class Drawn(NamedTuple):

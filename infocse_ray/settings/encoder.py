@@ -106,7 +106,7 @@ class Annotate(Section):
         description="Share of the corpus that an iteration annotates, another one each time, drawn by hash: files of "
         "each lane, 4 at least where there are as many, and a part of their documents; at least 320 documents a lane, "
         "and 5 for each pair of a batch. `auto`: as much as suffices for train.max_steps or train.max_tokens, with a "
-        "margin of half; all of a corpus that isn't twice as large.",
+        "margin of half; all of a corpus of few files that isn't twice as large.",
     )
     engine: EngineName | Literal["auto"] = Field(
         default="auto",

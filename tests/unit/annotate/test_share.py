@@ -13,11 +13,11 @@ from infocse_ray.annotate import documents as documents_module
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.enough import FEWEST, MARGIN, pairs_in, pairs_read, share_of_iteration
 from infocse_ray.annotate.kmeans import share_of
+from infocse_ray.annotate.open_documents import most_open
 from infocse_ray.annotate.share import IN_EVERY_DRAW, Share
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.errors import DamagedFile
 from infocse_ray.sampling.examples import count_examples
-from infocse_ray.sampling.pool import most_open
 from infocse_ray.sampling.shards import Shards
 from infocse_ray.settings import Annotate, Settings
 from infocse_ray.storage.folder import Storage
