@@ -154,6 +154,7 @@ class SweepResult(_WithoutCredentials):
     """Trials without a result; their reasons are in sweep.md."""
 
 
+@told_plainly()
 def adapt(
     encoder: str,
     /,  # its name is that of a section, too
