@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-import numbers
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
-from infocse_ray.embedding.index import Embedding, Over, read_embedding
-from infocse_ray.embedding.sampled import Sampled, read_sampled
+from infocse_ray.embedding.index import Over
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.encoder.load import load_encoder
-from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.progress import say
+from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
-from infocse_ray.search.weight import Chosen, chosen_weights
-from infocse_ray.settings import Encoder
+from infocse_ray.search.written import Written, made_by_embed
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.settings.whole_number import from_one
-from infocse_ray.stages.stage import read_whole_stage
-from infocse_ray.storage.checksums import SAME_COMMAND
-from infocse_ray.storage.folder import Storage
-
-MOST_SENTENCES = 5_000_000
-"""Up to so many are copied into the engine, or indexed by their documents there, without being asked: 8 GB of 384
-dimensions."""
 
 
 class Hit(NamedTuple):
@@ -94,115 +79,72 @@ class Index:
             words: what words count, from 0 to 1; `auto`: what best finds documents by sentences taken out of them,
                 tried the first time, 0 for sentences.
             best_sentence: what a document's best sentence counts, from 0 to 1, of an index that has sentences; `auto`:
-                likewise, 0 where it has none, or more than `MOST_SENTENCES`.
+                likewise, 0 where it has none, or more than `asked.MOST_SENTENCES`.
 
         Raises:
             ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
                 installed, or `words` or `best_sentence` is no such number, or `folder` no path.
             DamagedFile: a file is missing, cut off, or not as it was written.
         """
-        of_words = _weight(
-            words, f"words = {words!r}: give a number from 0 (vectors alone) to 1 (words alone), or auto"
-        )
-        of_sentence = _weight(
-            best_sentence,
-            f"best_sentence = {best_sentence!r}: give a number from 0 (whole documents alone) to 1 (their best "
-            "sentences alone), or auto",
-        )
-        if over not in get_args(Over):
-            raise ValueError(f"over = {over!r}: give one of {', '.join(get_args(Over))}")
-        if over == "sentences" and of_sentence:
-            raise ValueError(f"best_sentence = {best_sentence!r}: is of documents; leave it out, or over sentences")
-        if not isinstance(folder, str | os.PathLike):
-            raise ValueError(f"{setting} = {folder!r}: give the folder, or URI, that `infocse embed` wrote")
-        output = Storage.of_runs(os.fspath(folder), setting)
-        where = f"{setting} = {str(output)!r}"
-        with _made_by_embed(where):
-            try:
-                embedding = read_embedding(output)
-            except FileNotFoundError:
-                of_what = {"manifest.json": "the folder of a run", "config.json": "an encoder"}
-                there = next((f"is {what}, and no" for name, what in of_what.items() if (output / name).exists()), "no")
-                raise ValueError(f"{where}: {there} vectors are there; `infocse embed` writes them") from None
-            try:
-                vectors = read_whole_stage(output / "vectors")
-            except FileNotFoundError:
-                raise ValueError(f"{where}: isn't finished; run its `infocse embed` again, which goes on") from None
-            if (over == "sentences" or of_sentence) and not embedding.sentences:
-                raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
-            encoder = embedding.encoder_folder(output).load()
-            if model is not None:
-                _check(
-                    os.fspath(model), "model" if setting == "index" else "compare", embedding.encoder, where, encoder
-                )
-            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            self.name, self.corpus = embedding.model, embedding.corpus
-            self._dimensions = embedding.dimensions
-            self._encoder = for_inference(encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
-            self.engine = open_engine(output, embedding, over, vectors.fingerprint, encoder.normalize)
-            sampled = read_sampled(output / "vectors")
-        self.language = sampled.language if sampled else None
-        sentences = (vectors.summary or {}).get("sentences", 0)
-        if of_sentence is None and over == "documents" and embedding.sentences and sentences > MOST_SENTENCES:
-            would = "copy" if embedding.format == "parquet" else "index by their documents"
-            say(
-                f"best sentences don't count: the index has {sentences:,}, which the engine would {would}; "
-                "--best_sentence 0.3, say, lets them"
-            )
-            of_sentence = 0.0
-        auto = {}
-        if over == "documents" and of_words is None:
-            auto["words"] = "--words 0.5"
-        if over == "documents" and of_sentence is None and embedding.sentences:
-            auto["best sentences"] = "--best_sentence 0.3"
-        chosen = self._chosen(output, embedding, vectors.fingerprint, sampled, auto) if auto else Chosen()
-        self.best_sentence = chosen.best_sentence if of_sentence is None else of_sentence
-        try:
-            if self.best_sentence:
-                with _made_by_embed(where):
-                    self.engine.sentences = open_sentences(output, embedding, vectors.fingerprint, encoder.normalize)
-        except OSError as error:  # a storage that can only be read, say
-            if of_sentence is not None:
-                raise ValueError(
-                    f"best_sentence = {best_sentence}: {where}: its sentences can't be copied ({error}); give 0"
-                ) from error
-            say(f"best sentences don't count: they can't be copied ({error})")
-            self.best_sentence = 0.0
+        asked = Asked.of(over, words, best_sentence)
+        written = Written.read(folder, setting)
+        embedding, where = written.embedding, written.where
+        if asked.needs_sentences and not embedding.sentences:
+            raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
+        if model is not None:
+            written.check_encoder(os.fspath(model), "model" if setting == "index" else "compare")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.name, self.corpus = embedding.model, embedding.corpus
+        self.language = written.sampled.language if written.sampled else None
+        self._dimensions = embedding.dimensions
+        self._encoder = for_inference(written.encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
+        with made_by_embed(where):
+            self.engine = open_engine(written.folder, embedding, over, written.fingerprint, written.encoder.normalize)
+        asked = asked.bounded(written)
+        chosen = asked.choose(written, self._encoder)
+        self.best_sentence = self._with_sentences(asked.best_sentence, chosen.best_sentence, written)
         learnt = chosen.words if self.best_sentence else chosen.words_alone
-        self.words = learnt if of_words is None else of_words
-        try:
-            if self.words:
-                self.engine.index_words(self.language)
-        except OSError as error:
-            if of_words is not None:
-                raise ValueError(f"words = {words}: {where}: its words can't be indexed ({error}); give 0") from error
-            say(f"words don't count: they can't be indexed ({error})")
-            self.words = 0.0
+        self.words = self._with_words(asked.words, learnt, where)
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
-        self._opened = output.uri, over, None, setting, self.words, self.best_sentence
+        self._opened = written.folder.uri, over, None, setting, self.words, self.best_sentence
 
     def __reduce__(self) -> tuple[type[Index], tuple[Any, ...]]:
         """A copy, in a task of Ray's say, opens the folder there, with the weights that there are."""
         return type(self), self._opened
 
-    def _chosen(
-        self, output: Storage, embedding: Embedding, vectors: str, sampled: Sampled | None, auto: dict[str, str]
-    ) -> Chosen:
-        """What should count, if that can be told; `auto` is what is asked for, each with an option that gives it."""
-        whose = " and ".join(auto)
-        if sampled is None:
-            say(
-                f"{whose} don't count: an earlier version wrote this index; embed to another folder, or let them with "
-                f"{' '.join(auto.values())}"
-            )
-            return Chosen()
+    def _with_sentences(self, asked: float | None, chosen: float, written: Written) -> float:
+        """Have best sentences ready, and what they count; 0 where nobody asked for them and they can't be copied."""
+        weight = chosen if asked is None else asked
+        if not weight:
+            return 0.0
         try:
-            asked = ("words" in auto, "best sentences" in auto)
-            return chosen_weights(output, vectors, self._encoder, embedding, sampled, *asked)
-        except OSError as error:  # a full disk, say
-            say(f"{whose} don't count: how much they should can't be tried ({error})")
-            return Chosen()
+            with made_by_embed(written.where):
+                self.engine.sentences = open_sentences(
+                    written.folder, written.embedding, written.fingerprint, written.encoder.normalize
+                )
+        except OSError as error:  # a storage that can only be read, say
+            if asked is not None:
+                raise ValueError(
+                    f"best_sentence = {asked}: {written.where}: its sentences can't be copied ({error}); give 0"
+                ) from error
+            say(f"best sentences don't count: they can't be copied ({error})")
+            return 0.0
+        return weight
+
+    def _with_words(self, asked: float | None, chosen: float, where: str) -> float:
+        """Have words ready, and what they count; 0 where nobody asked for them and they can't be indexed."""
+        weight = chosen if asked is None else asked
+        if not weight:
+            return 0.0
+        try:
+            self.engine.index_words(self.language)
+        except OSError as error:
+            if asked is not None:
+                raise ValueError(f"words = {asked}: {where}: its words can't be indexed ({error}); give 0") from error
+            say(f"words don't count: they can't be indexed ({error})")
+            return 0.0
+        return weight
 
     @property
     def approximate(self) -> bool:
@@ -289,55 +231,3 @@ def _check_query(query: Any) -> None:
         raise ValueError("query: has no text")
     if not is_utf8(query):
         raise ValueError(f"query = {query!r}: isn't UTF-8; leave out what is no character")
-
-
-def _weight(given: Any, wrong: str) -> float | None:
-    """A weight as a number; None: it is to be chosen.
-
-    Raises:
-        ValueError: `wrong`; it is no number from 0 to 1.
-    """
-    if isinstance(given, str) and given == "auto":
-        return None
-    weight = float(given) if isinstance(given, numbers.Real) and not isinstance(given, bool) else math.nan
-    if not 0.0 <= weight <= 1.0:
-        raise ValueError(wrong)
-    return weight
-
-
-@contextlib.contextmanager
-def _made_by_embed(where: str) -> Iterator[None]:
-    """What is damaged isn't made again by whoever searches."""
-    try:
-        yield
-    except DamagedFile as error:
-        what = str(error).removesuffix(SAME_COMMAND)
-        raise DamagedFile(f"{where}: {what}; run its `infocse embed` again, or copy it whole") from error
-
-
-def _check(model: str, setting: str, fingerprint: str, where: str, own: SentenceEncoder) -> None:
-    """See that a model is the one that made an index, shaped as the index has it.
-
-    Raises:
-        ValueError: it isn't.
-    """
-    shape = Encoder(
-        model=model,
-        pooling=own.pooling,
-        max_length=own.max_length,
-        document_prompt=own.prompts.of("document") if own.prompts else None,
-        query_prompt=own.prompts.of("query") if own.prompts else None,
-    )
-    folder = resolve_encoder(model, setting)
-    try:
-        given = load_encoder(folder, shape, cosine=own.normalize, setting=setting)
-    except ValueError as error:  # of length or prompts, say, which are the index's and nobody gave here
-        raise ValueError(
-            f"{setting} = {model!r}: isn't the encoder that made {where}, as which it can't be loaded ({error}); leave "
-            f"out {setting}"
-        ) from error
-    if given.fingerprint() != fingerprint:
-        raise ValueError(
-            f"{setting} = {model!r}: {where} was made by another encoder; embed with this one, to another folder, or "
-            f"leave out {setting}"
-        )

@@ -12,8 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from infocse_ray.embedding.numbers import vector_columns
-from infocse_ray.search import engine, weight
-from infocse_ray.search import index as index_module
+from infocse_ray.search import asked, engine, weight
 from infocse_ray.search.fusion import similarity_with
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
@@ -188,9 +187,9 @@ def test_many_sentences_count_only_where_that_is_asked_for(tmp_path: Path, tiny_
     commit = read_checked(output / "vectors" / "stage.json")
     commit["summary"]["sentences"] = 40
     (output / "vectors" / "stage.json").write_json(checked(commit))
-    monkeypatch.setattr(index_module, "chosen_weights", lambda *_: Chosen(0.0, 0.3))
+    monkeypatch.setattr(asked, "chosen_weights", lambda *_: Chosen(0.0, 0.3))
     assert Index(str(output)).best_sentence == 0.3
-    monkeypatch.setattr(index_module, "MOST_SENTENCES", 39)
+    monkeypatch.setattr(asked, "MOST_SENTENCES", 39)
     capsys.readouterr()
     assert Index(str(output)).best_sentence == 0.0
     assert "best sentences don't count: the index has 40, which the engine would copy" in capsys.readouterr().out
@@ -209,7 +208,7 @@ def test_where_nothing_can_be_written_documents_are_searched_alone(
 
     monkeypatch.setattr(lance, "write_dataset", refuse)
     monkeypatch.setattr(engine, "_PATIENCE", 0.0)
-    monkeypatch.setattr(index_module, "chosen_weights", lambda *_: Chosen(0.2, 0.3, 0.6))
+    monkeypatch.setattr(asked, "chosen_weights", lambda *_: Chosen(0.2, 0.3, 0.6))
     index = Index(str(output))
     assert (index.words, index.best_sentence) == (0.6, 0.0), "as much as words count alone"
     assert "best sentences don't count: they can't be copied (Permission denied)" in capsys.readouterr().out
