@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 from infocse_ray.loop.run import versions
 from infocse_ray.report.cell_settings import budget_of, stage_tokens
 from infocse_ray.report.cells import CellPlan, Slot
-from infocse_ray.report.choice import LearningRateChoice, Records, choice_of, settled, to_run
+from infocse_ray.report.choice import Records, to_run
 from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.leads import Leads, strongest_other
-from infocse_ray.report.outcome import METRICS, PLAIN, WHITENED
 from infocse_ray.report.paper import COLUMNS, paper_recalls
+from infocse_ray.report.row import summarise_row, variants_of
 from infocse_ray.report.studies import METHODS, Study, TableRow
 
 
@@ -28,15 +27,16 @@ def summarise(config: Tables, plan: CellPlan, records: Records, leads: Leads) ->
         and those the cells were computed with.
     """
     corpora: dict[str, Any] = {}
+    shown = variants_of(plan)
     for corpus in config.corpora:
         tables = {
             study.name: [summarise_row(row, corpus.name, config.seeds, plan, records) for row in study.rows]
             for study in plan.studies
         }
         for study in plan.studies:
-            _hold_against(study, tables[study.name], leads, _variants(plan)[-1])
+            _hold_against(study, tables[study.name], leads, shown[-1])
         comparisons = {
-            study.name: [_compare(study, tables[study.name], pair, leads, _variants(plan)[-1]) for pair in study.versus]
+            study.name: [_compare(study, tables[study.name], pair, leads, shown[-1]) for pair in study.versus]
             for study in plan.studies
             if study.versus
         }
@@ -44,7 +44,7 @@ def summarise(config: Tables, plan: CellPlan, records: Records, leads: Leads) ->
     computed = [record["versions"] for record in records.values() if record["state"] == "finished"]
     return {
         "name": config.name,
-        "variants": _variants(plan),
+        "variants": shown,
         "config": config.model_dump(mode="json", exclude={"only", "only_rows", "only_corpora"}),
         "versions": {"tables": versions(), "cells": [v for i, v in enumerate(computed) if v not in computed[:i]]},
         "budget": {
@@ -58,77 +58,6 @@ def summarise(config: Tables, plan: CellPlan, records: Records, leads: Leads) ->
         "skipped": {row.key: plan.skipped[row.method] for row in _rows(plan) if row.method in plan.skipped},
         "paper": _paper(config.corpora, plan.studies),
     }
-
-
-def summarise_row(row: TableRow, corpus: str, seeds: list[int], plan: CellPlan, records: Records) -> dict[str, Any]:
-    """A row on one corpus.
-
-    Returns:
-        `metrics`: by variant and metric `mean`, `sd` (sample standard deviation; None for fewer than two seeds) and
-        `seeds`; `sts`, by variant such statistics of Spearman's rank correlation on the pairs of `validate.sts`, where
-        it is known; `ranks`, by variant and seed; `learning_rate`: `chosen` (None: none yet, or none needed) and
-        `tried`, the validation score of each (None where there is none); by seed the `iteration` shown, its `whitening`
-        (power and dimension), `steps` and `tokens` of training, `annotation_tokens` (each None where there are none)
-        and `seconds` of annotating and training; `failures` by seed, `to_do`; `skipped`, the reason or None.
-    """
-    out: dict[str, Any] = {"key": row.key, "label": row.label, "family": plan.families.get(row.method)}
-    out |= {"over": row.over, "skipped": plan.skipped.get(row.method), "to_do": []}
-    out |= {name: {} for name in ("iteration", "whitening", "steps", "tokens", "annotation_tokens", "seconds")}
-    out |= {"failures": {}, "ranks": {variant: {} for variant in _variants(plan)}}
-    slots = {} if out["skipped"] else {seed: plan.at[corpus, row.method, seed] for seed in seeds}
-    rate, tried, why_not = _learning_rate(plan, next(iter(slots.values()), None), records)
-    out["learning_rate"] = {"chosen": rate, "tried": tried}
-    tests: dict[str, dict[str, Any]] = {}
-    spearman: dict[str, dict[str, float]] = {variant: {} for variant in _variants(plan)}
-    for seed, slot in slots.items():
-        key, cell = str(seed), settled(plan, slot, records)
-        record = None if cell is None else records.get(cell.name)
-        if cell is None and why_not is not None:
-            out["failures"][key] = why_not
-        elif record is None:
-            out["to_do"].append(seed)
-        elif record["state"] == "failed":
-            out["failures"][key] = record["reason"]
-        else:
-            entries = {entry["iteration"]: entry for entry in record["iterations"]}
-            iteration = record["chosen_iteration"] if row.iteration is None else row.iteration
-            # The budget is that of the whole run, whichever iteration of it validation chose.
-            upto = [e for t, e in entries.items() if row.iteration is None or t <= row.iteration]
-            if iteration not in entries:
-                out["failures"][key] = f"the run has no iteration {iteration}"
-                continue
-            tests[key] = entries[iteration]["test"]
-            out["iteration"][key] = iteration
-            out["whitening"][key] = entries[iteration]["whitening"]
-            out["steps"][key] = _total([e["steps"] for e in upto])
-            out["tokens"][key] = _total([e["tokens"] for e in upto])
-            out["annotation_tokens"][key] = _total([e["annotation_tokens"] for e in upto])
-            out["seconds"][key] = round(sum(e["seconds"] for e in upto), 2)
-            for variant in _variants(plan):
-                out["ranks"][variant][key] = entries[iteration]["ranks"][variant]
-                if (value := (entries[iteration].get("sts") or {}).get(variant)) is not None:
-                    spearman[variant][key] = value
-    out["metrics"] = {
-        variant: {metric: _statistics({s: test[variant][metric] for s, test in tests.items()}) for metric in METRICS}
-        for variant in _variants(plan)
-    }
-    out["sts"] = {variant: _statistics(values) for variant, values in spearman.items()}
-    out["questions"] = next((test[PLAIN]["queries"] for test in tests.values()), None)
-    out["candidates"] = next((test[PLAIN]["candidates"] for test in tests.values()), None)
-    return out
-
-
-def _learning_rate(plan: CellPlan, slot: Slot | None, records: Records) -> LearningRateChoice:
-    """The learning rate of a slot's method on its corpus."""
-    if slot is None or not slot.cells[0].tokens:
-        return LearningRateChoice(None, {}, None)
-    if slot.chosen_by is None:
-        return LearningRateChoice(slot.cells[0].settings.train.learning_rate, {}, None)
-    return choice_of(plan.at[slot.chosen_by], records)
-
-
-def _variants(plan: CellPlan) -> list[str]:
-    return [PLAIN, WHITENED] if plan.whitened else [PLAIN]
 
 
 def _hold_against(study: Study, rows: list[dict[str, Any]], leads: Leads, variant: str) -> None:
@@ -177,20 +106,6 @@ def _cells(plan: CellPlan, slot: Slot, records: Records) -> dict[str, Any]:
             "iterations": record.get("iterations"),
         }
     return entries
-
-
-def _statistics(values: dict[str, float]) -> dict[str, Any]:
-    numbers = list(values.values())
-    return {
-        "mean": statistics.fmean(numbers) if numbers else None,
-        "sd": statistics.stdev(numbers) if len(numbers) > 1 else None,
-        "seeds": values,
-    }
-
-
-def _total(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
 
 
 def _rows(plan: CellPlan) -> list[TableRow]:
