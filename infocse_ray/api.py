@@ -29,9 +29,10 @@ from infocse_ray.runtime.failures import told_plainly
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder, Settings
-from infocse_ray.settings.command_line import as_settings, explain, read_config
+from infocse_ray.settings.configurations import as_settings, read_config
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.settings.explain import explain
 from infocse_ray.settings.nested import merged, nested
 from infocse_ray.settings.unread import BY_FINETUNE, BY_PRETRAIN, given_for_nothing, names_given
 from infocse_ray.storage.folder import Storage

@@ -20,7 +20,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings import Encoder
-from infocse_ray.settings.command_line import explain
+from infocse_ray.settings.explain import explain
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.settings.whole_number import from_one
 

@@ -14,7 +14,8 @@ from typing import NoReturn, TypeVar
 
 from infocse_ray import __version__
 from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, SourceChanged, TrainingStopped, WorkersLost
-from infocse_ray.settings.command_line import Model, given_by_user, named_here, parse
+from infocse_ray.settings.command_line import Model, given_by_user, parse
+from infocse_ray.settings.explain import named_here
 from infocse_ray.settings.unread import given_for_nothing
 from infocse_ray.storage.redact import redact_tracebacks, redacted
 

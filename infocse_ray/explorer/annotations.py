@@ -24,7 +24,7 @@ from infocse_ray.loop.iteration_stages import engine_in, made_by
 from infocse_ray.loop.manifest import folder_in, read_manifest
 from infocse_ray.runtime.libraries import installed
 from infocse_ray.settings import EngineName, Settings, fingerprint
-from infocse_ray.settings.command_line import explain
+from infocse_ray.settings.explain import explain
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from infocse_ray.report.studies import ADAPT, METHODS, TableMethod
 from infocse_ray.settings import Settings
-from infocse_ray.settings.command_line import read_config
+from infocse_ray.settings.configurations import read_config
 
 _OF_ALL_ROWS = ("name", "storage", "seed", "minutes", "corpus", "encoder", "validate", "labels", "finetune", "plusplus")
 """Sections that are the same in all rows."""

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from infocse_ray.report.config import TableCorpus, Tables
 from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, TableMethod
 from infocse_ray.settings import Settings
-from infocse_ray.settings.command_line import as_settings, explain
+from infocse_ray.settings.configurations import as_settings
+from infocse_ray.settings.explain import explain
 from infocse_ray.settings.nested import flat, merged, nested
 
 _RATE = "train.learning_rate"

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.report.studies import METHODS, STUDY_NAMES, LabelSize, methods_with, row_keys
 from infocse_ray.settings import Section, Settings, plain_name, run_name
-from infocse_ray.settings.command_line import not_a
+from infocse_ray.settings.explain import not_a
 
 Like = Literal["news", "web_document", "web_browsing"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from infocse_ray.settings import Section, Settings, run_name
-from infocse_ray.settings.command_line import not_a
+from infocse_ray.settings.explain import not_a
 from infocse_ray.settings.fields import dotted_names, renamed_settings
 from infocse_ray.settings.nested import nested
 from infocse_ray.settings.section import FEW_SHOT, HOW_NOT_WHAT

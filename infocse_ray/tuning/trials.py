@@ -19,7 +19,8 @@ from infocse_ray.corpus.source import Source
 from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.loop.inputs import Inputs, check
 from infocse_ray.settings import Settings, fingerprint
-from infocse_ray.settings.command_line import as_settings, explain
+from infocse_ray.settings.configurations import as_settings
+from infocse_ray.settings.explain import explain
 from infocse_ray.settings.nested import merged, nested
 from infocse_ray.storage.redact import redacted_json
 from infocse_ray.tuning.config import Sweep, search_space

@@ -22,7 +22,7 @@ from infocse_ray.methods.recipes import Recipe
 from infocse_ray.methods.registry import Use, method_of
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.settings import MethodName, Settings, fingerprint
-from infocse_ray.settings.command_line import dotted_names
+from infocse_ray.settings.fields import dotted_names
 from infocse_ray.train.schedule import Budget
 from tests.unit.stores import SPEC
 

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from infocse_ray.settings import Corpus, Section, Settings, fingerprint
-from infocse_ray.settings.command_line import named_here, parse
+from infocse_ray.settings.command_line import parse
+from infocse_ray.settings.explain import named_here
 
 NEEDED = ["--name=run", "--encoder.model=model", "--corpus.source=documents.jsonl"]
 # These are of other jobs: tests/unit/report/test_reproduce.py has those of tables.
