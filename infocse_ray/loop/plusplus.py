@@ -11,7 +11,8 @@ Plain fine-tuning is one round that trains nothing without labels. The test spli
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.card import few_shot_card
@@ -27,6 +28,7 @@ from infocse_ray.retrieval.ranks import shown
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 from infocse_ray.stages.repair import repairing
+from infocse_ray.stages.stage import Stage
 
 
 def finetune(settings: Settings, also_plain: bool = False) -> dict[str, Any]:
@@ -92,60 +94,49 @@ def few_shot(
         return _few_shot(run, most, fall_back, also_plain)
 
 
+class _Round(NamedTuple):
+    """A round, and the encoders before and after its fine-tuning."""
+
+    entry: dict[str, Any]
+    """Of `rounds` in `metrics.json`."""
+    zero_shot: EncoderFolder
+    fine_tuned: EncoderFolder
+
+    def looks(self) -> Iterator[tuple[str, dict[str, Any], EncoderFolder]]:
+        """What is tested: its name, what `entry` says of it, and the encoder."""
+        for name, encoder in (("zero_shot", self.zero_shot), ("fine_tuned", self.fine_tuned)):
+            yield f"round_{self.entry['round']}/{name}", self.entry[name], encoder
+
+
 def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[str, Any]:
     run = look_before(run, also_plain)
-    settings = run.settings
     labels = draw_labels(run)
-    sample = drawn(settings, labels)
-    examples = drawn_examples(run, sample)
-    mix = mix_of(run, sample, examples)
-    source = None if examples is None else examples.source
-    rounds: list[dict[str, Any]] = []
-    encoders: list[EncoderFolder] = []  # zero-shot and fine-tuned, by turns
-    encoder, iterations, best = run.start, 0, 0
-    for number in range(1, most + 1):
-        if most > 1:
-            say(f"round {number} of at most {most}")
-        result = iterate(run, encoder, iterations, may_stay=fall_back and number == 1, labels=mix)
-        encoders.append(result.encoders[result.best])
-        fine_tuned, encoder = fine_tune(run, sample, source, encoders[-1], number)
-        encoders.append(encoder)
-        chosen = result.iterations[result.best]
-        # Before its first step fine-tuning looked at what the iterations made, on counterparts as it does itself.
-        before = fine_tuned["history"][0]
-        chosen.setdefault("validation", before)  # nothing was trained
-        zero_shot = {"iteration": chosen["iteration"], "validation": before}
-        new = result.iterations[1:] if iterations else result.iterations
-        rounds.append({"round": number, "iterations": new, "zero_shot": zero_shot, "fine_tuned": fine_tuned})
-        iterations = result.iterations[-1]["iteration"]
-        if number > 1 and not _grows(run, rounds, best):
-            break
-        best = number - 1
-    result, best_round = encoders[2 * best + 1], best + 1
-    if fall_back and settings.train.never_worse and _is_worse(run, rounds[best]["fine_tuned"]["validation"]):
+    rounds, best = _take_turns(run, labels, most, fall_back)
+    entries = [one.entry for one in rounds]
+    result, best_round = rounds[best].fine_tuned, best + 1
+    if fall_back and run.settings.train.never_worse and _is_worse(run, entries[best]["fine_tuned"]["validation"]):
         result, best_round = run.start, 0
     elif result == run.start:  # no step of any training in it was better
         best_round = 0
     looks: dict[str, Look] = {}
-    places = [(one, name) for one in rounds for name in ("zero_shot", "fine_tuned")]
     if run.store.summary["labelled"]["test"]:
-        for (one, name), tested in zip(places, encoders, strict=True):
-            looks |= run.tests(f"round_{one['round']}/{name}", tested, also_plain)
-    trainings = [training for one in rounds for training in (*one["iterations"], one["fine_tuned"])]
+        for name, _, encoder in _looks(rounds):
+            looks |= run.tests(name, encoder, also_plain)
+    trainings = [training for entry in entries for training in (*entry["iterations"], entry["fine_tuned"])]
     came = outcome(run, result, looks, trainings)
-    for one, name in places:
-        one[name] |= came.tests(f"round_{one['round']}/{name}")
+    for name, entry, _ in _looks(rounds):
+        entry |= came.tests(name)
     summary = labels.summary or {}
     report = {
         "best_round": best_round,
-        "labels": {key: summary[key] for key in ("labelled", "leaks")} | {"train_size": settings.labels.train_size},
-        "rounds": rounds,
+        "labels": {key: summary[key] for key in ("labelled", "leaks")} | {"train_size": run.settings.labels.train_size},
+        "rounds": entries,
         **came.results,
     }
-    whitening = rounds[best]["fine_tuned"].get("whitening") if best_round else run.whitening
+    whitening = entries[best]["fine_tuned"].get("whitening") if best_round else run.whitening
     if whitening is not None:
         report["whitening"] = whitening
-    metrics = run.finish(result, functools.partial(few_shot_card, settings), report)
+    metrics = run.finish(result, functools.partial(few_shot_card, run.settings), report)
     best_one = f"that of round {best_round}, fine-tuned" if best_round else "what it began with"
     say(
         f"the best encoder is {best_one}; it is in {run.folder / 'model'}, its figures in {run.folder / 'metrics.json'}"
@@ -153,13 +144,49 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     return metrics
 
 
-def _grows(run: Run, rounds: list[dict[str, Any]], best: int) -> bool:
+def _take_turns(run: Run, labels: Stage, most: int, fall_back: bool) -> tuple[list[_Round], int]:
+    """The rounds until one gives nothing more, and the place of the best."""
+    sample = drawn(run.settings, labels)
+    examples = drawn_examples(run, sample)
+    mix = mix_of(run, sample, examples)
+    source = None if examples is None else examples.source
+    rounds: list[_Round] = []
+    encoder, iterations, best = run.start, 0, 0
+    for number in range(1, most + 1):
+        if most > 1:
+            say(f"round {number} of at most {most}")
+        made = iterate(run, encoder, iterations, may_stay=fall_back and number == 1, labels=mix)
+        unlabelled = made.encoders[made.best]
+        fine_tuned, encoder = fine_tune(run, sample, source, unlabelled, number)
+        chosen = made.iterations[made.best]
+        # Before its first step fine-tuning looked at what the iterations made, on counterparts as it does itself.
+        before = fine_tuned["history"][0]
+        chosen.setdefault("validation", before)  # nothing was trained
+        entry = {
+            "round": number,
+            "iterations": made.iterations[1:] if iterations else made.iterations,
+            "zero_shot": {"iteration": chosen["iteration"], "validation": before},
+            "fine_tuned": fine_tuned,
+        }
+        rounds.append(_Round(entry, unlabelled, encoder))
+        iterations = made.iterations[-1]["iteration"]
+        if number > 1 and not _grows(run, rounds, best):
+            break
+        best = number - 1
+    return rounds, best
+
+
+def _looks(rounds: list[_Round]) -> Iterator[tuple[str, dict[str, Any], EncoderFolder]]:
+    return (look for one in rounds for look in one.looks())
+
+
+def _grows(run: Run, rounds: list[_Round], best: int) -> bool:
     """Whether the last round's fine-tuned score is better than that of the best before."""
     metric = run.settings.validate.metric
-    before, now = (rounds[i]["fine_tuned"]["validation"] for i in (best, -1))
+    before, now = (rounds[i].entry["fine_tuned"]["validation"] for i in (best, -1))
     grows = now[metric] > before[metric]
     say(
-        f"round {rounds[-1]['round']}: fine-tuned {metric} {shown(now, metric)}, "
+        f"round {rounds[-1].entry['round']}: fine-tuned {metric} {shown(now, metric)}, "
         f"{'better than' if grows else 'no growth over'} {before[metric]:.4f}"
     )
     return grows
