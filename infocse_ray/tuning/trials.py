@@ -81,37 +81,13 @@ def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> li
     # A choice may be drawn twice.
     settled = {one.name: one for one in (settings_of(config, values) for values in variants(config))}
     numbers = {name: number for number, name in enumerate(settled, 1)}
-    most = max(settings.loop.max_iterations for settings in settled.values())
-    if (grace := config.asha.grace_iterations) is not None and grace >= most:
-        raise ValueError(
-            f"asha.grace_iterations = {grace}: trials have {most} iterations at most (loop.max_iterations), none could "
-            "be stopped before its last; lower it, raise that, or leave asha out"
-        )
-
-    def apart(settings: Settings) -> dict[str, Any]:
-        return {k: v for k, v in _values(config, settings).items() if not _LOADED_ALIKE.fullmatch(k)}
-
+    _check_grace(config, settled.values())
     swept = {name: _distinct(operator.attrgetter(name)(one) for one in settled.values()) for name in config.parameters}
     unread = {name: values for name, values in swept.items() if len(values) > 1}
-    groups: dict[str, list[Settings]] = {}
-    for one in settled.values():
-        groups.setdefault(fingerprint(apart(one)), []).append(one)
     trials = []
-    for every in groups.values():
-        try:
-            inputs = find(every[0])  # loaded once for all that load alike, and forgotten before the next
-        except ValueError as error:
-            title = title_of(apart(every[0]))
-            raise ValueError(f"trial {title}: {error}" if title else str(error)) from error
-        on = every[0].validate.on  # pyright: ignore[reportAttributeAccessIssue]
-        if "seed" in config.parameters and (
-            on == "sentence" or (on == "auto" and not inputs.source.has("counterpart"))
-        ):
-            raise ValueError(
-                "parameters: seed: validation takes other sentences out of documents for each, and scores couldn't be "
-                "compared; sweep it where documents have counterparts to be validated on, or leave it out"
-            )
-        for one in every:
+    for inputs, alike in _with_inputs(config, settled.values(), find):
+        _check_seed(config, alike[0], inputs)
+        for one in alike:
             identity, number = inputs.identity(one), numbers[one.name]
             trials.append(Trial(number, _values(config, one), one, identity, inputs.source, inputs.tokenizer))
             unread = {name: values for name, values in unread.items() if not _reads(inputs, one, name, values)}
@@ -120,6 +96,58 @@ def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> li
         if all(other == name or _drawn_in_full(config.parameters[other], swept[other]) for other in swept):
             raise ValueError(f"parameters: {name} isn't read with these settings; leave it out")
     return sorted(trials, key=lambda trial: trial.number)
+
+
+def _with_inputs(
+    config: Sweep, settled: Iterable[Settings], find: Callable[[Settings], Inputs]
+) -> Iterator[tuple[Inputs, list[Settings]]]:
+    """What is loaded once for all that load alike, and forgotten before the next.
+
+    Raises:
+        ValueError: it can't be; the trial is named.
+    """
+
+    def apart(settings: Settings) -> dict[str, Any]:
+        return {k: v for k, v in _values(config, settings).items() if not _LOADED_ALIKE.fullmatch(k)}
+
+    groups: dict[str, list[Settings]] = {}
+    for one in settled:
+        groups.setdefault(fingerprint(apart(one)), []).append(one)
+    for alike in groups.values():
+        try:
+            inputs = find(alike[0])
+        except ValueError as error:
+            title = title_of(apart(alike[0]))
+            raise ValueError(f"trial {title}: {error}" if title else str(error)) from error
+        yield inputs, alike
+
+
+def _check_grace(config: Sweep, settled: Iterable[Settings]) -> None:
+    """Refuse to spare trials for as long as they run.
+
+    Raises:
+        ValueError: all would be.
+    """
+    most = max(settings.loop.max_iterations for settings in settled)
+    if (grace := config.asha.grace_iterations) is not None and grace >= most:
+        raise ValueError(
+            f"asha.grace_iterations = {grace}: trials have {most} iterations at most (loop.max_iterations), none could "
+            "be stopped before its last; lower it, raise that, or leave asha out"
+        )
+
+
+def _check_seed(config: Sweep, settings: Settings, inputs: Inputs) -> None:
+    """Refuse to compare seeds whose trials are asked other questions.
+
+    Raises:
+        ValueError: they would be.
+    """
+    on = settings.validate.on  # pyright: ignore[reportAttributeAccessIssue]
+    if "seed" in config.parameters and (on == "sentence" or (on == "auto" and not inputs.source.has("counterpart"))):
+        raise ValueError(
+            "parameters: seed: validation takes other sentences out of documents for each, and scores couldn't be "
+            "compared; sweep it where documents have counterparts to be validated on, or leave it out"
+        )
 
 
 def variants(config: Sweep) -> Iterator[dict[str, Any]]:
