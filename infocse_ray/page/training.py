@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,11 @@ from infocse_ray.page.scores import metric_name
 
 _POINTS = 240
 """Points of a line at most: a page has no room for more."""
+
+_Curves = Mapping[str, Mapping[str, Curve]]
+"""Of each training, by what is drawn."""
+_Histories = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Of each training, its validations."""
 
 _CURVES = {
     "loss": ("Training loss", "loss of a batch"),
@@ -34,32 +39,42 @@ def training_section(record: Record) -> Section:
     if not any(curves.values()) and not any(histories.values()):
         what = "Nothing was trained" if record.finished else "Nothing is trained yet"
         return Section("training", "Training curves", [Note(f"{what}, so there are no curves.")])
-    blocks: list[Block] = []
-    for kept, (title, axis) in _CURVES.items():
-        lines = {name: _line(curves.get(name, {}), histories.get(name, []), kept) for name in curves | histories}
-        lines = {_said(name): line for name, line in lines.items() if line}
-        if lines:
-            blocks.append(_curves_figure(title, axis, lines))
-    found = {_said(name): history for name, history in histories.items() if history}
-    if found:
-        blocks.insert(1, _validations(record.metric, found))
-        counts = [[history[0].get(name) for name in ("queries", "candidates")] for history in found.values()]
-        # Of a training under way there is the score alone.
-        if len({tuple(asked) for asked in counts if None not in asked}) > 1:
-            blocks.insert(
-                2, Note("These trainings were not all asked the same questions: their scores can't be compared.")
-            )
+    blocks: list[Block] = [*_figures_of_steps(curves, histories)]
+    blocks[1:1] = _of_validations(record.metric, histories)
     if any(not curves.get(name, {}).get("train/loss") for name in histories):
-        sinks = record.settings.get("tracking", {}).get("sinks", ["tensorboard"])
-        gone = "its event files are gone" if "tensorboard" in sinks else "tracking.sinks was without tensorboard"
-        blocks.append(
-            Note(
-                "Where a training has points at its validations only, or begins late, another run of this storage "
-                f"trained it, or it was killed and went on, or {gone}: steps are kept in the events/ folder of the run "
-                "that took them."
-            )
-        )
+        blocks.append(_why_so_few_points(record))
     return Section("training", "Training curves", blocks)
+
+
+def _figures_of_steps(curves: _Curves, histories: _Histories) -> Iterator[Figure]:
+    """A figure for each of `_CURVES` that is known of a training."""
+    for kept, (title, axis) in _CURVES.items():
+        lines = {
+            _said(name): _line(curves.get(name, {}), histories.get(name, []), kept) for name in {**curves, **histories}
+        }
+        if known := {name: line for name, line in lines.items() if line}:
+            yield _curves_figure(title, axis, known)
+
+
+def _of_validations(metric: str, histories: _Histories) -> Iterator[Block]:
+    """The figure of all trainings, and whether their scores can be compared."""
+    found = {_said(name): history for name, history in histories.items() if history}
+    if not found:
+        return
+    yield _validations(metric, found)
+    counts = [[history[0].get(name) for name in ("queries", "candidates")] for history in found.values()]
+    # Of a training under way there is the score alone.
+    if len({tuple(asked) for asked in counts if None not in asked}) > 1:
+        yield Note("These trainings were not all asked the same questions: their scores can't be compared.")
+
+
+def _why_so_few_points(record: Record) -> Note:
+    sinks = record.settings.get("tracking", {}).get("sinks", ["tensorboard"])
+    gone = "its event files are gone" if "tensorboard" in sinks else "tracking.sinks was without tensorboard"
+    return Note(
+        "Where a training has points at its validations only, or begins late, another run of this storage trained it, "
+        f"or it was killed and went on, or {gone}: steps are kept in the events/ folder of the run that took them."
+    )
 
 
 def _curves_of(record: Record, training: str) -> dict[str, Curve]:
@@ -116,7 +131,7 @@ def _averaged(line: Curve) -> tuple[np.ndarray, np.ndarray]:
     return np.array([part[:, 0].mean() for part in parts]), np.array([part[:, 1].mean() for part in parts])
 
 
-def _validations(metric: str, histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def _validations(metric: str, histories: _Histories) -> Figure:
     """The score of every validation, with its interval where there are few."""
     name = metric_name(metric)
     ends = "; ".join(f"{said} best {max(one[metric] for one in h):.4f}" for said, h in [*histories.items()][:4])
