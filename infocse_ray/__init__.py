@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from infocse_ray import errors
     from infocse_ray.annotate.in_process import ClusteredDocument, cluster_sentences
-    from infocse_ray.api import (
-        RunResult,
-        Scores,
-        SuiteScores,
-        SweepResult,
+    from infocse_ray.api.calls import (
         adapt,
         embed,
         evaluate,
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
         pretrain,
         sweep,
     )
+    from infocse_ray.api.results import RunResult, Scores, SuiteScores, SweepResult
     from infocse_ray.encoder.model import SentenceEncoder
     from infocse_ray.search.index import Hit, Index
     from infocse_ray.settings import Settings
@@ -41,22 +38,22 @@ _PLACES = {
     "ClusteredDocument": "annotate.in_process",
     "Hit": "search.index",
     "Index": "search.index",
-    "RunResult": "api",
-    "Scores": "api",
+    "RunResult": "api.results",
+    "Scores": "api.results",
     "SentenceEncoder": "encoder.model",
     "Settings": "settings",
-    "SuiteScores": "api",
+    "SuiteScores": "api.results",
     "Sweep": "tuning.config",
-    "SweepResult": "api",
-    "adapt": "api",
+    "SweepResult": "api.results",
+    "adapt": "api.calls",
     "cluster_sentences": "annotate.in_process",
-    "embed": "api",
-    "evaluate": "api",
-    "evaluate_suites": "api",
-    "finetune": "api",
-    "plusplus": "api",
-    "pretrain": "api",
-    "sweep": "api",
+    "embed": "api.calls",
+    "evaluate": "api.calls",
+    "evaluate_suites": "api.calls",
+    "finetune": "api.calls",
+    "plusplus": "api.calls",
+    "pretrain": "api.calls",
+    "sweep": "api.calls",
 }
 
 __all__ = [  # noqa: RUF022

@@ -15,7 +15,8 @@ import pytest
 from transformers.utils import logging
 
 import infocse_ray
-from infocse_ray import Scores, SuiteScores, SweepResult, adapt, api, cluster_sentences, evaluate
+from infocse_ray import Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
+from infocse_ray.api import arguments, calls
 from infocse_ray.loop.scored import Evaluated
 from infocse_ray.settings import Settings
 from infocse_ray.storage.folder import Storage
@@ -34,7 +35,7 @@ TEXT = "The ship and the tide. A judge of the court. The tide and the ship."
 @pytest.fixture
 def any_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is named is an encoder."""
-    monkeypatch.setattr(api, "resolve_encoder", lambda *_: Path())
+    monkeypatch.setattr(calls, "resolve_encoder", lambda *_: Path())
 
 
 def test_importing_loads_neither_torch_nor_ray():
@@ -134,7 +135,7 @@ def test_the_encoder_is_given_once():
 @pytest.mark.usefixtures("any_encoder")
 def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[Settings] = []
-    monkeypatch.setattr(api, "pretrain", asked.append)
+    monkeypatch.setattr(calls, "pretrain", asked.append)
     given: dict[str, Any] = {"encoder": {"whiten": "off"}, "train.max_steps": 5, "train": {"batch_size": 4}}
     adapt("e", [TEXT], "n", storage=str(tmp_path), **given)
     (settings,) = asked
@@ -146,7 +147,7 @@ def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.usefixtures("any_encoder")
 def test_adapt_takes_configurations_as_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[Settings] = []
-    monkeypatch.setattr(api, "pretrain", asked.append)
+    monkeypatch.setattr(calls, "pretrain", asked.append)
     own = tmp_path / "own.yaml"
     own.write_text("train.batch_size: 9\ntrain: {max_steps: 7}\ncorpus: {text: body}\nencoder: {max_length: 12}\n")
     adapt("e", [TEXT], "n", storage=str(tmp_path), config="paper-plus", train={"max_steps": 5})
@@ -195,8 +196,8 @@ def test_settings_of_the_corpus_may_have_dotted_names(tmp_path: Path, monkeypatc
     asked: list[Any] = []
     place = SimpleNamespace(folder=Storage.open(str(tmp_path)))
     scored: Any = SimpleNamespace(metrics={}, stage=place)
-    monkeypatch.setattr(api, "evaluate_encoders", lambda one: (asked.append(one), Evaluated([scored], None))[1])
-    monkeypatch.setattr(api, "embed_corpus", lambda one: (asked.append(one), SimpleNamespace(uri=""))[1])
+    monkeypatch.setattr(calls, "evaluate_encoders", lambda one: (asked.append(one), Evaluated([scored], None))[1])
+    monkeypatch.setattr(calls, "embed_corpus", lambda one: (asked.append(one), SimpleNamespace(uri=""))[1])
     given: dict[str, Any] = {"storage": str(tmp_path), "corpus.text": "body", "corpus": {"valid_fraction": 0.5}}
     evaluate("e", [{"body": TEXT}], **given)
     infocse_ray.embed("e", [{"body": TEXT}], output="o", **given)
@@ -232,7 +233,7 @@ def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypat
         asked.append(settings)
         return Evaluated([scored] * 2, {"verdict": verdict}) if settings.compare else Evaluated([scored], None)
 
-    monkeypatch.setattr(api, "evaluate_encoders", evaluate_encoders)
+    monkeypatch.setattr(calls, "evaluate_encoders", evaluate_encoders)
     alone = evaluate("e", [TEXT], storage=str(tmp_path))
     assert (alone.verdict, alone.summary, alone.comparison) == (None, None, None)
     found = evaluate("e", [TEXT], compare="other", storage=str(tmp_path))
@@ -247,7 +248,7 @@ def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypat
 def test_what_embed_takes_of_a_corpus_it_takes_in_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: Any
 ):
-    monkeypatch.setattr(api, "embed_corpus", lambda settings: SimpleNamespace(uri=settings.corpus.min_sentences))
+    monkeypatch.setattr(calls, "embed_corpus", lambda settings: SimpleNamespace(uri=settings.corpus.min_sentences))
     given = {"output": str(tmp_path / "out"), "storage": str(tmp_path), "corpus": {"min_sentences": 1}}
     assert infocse_ray.embed("e", documents, **given) == 1, "which a run, that needs pairs, doesn't take"
 
@@ -278,7 +279,7 @@ def test_what_is_no_settings_is_told_what_to_give(given: Any):
 
 def test_settings_may_be_paths() -> None:
     given = {"model": Path("m"), "output": Path("out"), "corpus": {"source": "documents", "text": "body"}}
-    checked = api._validated(api.Embed, given)
+    checked = arguments.validated(calls.Embed, given)
     assert (checked.model, checked.output) == ("m", "out")
     suites = {"model": "m", "suite": "sts", "suite_path": [Path("a.csv"), "b.csv"]}
-    assert api._validated(api.Evaluate, suites).suite_path == ["a.csv", "b.csv"]
+    assert arguments.validated(calls.Evaluate, suites).suite_path == ["a.csv", "b.csv"]

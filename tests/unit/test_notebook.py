@@ -39,7 +39,7 @@ progress._LINE_SECONDS = 0
 work("annotating")
 """
 RESULT = """
-from infocse_ray.api import RunResult
+from infocse_ray.api.results import RunResult
 from infocse_ray.storage.folder import Storage
 RunResult(Storage("/runs", "news"), {metrics})
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray import api
+from infocse_ray.api import calls
 from infocse_ray.commands import finetune, plusplus, pretrain
 from infocse_ray.settings import Settings
 
@@ -80,7 +80,7 @@ def test_what_python_gives_for_nothing_is_told_as_a_command_tells_it(
     settings = {"name": "x", "storage": str(tmp_path), "encoder": {"model": "m"}, "corpus": {"source": "/nowhere"}}
     few = Settings.model_validate(settings | {"labels": {"train_size": 9}, "plusplus": {"max_rounds": 3}})
     own = Settings.model_validate(settings | {"train": {"max_steps": 9}})
-    for job, given in ((api.pretrain, few), (api.finetune, own), (api.pretrain, own)):
+    for job, given in ((calls.pretrain, few), (calls.finetune, own), (calls.pretrain, own)):
         with pytest.raises(ValueError, match="/nowhere"):
             job(given)
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")] == [

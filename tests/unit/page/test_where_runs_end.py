@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infocse_ray import api
+from infocse_ray.api import calls
 from infocse_ray.commands import demo, finetune, plusplus, pretrain
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot
@@ -46,7 +46,7 @@ def test_the_demo_ends_with_the_path(settings, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == f"report: {settings.storage}/news/report.html"
 
 
-@pytest.mark.parametrize("function", [api.pretrain, api.finetune, api.plusplus])
+@pytest.mark.parametrize("function", [calls.pretrain, calls.finetune, calls.plusplus])
 def test_a_result_has_the_path(function: Any, settings: Settings):
     result = function(settings)
     assert result.report == f"{settings.storage}/news/report.html"

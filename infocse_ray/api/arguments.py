@@ -1,0 +1,95 @@
+"""What calls are given: settings by section or dotted name, a configuration, documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from infocse_ray.corpus.in_memory import corpus_of
+from infocse_ray.runtime.cluster import connect, quiet_data
+from infocse_ray.settings import Settings
+from infocse_ray.settings.configurations import read_config
+from infocse_ray.settings.embed import Embed
+from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.settings.explain import explain
+from infocse_ray.settings.nested import nested
+from infocse_ray.storage.folder import Storage
+
+Checked = TypeVar("Checked", bound=BaseModel)
+_OfCorpus = TypeVar("_OfCorpus", Settings, Evaluate, Embed)
+
+
+def configured(config: str | os.PathLike[str]) -> dict[str, Any]:
+    """The sections of a configuration.
+
+    Raises:
+        ValueError: it is none, or says what is an argument of `adapt`.
+    """
+    if not isinstance(config, str | os.PathLike):
+        raise ValueError(f"config: is a {type(config).__qualname__}; give a name, such as 'paper-plus', or a file")
+    given = read_config(os.fspath(config), Settings, "config")
+    if arguments := [name for name in ("name", "storage", "seed", "minutes", "recipe") if name in given]:
+        raise ValueError(f"config = {os.fspath(config)!r}: has {', '.join(arguments)}; give that to adapt itself")
+    return given
+
+
+def validated(model: type[Checked], values: Mapping[str, Any]) -> Checked:
+    """The settings, or what is wrong with them in one line.
+
+    Raises:
+        ValueError: they don't fit.
+    """
+    try:
+        return model.model_validate(_paths_as_text(values))
+    except ValidationError as error:
+        raise ValueError(explain(error, model)) from None
+
+
+def _paths_as_text(value: Any) -> Any:
+    """Settings with a str for every `Path`."""
+    if isinstance(value, Mapping):
+        return {name: _paths_as_text(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_paths_as_text(one) for one in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def with_corpus_apart(settings: Mapping[str, Any], corpus: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings, which may have dotted names (`corpus.text`), and apart from them those of the corpus."""
+    given = nested({"corpus": section_of("corpus", corpus or {}), **settings})
+    return given, given.pop("corpus")
+
+
+def section_of(name: str, given: object) -> Mapping[str, Any]:
+    """Settings given as a section.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(given, Mapping):
+        return given
+    sections = {section: fields for section, field in Settings.model_fields.items() if (fields := _fields_of(field))}
+    its = [section for section, fields in sections.items() if name in fields]
+    if name not in sections and not its:
+        raise ValueError(f"{name} = {given!r}: no such setting; sections of settings are {', '.join(sections)}")
+    example = f"{its[0]}={{{name!r}: {given!r}}}" if its else f"{name}={{...}}"
+    raise ValueError(f"{name} = {given!r}: settings come in sections, each a dict: {example}")
+
+
+def _fields_of(field: FieldInfo) -> Mapping[str, FieldInfo]:
+    """The settings in a section; none of what is no section."""
+    section = field.annotation
+    return section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
+
+
+def of_documents(settings: _OfCorpus, documents: object, corpus: Mapping[str, Any]) -> _OfCorpus:
+    """Settings whose corpus is these documents, as files that a run reads; a Ray Dataset's own tasks write them."""
+    if type(documents).__module__.startswith("ray.data"):
+        connect()
+        quiet_data()
+    source = corpus_of(documents, Storage.for_runs(settings.storage), corpus, type(settings.corpus)).source
+    return settings.model_copy(update={"corpus": settings.corpus.model_copy(update={"source": source})})
