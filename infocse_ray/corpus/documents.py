@@ -33,21 +33,47 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
     Raises:
         Rejected: the row is null, empty, too short, beyond a cap, or of an unknown split.
     """
+    sentences = _sentences_of(values, corpus)
+    _check_sizes(sentences, corpus)
+    _encodable("\n".join(sentences))
+    doc_id = _id_of(values, sentences)
+    split = values.get("split")
+    if split is None:
+        split = draw_split(doc_id, corpus.valid_fraction, corpus.test_fraction)
+    else:
+        split = split_of(split)
+    counterparts = counterpart_texts(values.get("counterpart"))
+    return {"doc_id": doc_id, "split": split, "sentences": sentences, "counterparts": counterparts}
+
+
+def _sentences_of(values: dict[str, Any], corpus: Corpus) -> list[str]:
+    """A row's sentences, as they are given or split from its text.
+
+    Raises:
+        Rejected: what should have them is null or of another type, or the text can't be written as UTF-8.
+    """
     if "sentences" in values:
         sentences = values["sentences"]
         if sentences is None:
             raise Rejected("null")
         if not isinstance(sentences, list) or not all(s is None or isinstance(s, str) for s in sentences):
             raise Rejected("sentences are not a list of strings")
-        sentences = [" ".join(s.split()) for s in sentences if s and visible(s)]
-    else:
-        text = values.get("text")
-        if text is None:
-            raise Rejected("null")
-        if not isinstance(text, str):
-            raise Rejected("text is not a string")
-        _encodable(text)
-        sentences = split_sentences(text, corpus.language)
+        return [" ".join(s.split()) for s in sentences if s and visible(s)]
+    text = values.get("text")
+    if text is None:
+        raise Rejected("null")
+    if not isinstance(text, str):
+        raise Rejected("text is not a string")
+    _encodable(text)
+    return split_sentences(text, corpus.language)
+
+
+def _check_sizes(sentences: list[str], corpus: Corpus) -> None:
+    """Hold sentences to the corpus' caps.
+
+    Raises:
+        Rejected: there are none, too few or too many, or one is too long.
+    """
     if not sentences:
         raise Rejected("empty")
     if len(sentences) > corpus.max_document_sentences:
@@ -57,20 +83,21 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
         raise Rejected(f"a sentence of more than {corpus.max_sentence_chars} characters")
     if len(sentences) < corpus.min_sentences:
         raise Rejected(f"fewer than {corpus.min_sentences} sentences")
-    _encodable("\n".join(sentences))
-    doc_id = values.get("id")  # NaN, which alone differs from itself, stands for none in JSON and Parquet, too
+
+
+def _id_of(values: dict[str, Any], sentences: list[str]) -> str:
+    """A row's id; where no column has one, that of its sentences.
+
+    Raises:
+        Rejected: it has none, or it can't be written as UTF-8.
+    """
     if "id" not in values:
-        doc_id = f"{stable_hash(chr(10).join(sentences)):016x}"
-    if doc_id is None or doc_id != doc_id or isinstance(doc_id, (list, dict)) or not (doc_id := id_text(doc_id)):
+        return f"{stable_hash(chr(10).join(sentences)):016x}"
+    given = values["id"]  # NaN, which alone differs from itself, stands for none in JSON and Parquet, too
+    if given is None or given != given or isinstance(given, (list, dict)) or not (doc_id := id_text(given)):
         raise Rejected("no id")
     _encodable(doc_id)
-    split = values.get("split")
-    if split is None:
-        split = draw_split(doc_id, corpus.valid_fraction, corpus.test_fraction)
-    else:
-        split = split_of(split)
-    counterparts = counterpart_texts(values.get("counterpart"))
-    return {"doc_id": doc_id, "split": split, "sentences": sentences, "counterparts": counterparts}
+    return doc_id
 
 
 def id_text(value: Any) -> str:
