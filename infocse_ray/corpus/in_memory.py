@@ -196,6 +196,29 @@ def _from_rows(rows: list[Any], corpus: Corpus) -> Iterator[pa.Table]:
     """Texts, lists of sentences, or dicts."""
     if not rows:
         return
+    kind = _one_kind(rows)
+    if kind == "dict":
+        rows = [{str(key): value for key, value in row.items()} for row in rows]
+        names = _columns(list(dict.fromkeys(key for row in rows for key in row)), corpus)
+    else:
+        _check_roles(kind, corpus)
+        names = [getattr(corpus, kind) or kind]
+    for begin in range(0, len(rows), _PART_ROWS):
+        some = rows[begin : begin + _PART_ROWS]
+        yield _table(
+            {name: [_plain(row.get(name)) for row in some] for name in names}
+            if kind == "dict"
+            else {names[0]: [row if kind == "text" else list(row) for row in some]},
+            corpus,
+        )
+
+
+def _one_kind(rows: list[Any]) -> str:
+    """What all rows are.
+
+    Raises:
+        ValueError: one is nothing that a document is made of, or they are of several kinds.
+    """
     first = _kind(rows[0])
     if first is None:
         raise ValueError(f"documents: item 0 is a {type(rows[0]).__qualname__}; give {ACCEPTED}")
@@ -205,25 +228,21 @@ def _from_rows(rows: list[Any], corpus: Corpus) -> Iterator[pa.Table]:
                 f"documents: item {number} is a {type(row).__qualname__} and item 0 a {type(rows[0]).__qualname__}; "
                 "give all of one kind"
             )
-    if first == "dict":
-        rows = [{str(key): value for key, value in row.items()} for row in rows]
-        names = _columns(list(dict.fromkeys(key for row in rows for key in row)), corpus)
-    else:
-        other = "sentences" if first == "text" else "text"
-        for role in ROLES:
-            named = getattr(corpus, role)
-            if role != first and named is not None and not (corpus.labels and role != other):
-                kind = "texts" if first == "text" else "lists"
-                raise ValueError(f"corpus.{role} = {named!r}: a list of {kind} has no such column; give dicts")
-        names = [getattr(corpus, first) or first]
-    for begin in range(0, len(rows), _PART_ROWS):
-        some = rows[begin : begin + _PART_ROWS]
-        yield _table(
-            {name: [_plain(row.get(name)) for row in some] for name in names}
-            if first == "dict"
-            else {names[0]: [row if first == "text" else list(row) for row in some]},
-            corpus,
-        )
+    return first
+
+
+def _check_roles(kind: str, corpus: Corpus) -> None:
+    """Refuse names of columns that texts, or lists of sentences, don't have.
+
+    Raises:
+        ValueError: the corpus names one.
+    """
+    other = "sentences" if kind == "text" else "text"
+    for role in ROLES:
+        named = getattr(corpus, role)
+        if role != kind and named is not None and not (corpus.labels and role != other):
+            what = "texts" if kind == "text" else "lists"
+            raise ValueError(f"corpus.{role} = {named!r}: a list of {what} has no such column; give dicts")
 
 
 def _table(columns: dict[str, list[Any]], corpus: Corpus) -> pa.Table:
