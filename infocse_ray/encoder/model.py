@@ -23,7 +23,7 @@ from infocse_ray.encoder.layout import Pooling, write_layout
 from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.packing import Kernel, Packed, packed_hidden
 from infocse_ray.encoder.positions import first_position
-from infocse_ray.encoder.prompts import Prompts, PromptTokens, Role
+from infocse_ray.encoder.prompts import ROLES, Prompts, PromptTokens, Role
 from infocse_ray.encoder.spaced import ids_behind_a_space
 from infocse_ray.encoder.tokenizer import special_tokens, tokenizer_json
 from infocse_ray.encoder.whitening import Whitening
@@ -86,8 +86,8 @@ class SentenceEncoder(nn.Module):
         tokens = prompt_tokens or PromptTokens((), (), CorpusTokenizer(""))
         self._prompt_ids: dict[Role, tuple[int, ...]] = {"document": tokens.document, "query": tokens.query}
         self._prompts_alone: dict[Role, int] = {"document": tokens.alone[0], "query": tokens.alone[1]}
-        for role, ids in self._prompt_ids.items():
-            count = len(ids) or self._prompts_alone[role]
+        for role in ROLES:
+            count = self.prompt_length(role)
             least = len(self.prefix) + len(self.suffix) + count + _LEAST_ROOM
             if count and max_length < least:
                 raise ValueError(
@@ -194,6 +194,10 @@ class SentenceEncoder(nn.Module):
     def room(self, role: Role = "document") -> int:
         """Tokens of its own that a text is cut to."""
         return self.max_length - self.extra(role)
+
+    def prompt_length(self, role: Role = "document") -> int:
+        """Tokens of the role's prompt, whether they are put before a text's or are among them."""
+        return len(self._prompt_ids[role]) or self._prompts_alone[role]
 
     @property
     def one_prompt(self) -> bool:

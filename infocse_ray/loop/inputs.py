@@ -85,8 +85,8 @@ def crowded(encoder: SentenceEncoder, asked: bool) -> list[str]:
         of["query"] = "query_prompt", "counterpart"
     lines = []
     for role, (name, text) in of.items():
-        prompt = encoder.extra(role) - len(encoder.prefix) - len(encoder.suffix)
-        if prompt > (room := encoder.room(role)):
+        prompt = encoder.prompt_length(role)
+        if prompt > (room := encoder.max_length - len(encoder.prefix) - len(encoder.suffix) - prompt):
             lines.append(
                 f"encoder.max_length = {encoder.max_length}: encoder.{name} takes {prompt} of these tokens, so that a "
                 f"{text} is cut at {room}; raise encoder.max_length by {prompt}"
