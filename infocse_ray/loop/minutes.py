@@ -1,7 +1,7 @@
 """`minutes`: training sized so that the run takes about so long on this cluster, and the estimate before the work.
 
-1. How fast the cluster embeds and trains (see `pace`) gives the tokens of each training (see `estimate`).
-   They are at most what `train.max_steps` and `train.max_tokens` allow, however much time there is.
+1. How fast the cluster embeds and trains (see `pace`) gives the tokens of each training (see `estimate`). However much
+   time there is, `train.max_steps` and `train.max_tokens` end it, too.
 2. Every iteration annotates and validates anew. Where that would leave too little of the time for training, fewer
    documents validate, and then there are fewer iterations: one that trains gives more than several that hardly do.
 3. That is a stage of its own, named by the run's inputs and `minutes`: a run that goes on, here or on another cluster,
@@ -50,12 +50,13 @@ def sized(run: Run, begun: float, compared: bool = False) -> Run:
         settled = _settled(run, begun, compared)
         run.manifest.add("minutes", settled)
         summary = settled.summary or {}
-        speed, sizes = Speed(*summary["speed"]), Sizes(*(summary[name] for name in Sizes._fields))
+        speed = Speed(*summary["speed"])
+        sizes = Sizes(**{name: summary[name] for name in Sizes._fields if name in summary})
         say(sizes.line(run))
         run = _with(sizes.of(run), minutes=None)  # its settings say what was settled: with them it isn't settled again
     if speed is not None:
         work, train = work_of(run), run.settings.train
-        steps = train.max_steps * work.step  # far more than max_tokens where these are settled
+        steps = train.max_steps * work.step
         say(work.estimate(speed, min(float(train.max_tokens or steps), steps)).line())
     return run
 
@@ -68,14 +69,17 @@ class Sizes(NamedTuple):
     max_iterations: int
     max_documents: int
     """That validation asks."""
+    max_steps: int | None = None
+    """Of each training, whatever sentences it reads; None: an earlier version settled none."""
 
     def of(self, run: Run) -> Run:
         """The run with these."""
         tokens, loop = self.max_tokens, run.settings.loop
         first = None if loop.initialization_tokens is None else min(tokens, loop.initialization_tokens)
+        # A step has a token at least: without steps tokens alone end a training.
+        steps = tokens if self.max_steps is None else min(tokens, self.max_steps)
         sections = {
-            # A step has a token at least: tokens alone end a training.
-            "train": {"max_tokens": tokens, "max_steps": tokens},
+            "train": {"max_tokens": tokens, "max_steps": steps},
             "loop": {"max_iterations": self.max_iterations, "initialization_tokens": first},
             "validate": {"max_documents": self.max_documents},
         }
@@ -84,18 +88,19 @@ class Sizes(NamedTuple):
 
     def line(self, run: Run) -> str:
         """For people, about a run that has them; `run` hasn't."""
-        settings, steps = run.settings, self.max_tokens / work_of(run).step
+        settings, step, most = run.settings, work_of(run).step, _tokens_of_steps(run)
+        tokens = self.max_tokens if self.max_steps is None else min(self.max_tokens, most)
         asked = {"loop.max_iterations": settings.loop.max_iterations, "validate.max_documents": asked_documents(run)}
-        settled = dict(zip(asked, self[1:], strict=True))
+        settled = dict(zip(asked, (self.max_iterations, self.max_documents), strict=True))
         less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
-        if self.max_tokens >= _tokens_of_steps(run):
+        if self.max_tokens >= most:
             why += "; train.max_steps ends it sooner than the time does, and more steps may take away"
-        return f"minutes = {settings.minutes:g}: {self.max_tokens:,} tokens ({steps:,.0f} steps) in each training{why}"
+        return f"minutes = {settings.minutes:g}: {tokens:,} tokens ({tokens / step:,.0f} steps) in each training{why}"
 
 
 def _tokens_of_steps(run: Run) -> int:
-    """That `train.max_steps` encode in a training."""
+    """That `train.max_steps` encode in a training, by the estimate: special tokens and prompts are left out of it."""
     return max(1, int(run.settings.train.max_steps * work_of(run).step))
 
 
@@ -131,11 +136,14 @@ def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Si
     """What takes so many seconds: as much as was asked for beside training, or what leaves it enough of them."""
     found = None
     for iterations, documents in _lower_and_lower(run, compared):
-        found = Sizes(1, iterations, documents)
+        found = Sizes(1, iterations, documents, run.settings.train.max_steps)
         work = work_of(found.of(run))
-        most = min(run.settings.train.max_tokens or math.inf, _tokens_of_steps(run))
+        most = run.settings.train.max_tokens or math.inf
         found = found._replace(max_tokens=int(min(work.tokens(speed, seconds), most)))
-        if found.max_tokens == most or work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds:
+        if (
+            found.max_tokens >= min(most, _tokens_of_steps(run))
+            or work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds
+        ):
             break
     assert found is not None
     return found

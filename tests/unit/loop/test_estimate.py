@@ -294,11 +294,23 @@ def test_what_limits_tokens_besides_is_kept(tmp_path, monkeypatch):
 def test_however_much_time_there_is_steps_are_no_more_than_asked_for(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
     few = sized(run_of(Storage.open(str(tmp_path)), minutes=60, train={"max_steps": 30}), time.monotonic()).settings
-    assert (few.train.max_tokens, few.loop.max_iterations) == (30 * 2560, 3)
+    assert (few.train.max_steps, few.loop.max_iterations) == (30, 3), "however short sentences are"
+    assert few.train.max_tokens is not None
+    assert few.train.max_tokens > 1.5 * 30 * 2560, "a step has special tokens besides, and prompts"
     said = capsys.readouterr().out
-    assert "(30 steps) in each training; train.max_steps ends it sooner than the time does" in said
+    assert (
+        "minutes = 60: 76,800 tokens (30 steps) in each training; train.max_steps ends it sooner than the time does"
+        in said
+    )
     sized(run_of(Storage.open(str(tmp_path / "b")), minutes=60), time.monotonic())
     assert "train.max_steps" not in capsys.readouterr().out
+
+
+def test_a_run_that_an_earlier_version_sized_goes_on_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(minutes, "run_stage", lambda *_: SimpleNamespace(summary=settled))
+    settled = {"speed": [1000.0, 5.0, None], "max_tokens": 5000, "max_iterations": 2, "max_documents": 200}
+    train = sized(run_of(minutes=60, train={"max_steps": 30}), time.monotonic()).settings.train
+    assert (train.max_tokens, train.max_steps) == (5000, 5000)
 
 
 def test_runs_without_minutes_keep_their_identity():
