@@ -77,9 +77,21 @@ def _on(record: Record) -> str | None:
 
 def _asked(record: Record, on: str) -> tuple[Any, ...]:
     """What says which questions a run's validation asks of a corpus, where documents must find `on`."""
-    validate = record.settings.get("validate", {})
+    validate = (record.metrics or {}).get("settings", record.settings).get("validate", {})  # as `minutes` settled it
+    corpus = record.stages.get("corpus")
+    counts = {} if corpus is None else corpus.summary
     seed = record.settings.get("seed") if on == "sentence" else None  # it draws which sentences are held out
-    return (seed, on, *(validate.get(n) for n in ("reading", "max_documents", "max_candidates")))
+    by = "labelled" if on == "counterpart" else "documents"
+    documents = _bound(validate.get("max_documents"), counts.get(by, {}).get("valid"))
+    if on != "counterpart":
+        return seed, on, documents
+    labels = sum(counts["labelled"].values()) if "labelled" in counts else None
+    return seed, on, documents, validate.get("reading"), _bound(validate.get("max_candidates"), labels)
+
+
+def _bound(most: int | None, there: int | None) -> int | None:
+    """`most`, where it may leave out some of what there is; None: it can't."""
+    return None if most is None or (there is not None and there <= most) else most
 
 
 def _of(record: Record) -> list[Scored]:

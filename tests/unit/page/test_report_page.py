@@ -16,7 +16,9 @@ from infocse_ray.page import write
 from infocse_ray.page.write import _joined, end_with_page, write_comparison, write_page
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
-from tests.unit.page.runs import EVIL, scores, settings, write_run
+from tests.unit.page.runs import CORPUS, EVIL, scores, settings, write_run
+
+DIFFER = "Their validation questions differ"
 
 
 class Page(HTMLParser):
@@ -434,15 +436,43 @@ def test_a_whitening_whose_summary_is_lost_is_shown_by_what_it_kept(root):
     assert "Power 0.75" in page(root).sections["whitening"]
 
 
+def side_by_side(root: Storage, validate: dict[str, Any], on: str, settled: dict[str, Any] | None = None) -> str:
+    """The scores of a run as others are, and of one with other settings, in place of which some were settled."""
+    for name, asked, came_to in (("news", {}, {}), ("small", validate, settled or {})):
+        folder = write_run(root, name, validate=asked)
+        metrics = (folder / "metrics.json").read_json() | {"validate_on": on}
+        metrics["settings"]["validate"] |= came_to
+        (folder / "metrics.json").write_json(metrics)
+    return Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("asked", [{"max_documents": 107}, {"max_candidates": 109}, {"reading": "whole"}])
-def test_runs_that_ask_otherwise_are_said_to(root, asked):
-    write_run(root, "news")
-    write_run(root, "small")
-    said = "Their validation questions differ"
-    assert said not in Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
-    write_run(root, "small", validate=asked)
-    assert said in Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+def test_runs_that_ask_otherwise_are_said_to(root, monkeypatch, asked):
+    monkeypatch.setitem(CORPUS, "labelled", {"train": 0, "valid": 110, "test": 0})
+    assert DIFFER not in side_by_side(root, {}, "counterpart")
+    assert DIFFER in side_by_side(root, asked, "counterpart")
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    ("on", "asked"),
+    [
+        ("counterpart", {"max_documents": 107, "max_candidates": 109}),  # there are five
+        ("sentence", {"max_documents": 107}),
+        ("sentence", {"reading": "whole", "max_candidates": 109}),  # counterparts alone are read, and ranked, so
+    ],
+)
+def test_settings_that_leave_no_question_out_are_no_difference(root, on, asked):
+    assert DIFFER not in side_by_side(root, asked, on)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_runs_are_asked_as_minutes_settled(root, monkeypatch):
+    monkeypatch.setitem(CORPUS, "documents", {"train": 0, "valid": 3_000, "test": 0})
+    fewer = {"max_documents": 1_000}
+    assert DIFFER in side_by_side(root, {}, "sentence", fewer)
+    assert DIFFER not in side_by_side(root, fewer, "sentence", {"max_documents": 2_000})
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -452,7 +482,7 @@ def test_a_run_under_way_asks_what_a_finished_one_did_unless_it_is_told_otherwis
     (folder / "metrics.json").write_json((folder / "metrics.json").read_json() | {"validate_on": "counterpart"})
     write_run(root, "begun", finished=False, trainings=1, validate=validate)
     text = Page(write_comparison(root, ["news", "begun"]).read_bytes()).sections["scores"]
-    assert ("Their validation questions differ" in text) == differ
+    assert (DIFFER in text) == differ
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -462,7 +492,7 @@ def test_a_seed_asks_other_questions_only_where_it_draws_them(root, on, differ):
         folder = write_run(root, name, seed=seed)
         (folder / "metrics.json").write_json((folder / "metrics.json").read_json() | {"validate_on": on})
     text = Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
-    assert ("Their validation questions differ" in text) == differ
+    assert (DIFFER in text) == differ
 
 
 @pytest.mark.usefixtures("undrawn")
