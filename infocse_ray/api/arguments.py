@@ -34,6 +34,12 @@ def configured(config: str | os.PathLike[str]) -> dict[str, Any]:
     given = read_config(os.fspath(config), Settings, "config")
     if arguments := [name for name in ("name", "storage", "seed", "minutes", "recipe") if name in given]:
         raise ValueError(f"config = {os.fspath(config)!r}: has {', '.join(arguments)}; give that to adapt itself")
+    for name, section in given.items():
+        if name in Settings.model_fields and not isinstance(section, Mapping):
+            raise ValueError(
+                f"config = {os.fspath(config)!r}: {name} = {section!r}: settings come in sections, such as "
+                "train: {max_steps: 200}"
+            )
     return given
 
 

@@ -159,6 +159,10 @@ def test_adapt_takes_configurations_as_the_command_does(tmp_path: Path, monkeypa
         own.write_text(text)
         with pytest.raises(ValueError, match=said):
             adapt("e", [TEXT], "n", config=str(own))
+    for wrong in ("corpus: news.jsonl", "encoder: 5", "train: [a]"):
+        own.write_text(wrong)
+        with pytest.raises(ValueError, match=rf"^config = .*: {wrong[:5]}.* = .*: settings come in sections"):
+            adapt("e", [TEXT], "n", config=own)
     for wrong, said in (("bert", "the shipped ones are"), (7, "config: is a int")):
         with pytest.raises(ValueError, match=said):
             adapt("e", [TEXT], "n", config=wrong)  # pyright: ignore[reportArgumentType]
