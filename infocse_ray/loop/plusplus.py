@@ -102,8 +102,8 @@ class _Round(NamedTuple):
     zero_shot: EncoderFolder
     fine_tuned: EncoderFolder
 
-    def looks(self) -> Iterator[tuple[str, dict[str, Any], EncoderFolder]]:
-        """What is tested: its name, what `entry` says of it, and the encoder."""
+    def encoders(self) -> Iterator[tuple[str, dict[str, Any], EncoderFolder]]:
+        """What may be tested: its name, what `entry` says of it, and the encoder."""
         for name, encoder in (("zero_shot", self.zero_shot), ("fine_tuned", self.fine_tuned)):
             yield f"round_{self.entry['round']}/{name}", self.entry[name], encoder
 
@@ -120,12 +120,12 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
         best_round = 0
     looks: dict[str, Look] = {}
     if run.store.summary["labelled"]["test"]:
-        for name, _, encoder in _looks(rounds):
+        for name, _, encoder in _encoders(rounds):
             looks |= run.tests(name, encoder, also_plain)
     trainings = [training for entry in entries for training in (*entry["iterations"], entry["fine_tuned"])]
     came = outcome(run, result, looks, trainings)
-    for name, entry, _ in _looks(rounds):
-        entry |= came.tests(name)
+    for name, said, _ in _encoders(rounds):
+        said |= came.tests(name)
     summary = labels.summary or {}
     report = {
         "best_round": best_round,
@@ -176,8 +176,9 @@ def _take_turns(run: Run, labels: Stage, most: int, fall_back: bool) -> tuple[li
     return rounds, best
 
 
-def _looks(rounds: list[_Round]) -> Iterator[tuple[str, dict[str, Any], EncoderFolder]]:
-    return (look for one in rounds for look in one.looks())
+def _encoders(rounds: list[_Round]) -> Iterator[tuple[str, dict[str, Any], EncoderFolder]]:
+    """Those of all rounds."""
+    return (one for each in rounds for one in each.encoders())
 
 
 def _grows(run: Run, rounds: list[_Round], best: int) -> bool:

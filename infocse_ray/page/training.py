@@ -22,7 +22,7 @@ _Curves = Mapping[str, Mapping[str, Curve]]
 _Histories = Mapping[str, Sequence[Mapping[str, Any]]]
 """Of each training, its validations."""
 
-_CURVES = {
+_DRAWN = {
     "loss": ("Training loss", "loss of a batch"),
     "gradient_norm": ("Norm of the gradient", "norm of the gradient"),
     "spread": ("Spread of the vectors", "spread: 0 if all are the same"),
@@ -47,8 +47,8 @@ def training_section(record: Record) -> Section:
 
 
 def _figures_of_steps(curves: _Curves, histories: _Histories) -> Iterator[Figure]:
-    """A figure for each of `_CURVES` that is known of a training."""
-    for kept, (title, axis) in _CURVES.items():
+    """A figure for each of `_DRAWN` that is known of a training."""
+    for kept, (title, axis) in _DRAWN.items():
         lines = {
             _said(name): _line(curves.get(name, {}), histories.get(name, []), kept) for name in {**curves, **histories}
         }

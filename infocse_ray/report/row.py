@@ -60,7 +60,8 @@ class _OfSeed(NamedTuple):
 
     test: dict[str, Any]
     """Scores by variant, as `ranks` and `sts`."""
-    ranks: dict[str, str]
+    ranks: dict[str, str | None]
+    """Folders of theirs; None where they are gone."""
     sts: dict[str, float]
     """Of the variants that it is known of."""
     iteration: int
@@ -83,7 +84,7 @@ def _of_seed(row: TableRow, plan: CellPlan, slot: Slot, records: Records, why_no
         plan: of all cells.
         slot: the seed's.
         records: of the cells that ended.
-        why_not: no learning rate could be chosen; None: one could, or will be.
+        why_not: the reason why no learning rate could be chosen; None: one could, will be, or isn't needed.
     """
     cell = settled(plan, slot, records)
     if cell is None:

@@ -18,7 +18,7 @@ dimensions."""
 
 
 class Asked(NamedTuple):
-    """Weights from 0 to 1; None: what is best is tried."""
+    """What is searched, and weights from 0 to 1; None: of documents what is best is tried, of sentences it is 0."""
 
     over: Over
     words: float | None
@@ -29,7 +29,8 @@ class Asked(NamedTuple):
         """What a user gives.
 
         Raises:
-            ValueError: a weight is no number from 0 to 1, nor auto, or what it weighs isn't there.
+            ValueError: `over` is none of its values, a weight no number from 0 to 1 and not auto, or best sentences
+                are to count in a search of sentences.
         """
         asked = cls(
             over,

@@ -79,7 +79,7 @@ class Index:
             words: what words count, from 0 to 1; `auto`: what best finds documents by sentences taken out of them,
                 tried the first time, 0 for sentences.
             best_sentence: what a document's best sentence counts, from 0 to 1, of an index that has sentences; `auto`:
-                likewise, 0 where it has none, or more than `asked.MOST_SENTENCES`.
+                likewise, 0 where it has none, or more than five million.
 
         Raises:
             ValueError: nothing finished is there, it has no sentences, `model` is another encoder, Lance isn't
@@ -87,10 +87,8 @@ class Index:
             DamagedFile: a file is missing, cut off, or not as it was written.
         """
         asked = Asked.of(over, words, best_sentence)
-        written = Written.read(folder, setting)
+        written = Written.read(folder, setting, asked.needs_sentences)
         embedding, where = written.embedding, written.where
-        if asked.needs_sentences and not embedding.sentences:
-            raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
         if model is not None:
             written.check_encoder(os.fspath(model), "model" if setting == "index" else "compare")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -114,7 +112,15 @@ class Index:
         return type(self), self._opened
 
     def _with_sentences(self, asked: float | None, chosen: float, written: Written) -> float:
-        """Have best sentences ready, and what they count; 0 where nobody asked for them and they can't be copied."""
+        """Have best sentences ready, if they count.
+
+        Returns:
+            What they count; 0 where nobody asked for them and they can't be copied, which is said.
+
+        Raises:
+            ValueError: they are asked for, and can't be copied.
+            DamagedFile: a file of theirs is damaged.
+        """
         weight = chosen if asked is None else asked
         if not weight:
             return 0.0
@@ -126,14 +132,21 @@ class Index:
         except OSError as error:  # a storage that can only be read, say
             if asked is not None:
                 raise ValueError(
-                    f"best_sentence = {asked}: {written.where}: its sentences can't be copied ({error}); give 0"
+                    f"best_sentence = {asked:g}: {written.where}: its sentences can't be copied ({error}); give 0"
                 ) from error
             say(f"best sentences don't count: they can't be copied ({error})")
             return 0.0
         return weight
 
     def _with_words(self, asked: float | None, chosen: float, where: str) -> float:
-        """Have words ready, and what they count; 0 where nobody asked for them and they can't be indexed."""
+        """Have words ready, if they count.
+
+        Returns:
+            What they count; 0 where nobody asked for them and they can't be indexed, which is said.
+
+        Raises:
+            ValueError: they are asked for, and can't be indexed.
+        """
         weight = chosen if asked is None else asked
         if not weight:
             return 0.0
@@ -141,7 +154,7 @@ class Index:
             self.engine.index_words(self.language)
         except OSError as error:
             if asked is not None:
-                raise ValueError(f"words = {asked}: {where}: its words can't be indexed ({error}); give 0") from error
+                raise ValueError(f"words = {asked:g}: {where}: its words can't be indexed ({error}); give 0") from error
             say(f"words don't count: they can't be indexed ({error})")
             return 0.0
         return weight

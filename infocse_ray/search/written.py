@@ -30,23 +30,24 @@ class Written(NamedTuple):
     fingerprint: str
     """Of the vectors."""
     sentences: int
-    """That it has vectors of, or not (`embedding.sentences`)."""
+    """How many its documents have; whether it has their vectors says `embedding.sentences`."""
     sampled: Sampled | None
-    """Documents by which words are weighed; None where an earlier version wrote it."""
+    """Documents by which words and best sentences are weighed; None where an earlier version wrote the index."""
     encoder: SentenceEncoder
     where: str
     """What error messages call it."""
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str], setting: str) -> Written:
+    def read(cls, folder: str | os.PathLike[str], setting: str, needs_sentences: bool) -> Written:
         """Read all but the vectors.
 
         Args:
             folder: or URI, the `output` of `infocse embed`.
             setting: what error messages call it.
+            needs_sentences: whether one without vectors of sentences is refused.
 
         Raises:
-            ValueError: nothing finished is there, or `folder` is no path.
+            ValueError: nothing finished is there, it has no sentences, or `folder` is no path.
             DamagedFile: a file is missing, cut off, or not as it was written.
         """
         if not isinstance(folder, str | os.PathLike):
@@ -64,6 +65,8 @@ class Written(NamedTuple):
                 vectors = read_whole_stage(output / "vectors")
             except FileNotFoundError:
                 raise ValueError(f"{where}: isn't finished; run its `infocse embed` again, which goes on") from None
+            if needs_sentences and not embedding.sentences:
+                raise ValueError(f"{where}: has no sentences; embed with --sentences true, to another folder")
             return cls(
                 output,
                 embedding,

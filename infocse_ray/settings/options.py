@@ -64,6 +64,7 @@ class _Known(NamedTuple):
     renamed: dict[str, str]
     """Names of earlier versions."""
     removed: set[str]
+    """Settings of earlier versions that are gone."""
     trees: dict[str, Any]
     """Of mappings that are settings of another model, those that take text alone; numbers are numbers in YAML, too."""
     whole: Collection[str]
@@ -93,10 +94,10 @@ class _Known(NamedTuple):
 
 
 def _options(argv: Sequence[str], known: _Known, unnamed: str | None) -> Iterator[tuple[str, str, str]]:
-    """Each option as it is typed, the name of its setting, and its text.
+    """Each option as it is typed (a word without one as that of `unnamed`), the name of its setting, and its text.
 
     Raises:
-        ValueError: an argument is none, or a value is missing.
+        ValueError: an argument is no option, a word is one too many, or a value is missing.
     """
     arguments, taken = deque(argv), False
     one_too_many = f"is one word too many: put a {unnamed} of several words into quotes"

@@ -101,7 +101,7 @@ def plan_trials(config: Sweep, find: Callable[[Settings], Inputs] = check) -> li
 def _with_inputs(
     config: Sweep, settled: Iterable[Settings], find: Callable[[Settings], Inputs]
 ) -> Iterator[tuple[Inputs, list[Settings]]]:
-    """What is loaded once for all that load alike, and forgotten before the next.
+    """What is loaded once for all that load alike, with these.
 
     Raises:
         ValueError: it can't be; the trial is named.
