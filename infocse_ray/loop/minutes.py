@@ -28,6 +28,9 @@ _FORMAT = 2
 _ENOUGH = 0.4
 """Of the time, for training: with less there are fewer iterations."""
 
+_AMPLE = 1.5
+"""Times the estimate of what all steps encode, there is time for them whatever special tokens and prompts they have."""
+
 _FEWEST_DOCUMENTS = 1_000
 """Validation documents that are asked all the same: they tell an MRR to about 0.03."""
 
@@ -64,8 +67,8 @@ def sized(run: Run, begun: float, compared: bool = False) -> Run:
 class Sizes(NamedTuple):
     """What is settled."""
 
-    max_tokens: int
-    """Of each training."""
+    max_tokens: int | None
+    """Of each training; None: as the settings say, for there is time for all steps."""
     max_iterations: int
     max_documents: int
     """That validation asks."""
@@ -74,10 +77,10 @@ class Sizes(NamedTuple):
 
     def of(self, run: Run) -> Run:
         """The run with these."""
-        tokens, loop = self.max_tokens, run.settings.loop
-        first = None if loop.initialization_tokens is None else min(tokens, loop.initialization_tokens)
+        loop, tokens = run.settings.loop, self.max_tokens or run.settings.train.max_tokens
+        first = loop.initialization_tokens and min(loop.initialization_tokens, tokens or math.inf)
         # A step has a token at least: without steps tokens alone end a training.
-        steps = tokens if self.max_steps is None else min(tokens, self.max_steps)
+        steps = min(one for one in (tokens, self.max_steps) if one is not None)
         sections = {
             "train": {"max_tokens": tokens, "max_steps": steps},
             "loop": {"max_iterations": self.max_iterations, "initialization_tokens": first},
@@ -86,15 +89,19 @@ class Sizes(NamedTuple):
         changed = {name: getattr(run.settings, name).model_copy(update=section) for name, section in sections.items()}
         return _with(run, **changed)
 
+    def tokens(self, run: Run) -> int:
+        """Of each training, by the estimate; `run` hasn't these."""
+        by_steps = None if self.max_steps is None else _tokens_of_steps(run)
+        return min(one for one in (self.max_tokens, by_steps, run.settings.train.max_tokens) if one is not None)
+
     def line(self, run: Run) -> str:
         """For people, about a run that has them; `run` hasn't."""
-        settings, step, most = run.settings, work_of(run).step, _tokens_of_steps(run)
-        tokens = self.max_tokens if self.max_steps is None else min(self.max_tokens, most)
+        settings, step, tokens = run.settings, work_of(run).step, self.tokens(run)
         asked = {"loop.max_iterations": settings.loop.max_iterations, "validate.max_documents": asked_documents(run)}
         settled = dict(zip(asked, (self.max_iterations, self.max_documents), strict=True))
         less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
-        if self.max_tokens >= most:
+        if tokens >= _tokens_of_steps(run):
             why += "; train.max_steps ends it sooner than the time does, and more steps may take away"
         return f"minutes = {settings.minutes:g}: {tokens:,} tokens ({tokens / step:,.0f} steps) in each training{why}"
 
@@ -120,7 +127,7 @@ def _settled(run: Run, begun: float, compared: bool) -> Stage:
         speed = measured(run)
         rest = seconds - (time.monotonic() - begun)
         sizes = _sizes(run, speed, rest, compared)
-        if (least := work_of(sizes.of(run)).estimate(speed, sizes.max_tokens).seconds) > 1.1 * rest:
+        if (least := work_of(sizes.of(run)).estimate(speed, sizes.tokens(run)).seconds) > 1.1 * rest:
             say(
                 f"warning: minutes = {settings.minutes:g}: with one step in each training the run still takes about "
                 f"{duration(least + seconds - rest)}; raise it, lower validate.max_documents, or set "
@@ -134,16 +141,13 @@ def _settled(run: Run, begun: float, compared: bool) -> Stage:
 
 def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Sizes:
     """What takes so many seconds: as much as was asked for beside training, or what leaves it enough of them."""
-    found = None
+    found, asked, of_steps = None, run.settings.train.max_tokens or math.inf, _tokens_of_steps(run)
     for iterations, documents in _lower_and_lower(run, compared):
         found = Sizes(1, iterations, documents, run.settings.train.max_steps)
         work = work_of(found.of(run))
-        most = run.settings.train.max_tokens or math.inf
-        found = found._replace(max_tokens=int(min(work.tokens(speed, seconds), most)))
-        if (
-            found.max_tokens >= min(most, _tokens_of_steps(run))
-            or work.estimate(speed, found.max_tokens).training >= _ENOUGH * seconds
-        ):
+        tokens = min(work.tokens(speed, seconds), asked)
+        found = found._replace(max_tokens=None if tokens >= _AMPLE * of_steps else int(tokens))
+        if tokens >= min(asked, of_steps) or work.estimate(speed, tokens).training >= _ENOUGH * seconds:
             break
     assert found is not None
     return found

@@ -294,14 +294,19 @@ def test_what_limits_tokens_besides_is_kept(tmp_path, monkeypatch):
 def test_however_much_time_there_is_steps_are_no_more_than_asked_for(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
     few = sized(run_of(Storage.open(str(tmp_path)), minutes=60, train={"max_steps": 30}), time.monotonic()).settings
-    assert (few.train.max_steps, few.loop.max_iterations) == (30, 3), "however short sentences are"
-    assert few.train.max_tokens is not None
-    assert few.train.max_tokens > 1.5 * 30 * 2560, "a step has special tokens besides, and prompts"
+    assert (few.train.max_steps, few.train.max_tokens, few.loop.max_iterations) == (30, None, 3), "as without minutes"
     said = capsys.readouterr().out
     assert (
         "minutes = 60: 76,800 tokens (30 steps) in each training; train.max_steps ends it sooner than the time does"
         in said
     )
+    more = sized(
+        run_of(Storage.open(str(tmp_path / "c")), minutes=60, train={"max_steps": 40}), time.monotonic()
+    ).settings
+    assert more.train.max_steps == 40, "however short sentences are"
+    assert more.train.max_tokens is not None
+    assert more.train.max_tokens > 1.1 * 40 * 2560, "a step has special tokens besides, and prompts"
+    assert "(40 steps) in each training; train.max_steps ends it sooner" in capsys.readouterr().out
     sized(run_of(Storage.open(str(tmp_path / "b")), minutes=60), time.monotonic())
     assert "train.max_steps" not in capsys.readouterr().out
 
