@@ -13,7 +13,15 @@ from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
 from infocse_ray import __version__
-from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, SourceChanged, TrainingStopped, WorkersLost
+from infocse_ray.errors import (
+    Interrupted,
+    LeaseLost,
+    OutOfMemory,
+    RunInUse,
+    SourceChanged,
+    TrainingStopped,
+    WorkersLost,
+)
 from infocse_ray.settings.command_line import Model, given_by_user, parse
 from infocse_ray.settings.explain import named_here
 from infocse_ray.settings.unread import given_for_nothing
@@ -61,6 +69,7 @@ def run_job(
         print(f"infocse {__version__}: loading torch and Ray ...", file=sys.stderr, flush=True)
     from infocse_ray.runtime.failures import (
         cause_of,
+        caused_by,
         not_shared,
         one_line,
         process_lost,
@@ -92,6 +101,8 @@ def run_job(
             failure, status = storage_failure(error), 1
             if failure is None and (failure := refused(error) or not_shared(error)) is not None:
                 status = 2
+            elif failure is None and (full := caused_by(error, OutOfMemory)) is not None:
+                failure, status = named_here(str(full), model), 2
             elif failure is None and process_lost(error):
                 failure = f"{one_line(error).rstrip('.')}; what is finished is kept, and {_AGAIN} goes on"
             if failure is None or os.environ.get("INFOCSE_TRACEBACK"):

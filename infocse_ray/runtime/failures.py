@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError, RayError, WorkerCrashedError
 
-from infocse_ray.errors import LeaseLost, NoSpace, StorageUnavailable, TrainingStopped, WorkersLost
+from infocse_ray.errors import LeaseLost, NoSpace, OutOfMemory, StorageUnavailable, TrainingStopped, WorkersLost
 from infocse_ray.storage.errors import explanation
 
 Kind = TypeVar("Kind", bound=BaseException)
@@ -166,6 +166,8 @@ def _plain(error: Exception) -> Exception | None:
         return None if failure is error else failure
     if (line := refused(error) or not_shared(error)) is not None:
         return ValueError(line)
+    if (full := caused_by(error, OutOfMemory)) is not None:
+        return None if full is error else full
     if process_lost(error):
         return WorkersLost(f"{one_line(error).rstrip('.')}; what is finished is kept, and the same call goes on")
     return None

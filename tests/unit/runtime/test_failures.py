@@ -17,6 +17,7 @@ from infocse_ray.errors import (
     ConstantVectors,
     LeaseLost,
     NoSpace,
+    OutOfMemory,
     RunInUse,
     SourceChanged,
     StorageUnavailable,
@@ -124,6 +125,8 @@ def test_an_error_of_a_kind_is_found_however_deep() -> None:
             ValueError,
             "Permission denied: '/a'; let the user",
         ),
+        (task_error(OutOfMemory("out of GPU memory: lower b")), OutOfMemory, "out of GPU memory: lower b"),
+        (only_text("infocse_ray.errors.OutOfMemory", "out of GPU memory: a"), OutOfMemory, "out of GPU memory: a"),
         (RayActorError(error_msg="Its node is gone."), WorkersLost, "Its node is gone; what is finished is kept"),
     ],
 )
@@ -268,5 +271,15 @@ def test_a_job_says_in_one_line_what_a_worker_ran_into(
     assert outcome(LeaseLost("name = 'a': taken"), capsys)[0] == 1
     assert outcome(SourceChanged("corpus.source: a.jsonl changed while the corpus was read"), capsys)[0] == 1
     assert outcome(TrainingStopped("training: the loss is not finite"), capsys)[0] == 2
+    line = "job.py: error: out of GPU memory: one text of 9 tokens; lower max_length\n"
+    for kind in (
+        task_error,
+        lambda error: error,
+        lambda error: only_text("infocse_ray.errors.OutOfMemory", str(error)),
+    ):
+        assert outcome(kind(OutOfMemory("out of GPU memory: one text of 9 tokens; lower max_length")), capsys) == (
+            2,
+            line,
+        )
     with pytest.raises(KeyError, match="a bug"):
         run_job(Nothing, [], "job.py", "", lambda _: {}["a bug"])
