@@ -39,6 +39,25 @@ def run(arguments: argparse.Namespace) -> None:
     groups: list[list[str]] = arguments.index
     titles = _titles(groups[0][0], arguments.queries)
     indexes = [[_opened(folder) for folder in folders] for folders in groups]
+    _check_alike(groups, indexes)
+    found = [_Found(opened, titles) for opened in indexes]
+    _table_of_weights(found)
+    _table_of_chosen(found)
+    notes(
+        f"{len(titles):,} titles, drawn by a fixed seed, each have to find a document that has it, among "
+        f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. The first's: "
+        "of the first index, with the weight that it chose. Ties count against, but for those of ranks. Milliseconds: "
+        f"medians, in turns, of up to {_TIMED} titles, 10 results each, whose sentences are embedded. Differences with "
+        "95 % intervals of a paired bootstrap over titles."
+    )
+
+
+def _check_alike(groups: list[list[str]], indexes: list[list[Index]]) -> None:
+    """Refuse indexes that can't stand beside each other.
+
+    Raises:
+        ValueError: they are of several corpora, or some of a group have sentences and some don't.
+    """
     for folders, opened in zip(groups, indexes, strict=True):
         for folder, index in zip(folders, opened, strict=True):
             if index.corpus != indexes[0][0].corpus:
@@ -49,7 +68,10 @@ def run(arguments: argparse.Namespace) -> None:
                 f"--index = {' '.join(folders)!r}: some have sentences and some don't, so they can't be averaged; give "
                 "each kind an --index of its own"
             )
-    found = [_Found(opened, titles) for opened in indexes]
+
+
+def _table_of_weights(found: list[_Found]) -> None:
+    """Every weight of words, of best sentences alone, those that were chosen, and both ranks fused."""
     header = ("words count", *(f"{one.name}: {metric}" for one in found for metric in ("R@5", "MRR")))
     rows = [
         (f"{weight:g}", *(cell for one in found for cell in _cells(one.with_weight(place))))
@@ -66,51 +88,41 @@ def run(arguments: argparse.Namespace) -> None:
     chosen = ("chosen without labels", *(cell for one in found for cell in _cells(one.chosen())))
     by_ranks = ("reciprocal rank fusion", *(cell for one in found for cell in _cells(one.with_weight(_BY_RANKS))))
     table(header, [*rows, chosen, by_ranks])
-    apart = [
-        (
-            one.name,
-            one.weights(),
-            *(
-                _lead(one.chosen(), one.with_weight(place), metric)
-                for place in (0, _TRIED.index(1.0), _BY_RANKS)
-                for metric in _METRICS
-            ),
-            *(
-                _lead(one.chosen(), one.with_weight(_CHOSEN_WORDS), metric) if one.sentences else ""
-                for metric in _METRICS
-            ),
-            *(f"{milliseconds:.1f}" for milliseconds in one.milliseconds),
-            *("" if one is found[0] else _lead(one.chosen(), found[0].chosen(), metric) for metric in _METRICS),
-        )
-        for one in found
-    ]
-    table(
-        (
-            "the chosen weights",
-            "words, best sentence",
-            "R@5, less vectors alone",
-            "MRR, less vectors alone",
-            "R@5, less words alone",
-            "MRR, less words alone",
-            "R@5, less reciprocal rank fusion",
-            "MRR, less reciprocal rank fusion",
-            "R@5, less without best sentences",
-            "MRR, less without best sentences",
-            "ms a query's encoding",
-            "a search by vectors",
-            "by all that counts",
-            "the sentences that fit best",
-            "R@5, less the first's",
-            "MRR, less the first's",
-        ),
-        apart,
+
+
+def _table_of_chosen(found: list[_Found]) -> None:
+    """What the chosen weights have more than simpler ways to search, and how long searches take."""
+    header = (
+        "the chosen weights",
+        "words, best sentence",
+        "R@5, less vectors alone",
+        "MRR, less vectors alone",
+        "R@5, less words alone",
+        "MRR, less words alone",
+        "R@5, less reciprocal rank fusion",
+        "MRR, less reciprocal rank fusion",
+        "R@5, less without best sentences",
+        "MRR, less without best sentences",
+        "ms a query's encoding",
+        "a search by vectors",
+        "by all that counts",
+        "the sentences that fit best",
+        "R@5, less the first's",
+        "MRR, less the first's",
     )
-    notes(
-        f"{len(titles):,} titles, drawn by a fixed seed, each have to find a document that has it, among "
-        f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. The first's: "
-        "of the first index, with the weight that it chose. Ties count against, but for those of ranks. Milliseconds: "
-        f"medians, in turns, of up to {_TIMED} titles, 10 results each, whose sentences are embedded. Differences with "
-        "95 % intervals of a paired bootstrap over titles."
+    table(header, [_row_of_chosen(one, found[0]) for one in found])
+
+
+def _row_of_chosen(one: _Found, first: _Found) -> tuple[str, ...]:
+    simpler = (0, _TRIED.index(1.0), _BY_RANKS)
+    without = [_lead(one.chosen(), one.with_weight(_CHOSEN_WORDS), metric) for metric in _METRICS if one.sentences]
+    return (
+        one.name,
+        one.weights(),
+        *(_lead(one.chosen(), one.with_weight(place), metric) for place in simpler for metric in _METRICS),
+        *(without or ("", "")),
+        *(f"{milliseconds:.1f}" for milliseconds in one.milliseconds),
+        *("" if one is first else _lead(one.chosen(), first.chosen(), metric) for metric in _METRICS),
     )
 
 
