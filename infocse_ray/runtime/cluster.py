@@ -87,7 +87,7 @@ def connect() -> None:
                 f"RAY_ADDRESS = {address!r}: can't join that Ray ({' '.join(str(error).split())}); run this with the "
                 "Python and the Ray that the cluster was started with, or install these there (constraints.txt)"
             ) from error
-        if isinstance(error, ValueError) and "address" in str(error):
+        if isinstance(error, ValueError) and any(word in str(error) for word in ("address", "Malformed host")):
             raise ValueError(
                 f"RAY_ADDRESS = {address!r}: is no address of a Ray; give the head's as host:port, 10.0.0.1:6379 say, "
                 "or auto on a node of the cluster, or unset it"

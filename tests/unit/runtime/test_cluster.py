@@ -204,7 +204,7 @@ def test_a_ray_that_finds_no_room_for_its_files_is_not_one_that_is_overloaded(mo
         cluster.connect()
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "http://127.0.0.1:8265"])
+@pytest.mark.parametrize("address", ["10.0.0.1", "http://127.0.0.1:8265", ":6379"])
 def test_what_ray_does_not_take_for_an_address_is_named_with_its_variable(monkeypatch, address):
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", address)
