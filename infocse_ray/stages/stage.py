@@ -202,8 +202,9 @@ def _damaged_place(places: list[Storage], kind: str, fingerprint: str, piecewise
             (place / _COMMIT).delete()
             _drop_marked(place)
         else:
-            (place / _COMMIT).delete()
+            # First, as a stage that isn't finished keeps its own files, and nothing says any more which are damaged.
             (place / _STARTED).delete()
+            (place / _COMMIT).delete()
             place.delete()
         return place
     return None

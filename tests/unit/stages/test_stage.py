@@ -1,3 +1,4 @@
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -284,6 +285,49 @@ def test_a_marked_piece_of_an_unfinished_stage_is_made_again(root, capsys):
         run(root, "a", "f1", crash)
     assert (again(root).summary or {})["made"] == ["b.parquet"]
     assert "b.parquet is damaged (its content" in capsys.readouterr().out
+
+
+class Killed:
+    """Ends the process, as it were, instead of one of its writes and removals; of a folder some files stay."""
+
+    def __init__(self, monkeypatch, after: int, stay: tuple[str, ...]) -> None:
+        self.left, self.stay = after, stay
+        for kind in ("write_bytes", "delete"):
+            monkeypatch.setattr(Storage, kind, self.instead_of(getattr(Storage, kind)))
+
+    def instead_of(self, real):
+        def step(storage: Storage, *given) -> None:
+            self.left -= 1
+            if self.left == 0:
+                for file in Path(storage.path).iterdir() if Path(storage.path).is_dir() else ():
+                    if file.name not in self.stay:
+                        file.unlink()
+                raise Crash
+            real(storage, *given)
+
+        return step
+
+
+@pytest.mark.parametrize("piecewise", [True, False])
+@pytest.mark.parametrize("harm", [cut_off, flip], ids=["cut off", "flipped"])
+def test_killed_anywhere_while_damage_is_removed_nothing_damaged_is_taken_for_whole(
+    root, tmp_path, monkeypatch, harm, piecewise
+):
+    steps, ended = 0, False
+    while not ended:
+        steps += 1
+        storage = root / str(steps)
+        made = run_stage(storage, storage / "a", "test", "f1", two_pieces, piecewise)
+        whole = {name: (made.folder / name).read_bytes() for name in ("a.parquet", "b.parquet")}
+        harm(made.folder / "b.parquet")
+        with monkeypatch.context() as patch:
+            killed = Killed(patch, steps, ("started.json", "b.parquet"))
+            with contextlib.suppress(Crash):
+                again(storage, piecewise=piecewise)
+            ended = killed.left > 0
+        stage = again(storage, piecewise=piecewise)
+        assert {name: (stage.folder / name).read_bytes() for name in whole} == whole, f"killed at step {steps}"
+    assert steps > 4
 
 
 def test_what_was_lost_since_this_process_looked_is_seen_by_who_asks_for_a_whole_stage(root):
