@@ -13,12 +13,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infocse_ray.errors import LeaseLost, RunInUse
+from infocse_ray.stages import lease as lease_module
 from infocse_ray.stages.lease import Holder, Lease
-from infocse_ray.stages.stage import Stage, run_stage
+from infocse_ray.stages.stage import Stage, making, run_stage
 from infocse_ray.storage.folder import Storage
 
 HOLDS = """
@@ -78,9 +80,9 @@ def lease_on(file: Storage, expiry: float = 0.5, every: float = 0.05) -> Lease:
     return Lease(file, "name = 'news'", expiry, every, settle=0.05)
 
 
-def of_another_machine(file: Storage, count: int = 0) -> bytes:
+def of_another_machine(file: Storage, count: int = 0, expiry: float = 0.5) -> bytes:
     """Write the lease of a driver that can't be asked whether it runs."""
-    elsewhere = dataclasses.replace(Holder.here(0.5), host="node-7", pid=41, token="theirs")
+    elsewhere = dataclasses.replace(Holder.here(expiry), host="node-7", pid=41, token="theirs")
     content = json.dumps(dataclasses.asdict(elsewhere) | {"renewed": count}).encode()
     file.write_bytes(content)
     return content
@@ -150,6 +152,62 @@ def test_a_driver_of_another_machine_that_renews_its_lease_is_refused_to(file):
     with pytest.raises(RunInUse, match="host node-7, pid 41"):
         lease_on(file).take()
     renewal.join()
+
+
+class Clock:
+    """Time that passes where a lease sleeps, and does what is to be done by then."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, until: float = 110.0, meanwhile: Callable[[float], object] = float
+    ) -> None:
+        self.now, self._until, self._meanwhile = 100.0, until, meanwhile
+        monkeypatch.setattr(lease_module, "monotonic", lambda: self.now)
+        monkeypatch.setattr(lease_module, "sleep", self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < self._until, "it waits for ever"
+        self._meanwhile(self.now - 100.0)
+
+
+def test_who_waits_for_a_driver_of_another_machine_takes_nothing_while_that_renews_its_lease(file, monkeypatch):
+    of_another_machine(file)
+    clock = Clock(monkeypatch, meanwhile=lambda passed: of_another_machine(file, int(passed / 0.3)))
+    assert not lease_on(file).take(done=lambda: clock.now > 103.0), "its lease expires after half a second"
+
+
+def test_a_driver_of_another_machine_is_waited_for_as_long_as_its_own_lease_lasts(file, monkeypatch):
+    of_another_machine(file, expiry=60.0)
+    clock = Clock(monkeypatch, until=300.0)
+    assert not lease_on(file, expiry=0.5).take(done=lambda: clock.now > 150.0)
+    with lease_on(file, expiry=0.5) as lease:
+        assert lease.take(done=lambda: clock.now > 250.0)
+
+
+def test_a_renewal_lasts_from_when_it_began(file, monkeypatch):
+    with lease_on(file, expiry=30.0, every=600.0) as lease:
+        lease.take()
+        clock = Clock(monkeypatch)
+        write = Storage.write_bytes
+
+        def slow(self: Storage, *given: Any) -> None:
+            write(self, *given)
+            clock.now += 20.0
+            lease._stop.set()
+
+        monkeypatch.setattr(Storage, "write_bytes", slow)
+        lease._every = 0.0
+        lease._renew()
+        assert lease._renewed == 100.0, "others may have seen it change then"
+
+
+def test_a_forked_process_gives_up_nothing(file):
+    with lease_on(file) as lease:
+        lease.take()
+        me, lease._me = lease._me, dataclasses.replace(lease._me, pid=os.getpid() + 1)
+        lease.give_up()
+        lease._me = me
+        lease.check()
 
 
 def test_what_a_holder_was_killed_while_writing_expires_too(file):
@@ -255,6 +313,22 @@ def test_a_stage_whose_maker_is_killed_is_made_by_the_driver_that_waited(start, 
     stage = run_stage(root, root / "two" / "a", "annotate", "f1", lambda _: {"by": "second"})
     assert (stage.summary or {})["by"] == "second"
     assert (root / "stages").files().keys() == {"f1.json"}, "the lease is given up"
+
+
+def test_a_stage_that_was_finished_before_the_lease_was_there_is_made_by_nobody(tmp_path, monkeypatch):
+    root = Storage.open(str(tmp_path))
+    take = Lease.take
+
+    def late(lease: Lease, done: Callable[[], bool] | None = None) -> bool:
+        assert not done or not done()
+        with monkeypatch.context() as patch:
+            patch.setattr(Lease, "take", take)
+            run_stage(root, root / "one" / "a", "annotate", "f1", lambda _: {"by": "another"})
+        return take(lease, done)
+
+    monkeypatch.setattr(Lease, "take", late)
+    with making(root, root / "two" / "a", "annotate", "f1") as lease:
+        assert lease is None
 
 
 def test_a_stage_whose_lease_was_lost_is_not_committed(tmp_path):
