@@ -13,6 +13,7 @@ import pytest
 
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.embed import Precision
 from infocse_ray.loop import evaluate as module
 from infocse_ray.runtime import progress
 from infocse_ray.runtime.cluster import Placement
@@ -47,15 +48,21 @@ def worked(root, monkeypatch) -> list[list[str]]:
 
 
 def evaluate(
-    root: Storage, run: str, encoders: tuple[str, ...] = ("e1",), seed: int = 1, **question: Any
+    root: Storage,
+    run: str,
+    encoders: tuple[str, ...] = ("e1",),
+    seed: int = 1,
+    store: str = "s",
+    precision: Precision = "fp32",
+    **question: Any,
 ) -> list[Stage]:
     look_again()
     asked = [
         module.Asked(EncoderFolder(root / name, name, 16), **cast(Any, {"split": "test", "on": "halves"} | question))
         for name in encoders
     ]
-    store = TokenStore(root / "store", "s", {})
-    return module.evaluate(root, root / run, store, asked, "fp32", Placement(1, False, 1), seed)
+    corpus = TokenStore(root / "store", store, {})
+    return module.evaluate(root, root / run, corpus, asked, precision, Placement(1, False, 1), seed)
 
 
 def test_each_encoder_is_scored_once_whichever_run_asks(root, worked):
@@ -79,12 +86,32 @@ def test_scores_that_were_found_are_known_with_the_same_arguments_alone(root, wo
     assert len(worked) == 1, "nothing is scored for being asked for"
 
 
+def test_drivers_that_want_the_same_wait_for_it_in_one_order(root, worked, monkeypatch):
+    taken: list[str] = []
+    making = module.making
+
+    def watched(root: Storage, folder: Storage, kind: str, identity: str) -> Any:
+        taken.append(identity)
+        return making(root, folder, kind, identity)
+
+    monkeypatch.setattr(module, "making", watched)
+    names = ("e1", "e2", "e3", "e4")
+    evaluate(root, "one", names)
+    for done in ("one", "stages"):
+        (root / done).delete()
+    evaluate(root, "other", names[::-1])
+    assert len(taken) == 8
+    assert taken[:4] == taken[4:], "each would wait for what the other has"
+
+
 def test_what_is_asked_names_the_stage_and_the_seed_only_where_it_draws(root, worked):
     def stage(**question: Any) -> str:
         return evaluate(root, "one", **question)[0].fingerprint
 
     different = [
         {},
+        {"store": "another"},
+        {"precision": "bf16"},
         {"split": "valid"},
         {"split": "valid", "max_documents": 100},
         {"split": "valid", "max_documents": 100, "max_candidates": 100},
