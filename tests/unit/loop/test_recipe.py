@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from infocse_ray.errors import NonFinite, NoSpace, StorageUnavailable, TrainingStopped
-from infocse_ray.loop import recipe
+from infocse_ray.loop import infocse, recipe
+from infocse_ray.loop.iterate import Iterated
 from infocse_ray.methods.recipes import NOTHING, RECIPES
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
@@ -184,6 +185,33 @@ def test_without_being_asked_nothing_is_tried(monkeypatch):
     monkeypatch.setattr(recipe, "_pilot", lambda *_: pytest.fail("a pilot ran"))
     run: Any = SimpleNamespace(settings=SETTINGS.model_copy(update={"recipe": None}))
     assert recipe.choose(run) == (run, {})
+
+
+def test_what_a_run_returns_was_chosen_among_pilots_too(monkeypatch):
+    """A lead on validation has to be more than that of the best of all that it was asked about."""
+    pilots = {"infocse": {"history": [1, 2]}, "simcse": {"left_out": "no dropout"}}
+    iterations: list[dict[str, Any]] = [{"iteration": 0, "validation": {}}, {"iteration": 1, "history": [1, 2, 3]}]
+    told: list[Any] = []
+
+    def outcome(run: Any, result: str, more: Any, trainings: list[Any]) -> Any:
+        told.extend(trainings)
+        return SimpleNamespace(results={"result": {"validation": {}}}, tests=lambda _: {})
+
+    monkeypatch.setattr(infocse, "look_before", lambda run, _: run)
+    monkeypatch.setattr(infocse, "choose", lambda run: (run, {"chosen": "infocse", "pilots": pilots}))
+    monkeypatch.setattr(infocse, "iterate", lambda *_, **__: Iterated(["start", "trained"], iterations, 1))  # pyright: ignore
+    monkeypatch.setattr(infocse, "outcome", outcome)
+    run: Any = SimpleNamespace(
+        settings=SETTINGS,
+        start="start",
+        whitening=None,
+        store=SimpleNamespace(summary={"labelled": {"test": 0}}),
+        inputs=SimpleNamespace(sts=None),
+        folder=Storage("here"),
+        finish=lambda encoder, card, results: results,
+    )
+    infocse._pretrain(run, None, False)
+    assert [one.get("history") for one in told] == [None, [1, 2, 3], [1, 2], None]
 
 
 def test_a_recipe_is_the_settings_with_its_training():
