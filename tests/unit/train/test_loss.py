@@ -140,6 +140,26 @@ def test_masks_go_by_id_not_by_value():
     assert loss_of_pairs(row, row, distinct(4), 1.0).item() == pytest.approx(np.log(7))
 
 
+@pytest.mark.parametrize("block_elements", [30, 1])
+def test_a_row_in_any_block_has_its_own_texts_beside_it_and_holds_on_or_not(block_elements, monkeypatch):
+    ids, (anchors, positives) = distinct(6), vectors(6)
+    other_anchors, other_positives = vectors(6, seed=1)
+    before = contrast_of_pairs(other_anchors, other_positives, ids, 0.5)
+    held = torch.tensor([False, True, True, False, True, False])
+    contrast = contrast_of_pairs(anchors, positives, ids, 0.5)._replace(
+        besides=(torch.tensor([1, 4, 4]), torch.tensor([203, 200, 101])), held=held
+    )
+
+    def loss(contrast: Contrast) -> float:
+        return contrastive_loss(contrast, Reference(before, 0.3)).item()
+
+    whole = loss(contrast)
+    for changed in ({"besides": None}, {"held": None}, {"held": held.flip(0)}):
+        assert loss(contrast._replace(**changed)) != pytest.approx(whole), "it would be seen"
+    monkeypatch.setattr(loss_module, "_BLOCK_ELEMENTS", block_elements)
+    assert loss(contrast) == pytest.approx(whole, rel=1e-12)
+
+
 def test_row_blocks_are_not_all_kept(monkeypatch):
     monkeypatch.setattr(loss_module, "_BLOCK_ELEMENTS", 64)
     anchors, positives = vectors(32)
