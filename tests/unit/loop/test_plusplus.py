@@ -39,6 +39,8 @@ class Script:
         """Whether a training was let off being better than its start, by what it trained."""
         self.on: dict[str, str] = {}
         """What it was validated on, likewise."""
+        self.judged: list[float] = []
+        """What trainings validated that the outcome was told of, but for what each began with."""
         self.labels: dict[str, Any] = {}
         """What a training without labels had of them all the same, by what it trained."""
         run = SimpleNamespace(
@@ -103,10 +105,11 @@ class Script:
         assert sample == source == LabelSample(42, 7)
         tuned = f"f{number}"
         self.done.append(f"{encoder} > {tuned}")
-        return {"history": [self.entry(encoder)], "validation": self.entry(tuned)}, tuned
+        return {"history": [self.entry(encoder), self.entry(tuned)], "validation": self.entry(tuned)}, tuned
 
     def outcome(self, run: Any, result: str, looks: dict[str, str], trainings: list[dict[str, Any]]) -> Any:
         self.done.append(f"test: {' '.join(looks.values())}")
+        self.judged = [entry["recall@5"] for training in trainings for entry in training.get("history", ())[1:]]
         return SimpleNamespace(results={}, tests=lambda name: {"test": {"of": looks[name]}})
 
     def finish(self, encoder: str, card: Any, report: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +146,8 @@ def test_rounds_end_when_the_fine_tuned_score_stops_growing(monkeypatch: pytest.
     assert [one["zero_shot"]["iteration"] for one in metrics["rounds"]] == [1, 4, 6]
     assert [one["zero_shot"]["test"]["of"] for one in metrics["rounds"]] == ["i1", "i4", "i6"]
     assert [one["fine_tuned"]["test"]["of"] for one in metrics["rounds"]] == ["f1", "f2", "f3"]
+    tried = ["i1", "i2", "f1", "i3", "i4", "i5", "f2", "i6", "i7", "f3"]
+    assert script.judged == [script.scores[name] for name in tried], "validation has chosen among all of them"
     later = {"i3", "i4", "i5", "i6", "i7"}
     assert {name for name, let_off in script.from_anything.items() if let_off} == later
 
