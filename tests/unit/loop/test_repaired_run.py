@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.errors import RunInUse
+from infocse_ray.errors import LeaseLost, RunInUse
 from infocse_ray.loop import iteration_stages
+from infocse_ray.loop import run as run_module
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import look_again
 from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
-from tests.unit.passes import Passes
+from tests.unit.passes import Passes, pieces
 from tests.unit.runs_here import settings_here
 
 
@@ -104,3 +105,19 @@ def test_a_run_has_its_lease_while_it_trains_and_none_after(settings, tmp_path, 
     monkeypatch.setattr(iteration_stages, "train", meanwhile)
     pretrain(settings)
     assert not (tmp_path / "runs" / "run" / "driver.lease").exists()
+
+
+def test_a_model_that_is_served_is_not_replaced_by_a_driver_that_lost_the_run(settings, tmp_path, monkeypatch):
+    pretrain(settings)
+    run = tmp_path / "runs" / "run"
+    served = pieces(run / "model") | {"metrics.json": (run / "metrics.json").read_bytes()}
+
+    def taken() -> dict[str, str]:
+        (run / "driver.lease").write_bytes(b'{"token": "another"}')
+        return {}
+
+    monkeypatch.setattr(run_module, "versions", taken)  # what is asked last, before the model is exported
+    trained = settings.train.model_copy(update={"learning_rate": 1e-2})
+    with pytest.raises(LeaseLost, match="name = 'run': its lease was taken"):
+        pretrain(settings.model_copy(update={"train": trained}))
+    assert pieces(run / "model") | {"metrics.json": (run / "metrics.json").read_bytes()} == served
