@@ -105,12 +105,17 @@ def test_by_itself_a_run_annotates_what_its_training_reads(settings, passes: Pas
 
 
 def test_no_training_validates_again_what_it_starts_from(settings, passes: Passes, monkeypatch):
-    given = []
+    given, seeds = [], []
     train = iteration_stages.train
-    monkeypatch.setattr(
-        iteration_stages, "train", lambda training, *a, **k: given.append(training.scored) or train(training, *a, **k)
-    )
+
+    def noted(training, *arguments, **named):
+        given.append(training.scored)
+        seeds.append(training.seed)
+        return train(training, *arguments, **named)
+
+    monkeypatch.setattr(iteration_stages, "train", noted)
     metrics = pretrain(settings)
+    assert seeds[0] != seeds[1], "an iteration draws its own examples, in an order of its own"
     begun, first = metrics["start"]["validation"], scores_in(metrics["iterations"][1]["validation"])
     assert given == [begun, first]
     assert begun != first
