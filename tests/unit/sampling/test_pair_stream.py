@@ -117,6 +117,27 @@ def test_the_seed_decides_the_order(small):
     assert Counter(unordered(first)) != Counter(unordered(other))
 
 
+def test_shards_row_groups_and_documents_are_visited_in_an_order_of_the_seed_and_the_pass(tmp_path):
+    documents = [document(i, [0, 0]) for i in range(6 * 6 * 6)]
+    source = write_annotations(Storage.open(str(tmp_path)), documents, 1, 6, group=6)
+
+    def order(seed, passes):
+        lane = Lane(source, idc(), source.of_lane(0), 0, seed)
+        lane.begin(passes)
+        return np.concatenate([one.places for one in lane.take(len(documents))])
+
+    first, next_pass, other_seed = visits = [order(1, 0), order(1, 1), order(2, 0)]
+    for visit in visits:
+        assert len(np.unique(visit, axis=0)) == len(documents)
+    for column in range(3):  # shards, their row groups, and the rows of these
+        for other in (next_pass, other_seed):
+            here = (first[:, :column] == first[0, :column]).all(1)
+            there = (other[:, :column] == first[0, :column]).all(1)
+            one, another = (list(dict.fromkeys(rows.tolist())) for rows in (first[here, column], other[there, column]))
+            assert sorted(one) == sorted(another) == list(range(6))
+            assert one != another
+
+
 @pytest.mark.parametrize("size", [17, 3])
 def test_batches_do_not_depend_on_the_number_of_workers(small, size):
     annotations, documents = small
