@@ -12,6 +12,7 @@ from infocse_ray.loop.identity import (
     annotate_identity,
     examples_identity,
     few_shot_identity,
+    graph_identity,
     labels_identity,
     run_identity,
     train_identity,
@@ -338,6 +339,36 @@ def test_inputs_name_another_result():
         trained(budget=Budget(8, None, 9)),
         trained(budget=Budget(9, 8, 9)),
         trained(budget=Budget(9, None, 8)),
+    ]
+    assert len(set(found)) == len(found)
+
+
+def test_a_converted_backbone_is_named_by_what_converts_it_and_in_8_bits_by_what_it_was_tried_on():
+    def named(engine: Any = "openvino", version="1", store="store", encoder="encoder", splits=("train",), **base: Any):
+        return graph_identity(Settings.model_validate(BASE | base), store, encoder, splits, engine, version)
+
+    bf16: dict[str, Any] = {"encoder": {"model": "m", "precision": "bf16"}}
+    k: dict[str, Any] = {"annotate": {"k": 2}}
+    found = [named(), named(version="2"), named(encoder="other"), named(**bf16), named("openvino_int8")]
+    assert len(set(found)) == len(found)
+    assert named(store="other") == named(splits=("train", "test")) == named(**k) == named()
+    others: list[dict[str, Any]] = [{}, {"store": "other"}, {"splits": ("train", "test")}, k]
+    tried = [named("openvino_int8", **one) for one in others]
+    assert len(set(tried)) == len(tried)
+
+
+def test_a_whitening_is_named_by_what_it_is_fitted_on_and_how():
+    plan = WhiteningPlan(None, None, ["train"], 1)
+    found = [
+        whitening_identity("store", "encoder", plan, "fp32"),
+        whitening_identity("other", "encoder", plan, "fp32"),
+        whitening_identity("store", "other", plan, "fp32"),
+        whitening_identity("store", "encoder", plan, "bf16"),
+        whitening_identity("store", "encoder", plan, "fp32", 0.5),
+        *(
+            whitening_identity("store", "encoder", plan._replace(**changed), "fp32")
+            for changed in ({"power": 0.5}, {"dimensions": 8}, {"splits": ["train", "test"]}, {"seed": 2})
+        ),
     ]
     assert len(set(found)) == len(found)
 
