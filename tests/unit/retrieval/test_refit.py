@@ -28,7 +28,7 @@ from infocse_ray.loop import whitening as whitening_stage
 from infocse_ray.loop.whitening import trained_dimension, whiten_start, whitening_plan
 from infocse_ray.retrieval import refit
 from infocse_ray.retrieval.held_out import held_out_for, score_held_out
-from infocse_ray.retrieval.refit import Refit, Sample, WhiteningPlan
+from infocse_ray.retrieval.refit import Refit, Sample, WhiteningPlan, best_whitening
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings import Encoder, Settings
@@ -106,6 +106,9 @@ def test_the_map_for_whole_documents_is_of_them_and_of_sentences_and_the_power_t
     assert len(found.whole) == whole.count, "of a small corpus all"
     both, alone = found(encoder), Refit.of(AUTO, store, encoder, CPU)(encoder)
     assert both.power == alone.power
+    asking = held_out_for(store, "valid", 3)
+    chosen_by = [best_whitening(moments, WHOLE, asking.embed(encoder), asking, texts)[1] for texts in (whole, None)]
+    assert chosen_by[0] == chosen_by[1], "also where another map would have the same power"
     torch.testing.assert_close(both.matrix, fit_whitening(Mixture(moments, whole), both.power).matrix)
     assert not torch.allclose(both.matrix, alone.matrix, atol=1e-3)
     fixed = Refit.of(WHOLE._replace(power=0.4), store, encoder, CPU)(encoder)
