@@ -72,6 +72,7 @@ class _Known(NamedTuple):
 
     @classmethod
     def of(cls, model: type[BaseModel]) -> _Known:
+        """What these settings have."""
         trees = {
             f"{mapping}.{name}": field.annotation
             for mapping, inner in getattr(model, "trees", {}).items()

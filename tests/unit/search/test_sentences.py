@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from infocse_ray.embedding.numbers import vector_columns
-from infocse_ray.search import asked, engine, weight
+from infocse_ray.search import asked, engine, weight, written
 from infocse_ray.search.fusion import similarity_with
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
@@ -167,12 +167,14 @@ def test_the_best_sentence_counts_where_it_finds_more(
     assert Index(str(output), words=0.0, best_sentence=0.0).best_sentence == 0.0
 
 
-def test_without_sentences_none_counts(tmp_path: Path, tiny_encoder: Path, capsys):
+def test_without_sentences_none_counts(tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys):
     output = str(write_index(tmp_path, tiny_encoder, MIXED * 4))
     assert Index(output).best_sentence == 0.0
     assert "best sentence" not in capsys.readouterr().out
-    with pytest.raises(ValueError, match="has no sentences; embed with --sentences true"):
-        Index(output, best_sentence=0.3)
+    with monkeypatch.context() as patch:
+        patch.setattr(written, "read_sampled", lambda _: pytest.fail("nothing is read for it"))
+        with pytest.raises(ValueError, match="has no sentences; embed with --sentences true"):
+            Index(output, best_sentence=0.3)
     for wrong in (1.5, -0.1, "0.3", None, True, float("nan")):
         with pytest.raises(ValueError, match=rf"^best_sentence = {wrong!r}: give a number from 0 \(whole documents"):
             Index(output, best_sentence=wrong)  # pyright: ignore[reportArgumentType]

@@ -208,6 +208,7 @@ def test_a_forked_process_gives_up_nothing(file):
         lease.give_up()
         lease._me = me
         lease.check()
+        assert file.exists(), "of the process that was forked it is still"
 
 
 def test_what_a_holder_was_killed_while_writing_expires_too(file):
