@@ -57,7 +57,10 @@ class TrainingStopped(RuntimeError):
 
 
 class WorkersLost(TrainingStopped):
-    """Workers, or their nodes, were lost more often than may be; what is finished is kept, and it may go well later."""
+    """Workers, or their nodes, were lost more often than may be, or Ray itself didn't start.
+
+    What is finished is kept, and it may go well later.
+    """
 
 
 class NonFinite(TrainingStopped):

@@ -18,7 +18,7 @@ from ray._private.utils import get_num_cpus
 from ray.data import DataContext
 from ray.exceptions import AuthenticationError
 
-from infocse_ray.errors import NoSpace
+from infocse_ray.errors import NoSpace, WorkersLost
 from infocse_ray.runtime.interrupts import ray_starting
 from infocse_ray.runtime.placement import Placement, possible_nodes
 from infocse_ray.settings import Annotate, Train
@@ -48,6 +48,7 @@ def connect() -> None:
     Raises:
         ValueError: the cluster doesn't answer, or refuses.
         NoSpace: a Ray of one's own found no room for its files.
+        WorkersLost: one's own didn't start in the time that Ray gives it.
     """
     if ray.is_initialized():
         return
@@ -93,6 +94,12 @@ def connect() -> None:
                 "or auto on a node of the cluster, or unset it"
             ) from error
         _refuse_without_room(error)
+        if "timed out during startup" in str(error):
+            raise WorkersLost(
+                "Ray didn't start on this machine in the time that it gives itself: too much else runs here, or a part "
+                f"of it ended, of which {get_default_ray_temp_dir()}/session_latest/logs may tell; run less beside, "
+                "then the same command goes on"
+            ) from error
         raise
 
 

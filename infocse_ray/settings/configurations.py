@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -33,15 +34,14 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
     Raises:
         ValueError: there is none of this name, or it is no YAML mapping.
     """
-    file = Path(name)
     if is_shipped(name):
         text = (_CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
-    elif not file.is_file():
+    elif not os.path.isfile(name):  # of Path it would be an error for a text that can't be a name
         shipped = ", ".join(shipped_configs())
         raise ValueError(f"{setting} = {name!r}: no such file; the shipped ones are {shipped}")
     else:
         try:
-            text = file.read_text(encoding="utf-8")
+            text = Path(name).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{setting} = {name!r}: is no UTF-8 text ({error.reason} at byte {error.start})"
@@ -59,7 +59,7 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
 
 def is_shipped(name: str) -> bool:
     """Whether a configuration of this name is a shipped configuration; a file wins."""
-    return name in shipped_configs() and not Path(name).is_file()
+    return name in shipped_configs() and not os.path.isfile(name)
 
 
 def as_settings(values: dict[Any, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -305,6 +305,7 @@ def test_help_keeps_the_lines_of_its_description(capsys):
 def test_a_shipped_config_goes_by_its_name(capsys, config, tmp_path, monkeypatch):
     assert parse(Settings, ["--config", "paper", *NEEDED], "job", "").train.batch_size == 3200
     assert refusal(capsys, "--config=papers").startswith("--config = 'papers': no such file; the shipped ones are ")
+    assert "no such file" in refusal(capsys, f"--config={'a' * 300}"), "no file can have a name so long"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "paper").write_text("seed: 7\n")
     assert parse(Settings, ["--config", "paper", *NEEDED], "job", "").seed == 7, "a file of that name wins"
