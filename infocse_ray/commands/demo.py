@@ -1,7 +1,8 @@
 """Adapt all-MiniLM-L6-v2 to the documentation of the Python packages on this machine, and see what it learns.
 
 Each document is a docstring that must find its own summary line, which was taken out of it. The encoder
-never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations; some ten minutes on 2 CPU cores.
+never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations in some ten minutes; a slow machine trains
+less, so that it takes hardly longer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 
 MINUTES, MINUTES_PER_1000 = 9.0, 4.0
-"""What the demo takes at most on 2 cores with native bf16: for any corpus, and for each thousand documents of it."""
+"""What all of it takes at most on 2 cores with native bf16: for any corpus, and for each thousand documents of it."""
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
@@ -30,22 +31,30 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
         prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--documents", type=int, default=800, help="size of the corpus (default: %(default)s)")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="about how long it may take: it trains as much as fits, 48 steps in each of two iterations at most "
+        f"(default: {MINUTES:g}, and {MINUTES_PER_1000:g} for each thousand documents)",
+    )
     parser.add_argument("--storage", help="keep the run in this folder (default: a new temporary one)")
     options = parser.parse_args(argv)
     if options.documents < 200:
         parser.error(f"--documents = {options.documents}: training needs at least 200")
+    minutes = options.minutes
+    if minutes is None:
+        minutes = round(MINUTES + MINUTES_PER_1000 * options.documents / 1000, 1)
+    if not 0 < minutes < float("inf"):
+        parser.error(f"--minutes = {minutes:g}: should be a number above 0, 10 say")
     begun = time.monotonic()
     folder = Path(options.storage or tempfile.mkdtemp(prefix="infocse-demo-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    minutes = (MINUTES + MINUTES_PER_1000 * options.documents / 1000) * 2 / min(os.cpu_count() or 2, 8)
-    say(
-        f"This takes about {minutes:.0f} minutes on this machine (longer where bf16 is not native); work is in {folder}"
-    )
+    say(f"This takes about {minutes:.0f} minutes, less on a fast machine (--minutes); work is in {folder}")
     say("reading the docstrings of the installed packages ...")
     corpus = folder / f"docstrings-{options.documents}.jsonl"
     if not corpus.exists():
         write_docstrings(corpus, max_documents=options.documents, processes=min(os.cpu_count() or 1, 4))
-    given = ["--config", "demo", "--storage", str(folder), "--corpus.source", str(corpus)]
+    given = ["--config", "demo", "--storage", str(folder), "--corpus.source", str(corpus), "--minutes", str(minutes)]
 
     def demo(settings: Settings) -> None:
         from infocse_ray.loop.infocse import pretrain

@@ -1,0 +1,43 @@
+"""The demo's time: it is the run's `minutes`, whatever machine it is on."""
+
+import pytest
+
+from infocse_ray.commands import demo
+from infocse_ray.settings import Settings
+from infocse_ray.settings.command_line import parse
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Settings of the run that the demo would lead."""
+    monkeypatch.setattr(demo, "write_docstrings", lambda *_, **__: None)
+    monkeypatch.setattr(demo, "bundled_encoder", lambda: "m")
+    led = []
+
+    def lead(model, given, *_, **__):
+        led.append(parse(model, given, "infocse demo", ""))
+
+    monkeypatch.setattr(demo, "run_job", lead)
+
+    def settings(*arguments: str) -> Settings:
+        assert demo.main(["--storage", str(tmp_path), *arguments]) == 0
+        return led[-1]
+
+    return settings
+
+
+def test_it_takes_as_long_as_the_user_says(run, capsys):
+    assert run("--minutes", "3").minutes == 3
+    assert "about 3 minutes" in capsys.readouterr().out
+
+
+def test_by_default_a_larger_corpus_has_longer(run, capsys):
+    assert run().minutes == pytest.approx(12.2)
+    assert run("--documents", "1800").minutes == pytest.approx(16.2)
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf"])
+def test_no_time_is_refused_before_anything_is_read(run, capsys, minutes):
+    with pytest.raises(SystemExit):
+        run("--minutes", minutes)
+    assert f"--minutes = {minutes}: should be" in capsys.readouterr().err
