@@ -18,7 +18,7 @@ from infocse_ray.loop.manifest import folders_of, read_manifest
 from infocse_ray.settings.section import SHARED
 from infocse_ray.stages.lease import driver_at
 from infocse_ray.storage.errors import explained
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import Storage, without_query
 
 _TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
 """Files and folders by which the folder of many runs together is known, and whose it is."""
@@ -89,7 +89,7 @@ class Contents(NamedTuple):
         if not root.exists():
             raise ValueError(f"storage = {str(root)!r}: no such folder; name the one that runs were started with")
         if (root / "manifest.json").exists():
-            there = str(root).partition("?")[0].rstrip("/").rpartition("/")[0]
+            there = without_query(str(root)).rstrip("/").rpartition("/")[0]
             raise ValueError(f"storage = {str(root)!r}: is the folder of a run; name the one that it is in, {there}")
         files, now = root.files(unfinished=True), datetime.now(UTC)
         own: dict[str, dict[str, pafs.FileInfo]] = {}
@@ -185,7 +185,7 @@ def _age(info: pafs.FileInfo, now: datetime) -> float:
 
 def _relative(root: Storage, folder: str) -> str:
     """A stage's folder as older manifests have it, too: with the storage before it."""
-    return folder.removeprefix(root.root.partition("?")[0].rstrip("/") + "/")
+    return folder.removeprefix(without_query(root.root).rstrip("/") + "/")
 
 
 def bytes_of(size: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from infocse_ray.loop.manifest import folder_in, read_manifest
 from infocse_ray.storage.checksums import verified
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import Storage, without_query
 
 
 class StageRecord(NamedTuple):
@@ -151,7 +151,7 @@ def _json(file: Storage, sealed: bool = False) -> dict[str, Any] | None:
 def _there(root: Storage, name: str) -> str:
     """What to say of the runs that there are, or of what the name or the storage is else."""
     if (root / "manifest.json").exists():
-        above = str(root).partition("?")[0].rstrip("/").rpartition("/")[0]
+        above = without_query(str(root)).rstrip("/").rpartition("/")[0]
         return f"that is the folder of a run itself, and storage is the one that it is in, {above}"
     for kind, page in {"a sweep": "sweep.md", "tables": "tables.md"}.items():
         if (there := root / name / page).exists():

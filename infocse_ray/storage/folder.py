@@ -150,8 +150,8 @@ class Storage:
     @property
     def uri(self) -> str:
         """What opens it again, credentials included; for people there is `str`."""
-        base, query, parameters = self.root.partition("?")
-        return f"{base.rstrip('/')}/{self.relative}{query}{parameters}" if self.relative else self.root
+        base = without_query(self.root)
+        return f"{base.rstrip('/')}/{self.relative}{self.root[len(base) :]}" if self.relative else self.root
 
     def __str__(self) -> str:
         return redacted(self.uri) if is_remote(self.root) else self.uri

@@ -287,6 +287,13 @@ def test_query_of_a_uri_stays_at_its_end():
     assert str(Storage.open("s3://bucket/runs/") / "a") == "s3://bucket/runs/a"
 
 
+def test_a_question_mark_in_a_local_path_is_a_letter(tmp_path):
+    file = Storage.open(str(tmp_path / "why?" / "runs")) / "a"
+    file.write_bytes(b"")
+    assert file.uri == file.path == str(tmp_path / "why?" / "runs" / "a")
+    assert Storage.open(file.uri).exists()
+
+
 @pytest.mark.parametrize(
     ("uri", "remote"),
     [
