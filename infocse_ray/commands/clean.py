@@ -21,7 +21,7 @@ _ESSENTIALS = ("storage", "runs", "yes")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse clean") -> int:
-    """Run it; the exit status, 1 where something is in use by now."""
+    """Run it; the exit status, 1 where something is in use."""
     return 1 if run_at_once(Clean, argv, prog, __doc__ or "", _work, _ESSENTIALS) else 0
 
 

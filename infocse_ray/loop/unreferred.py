@@ -58,6 +58,7 @@ def clean(settings: Clean) -> int:
 
     Raises:
         ValueError: there is no such storage or run, or what is referred to can't be told.
+        RunInUse: a driver is at work on a run to remove.
     """
     contents = Contents.of(Storage.of_runs(settings.storage))
     unused = leftovers(contents, settings.runs)
@@ -83,7 +84,8 @@ def leftovers(contents: Contents, remove: Sequence[str] = ()) -> list[Leftover]:
         remove: runs to remove, too.
 
     Raises:
-        ValueError: there is no such run, a driver is at work on it, or a manifest that is to stay is damaged.
+        ValueError: there is no such run, or a manifest that is to stay is damaged.
+        RunInUse: a driver is at work on a run to remove.
     """
     _check(contents, remove)
     return list(_Finder(contents, set(remove)).leftovers())
@@ -96,7 +98,7 @@ def _check(contents: Contents, remove: Sequence[str]) -> None:
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(contents.runs) or 'none'}"
             raise ValueError(f"runs = {name!r}: no such run in {contents.root}; {meant}")
         if (driver := contents.runs[name].driver) is not None:
-            raise ValueError(f"runs = {name!r}: a driver is at work on it ({driver}); stop it first")
+            raise RunInUse(f"runs = {name!r}: a driver is at work on it ({driver}); wait for it, or stop it")
     for run in contents.runs.values():
         if run.damaged and run.name not in remove:
             raise ValueError(

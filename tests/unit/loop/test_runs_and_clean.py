@@ -257,7 +257,7 @@ def test_a_run_under_way_keeps_all_it_has(root, capsys):
         assert paths(root) == ["a/iteration_2/train"]
         with pytest.raises(SystemExit) as ended:
             cleaned(root, "--runs", "c", "--yes")
-        assert ended.value.code == 2
+        assert ended.value.code == 1, "as of every command that another driver is in the way of"
         assert "runs = 'c': a driver is at work on it" in capsys.readouterr().err
     assert paths(root) == ["a/iteration_2/train", "c/iteration_1/train-old"]
 
