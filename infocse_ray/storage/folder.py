@@ -93,13 +93,18 @@ class Storage:
         """Open the folder that the setting `storage`, or another, names; nothing is written.
 
         Raises:
-            ValueError: it names no folder.
+            ValueError: it names no folder, or nothing that is installed opens it.
         """
         storage = cls.open(uri)
         if not is_remote(uri) and os.path.isfile(storage.root):
             raise ValueError(f"{setting} = {uri!r}: is a file; name a folder, or a URI")
         if is_remote(uri) and not without_query(uri).partition("://")[2].strip("/"):
             raise ValueError(redacted(f"{setting} = {uri!r}: names no bucket; give one, as in {uri}bucket/runs"))
+        try:
+            with explained(storage):
+                storage._open()
+        except ValueError as error:
+            raise ValueError(redacted(f"{setting} = {uri!r}: {error}; name another folder or URI")) from None
         return storage
 
     @classmethod

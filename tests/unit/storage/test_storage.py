@@ -37,12 +37,14 @@ def test_bytes_are_kept_as_they_are_whatever_the_name_says(folder):
 
 
 @pytest.mark.parametrize("opened", [Storage.of_runs, Storage.for_runs])
-def test_a_storage_that_is_a_file_or_names_no_bucket_is_refused(tmp_path, opened):
+def test_a_storage_that_is_a_file_or_names_no_bucket_or_cant_be_opened_is_refused(tmp_path, opened):
     (tmp_path / "env.sh").write_text("")
     with pytest.raises(ValueError, match=r"storage = '.*env.sh': is a file; name a folder"):
         opened(str(tmp_path / "env.sh"))
     with pytest.raises(ValueError, match="storage = 's3://': names no bucket"):
         opened("s3://")
+    with pytest.raises(ValueError, match=r"^storage = 'nowhere://a': nowhere://a can't be opened: .*; name"):
+        opened("nowhere://a")
 
 
 def test_storage_for_runs_can_be_written_and_lasts(folder, tmp_path):
