@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 
+from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.report.cells import Cell, CellPlan, Slot, plan_cells
@@ -88,6 +89,7 @@ def _make(
     few_shot: Callable[[Settings], dict[str, Any]],
 ) -> int:
     records = read_records(folder, plan)
+    _check_encoders(plan, records)
     many = sum(slot.runs for slot in plan.asked)
     finished = sum(_finished(records, cell) for slot in plan.asked for cell in to_run(plan, slot, records))
     say(f"{many} runs (cells of the tables), {finished} of them finished; tables: {folder / 'tables.md'}")
@@ -111,6 +113,22 @@ def _make(
     again = f"; {failed} failed, and the same command tries them again" if failed else ""
     say(f"{many - failed} of {many} cells are finished{again}. Tables: {folder / 'tables.md'}")
     return failed
+
+
+def _check_encoders(plan: CellPlan, records: Records) -> None:
+    """Refuse, before the first cell, an encoder that isn't there.
+
+    Every cell would fail, and its record take the place of one that is finished.
+
+    Raises:
+        ValueError: a cell that isn't finished has one.
+    """
+    cells = [cell for slot in plan.asked for cell in to_run(plan, slot, records) or slot.cells]
+    left = [cell.settings for cell in cells if not _finished(records, cell)]
+    named = [(settings.encoder.model, "encoder.model") for settings in left]
+    named += [(first, "annotate.first_encoder") for s in left if (first := s.annotate.first_encoder) is not None]
+    for model, setting in dict.fromkeys(named):
+        resolve_encoder(model, setting)
 
 
 def _run(config: Tables, cell: Cell, run: Callable[[Settings], dict[str, Any]]) -> dict[str, Any]:

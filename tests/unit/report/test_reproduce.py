@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.errors import Interrupted, RunInUse, TrainingStopped
 from infocse_ray.report import leads, runner, writer
 from infocse_ray.report.cells import plan_cells
@@ -190,6 +191,32 @@ def test_a_mistake_is_refused_before_any_cell(tmp_path: Path, runs: Runs):
         reproduce(tables(tmp_path, methods={"infocse_kmeans": {"train": {"batch_size": 1}}}), runs)
     assert runs.calls == []
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_encoder_that_isnt_there_is_refused_before_any_cell(
+    tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+):
+    reproduce(tables(tmp_path, **THREE), runs)
+    first = content(tmp_path)
+    monkeypatch.setattr(runner, "resolve_encoder", resolve_encoder)
+    gone = str(tmp_path / "gone")
+    with pytest.raises(ValueError, match=f"^encoder.model = '{gone}': no such folder"):
+        reproduce(tables(tmp_path, encoder=gone, **THREE), runs)
+    with pytest.raises(ValueError, match=f"^annotate.first_encoder = '{gone}': no such folder"):
+        reproduce(
+            tables(
+                tmp_path,
+                encoder=str(tmp_path),
+                first_encoder=gone,
+                tables=["annotator"],
+                only_rows=["infocse_first_encoder"],
+            ),
+            runs,
+        )
+    assert len(runs.calls) == 3
+    assert reproduce(tables(tmp_path, **THREE), runs) == 0, "what is finished needs no encoder"
+    assert len(runs.calls) == 3
+    assert content(tmp_path) == first
 
 
 def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
