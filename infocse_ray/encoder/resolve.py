@@ -20,9 +20,11 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
         setting: what error messages call it.
 
     Raises:
-        ValueError: nothing is there, a run is and no encoder, or the hub can't be reached.
+        ValueError: it is empty, nothing is there, a run is and no encoder, or the hub can't be reached.
     """
     asked = redacted(f"{setting} = {model!r}")
+    if not model.strip():  # as a path it would be the working directory
+        raise ValueError(f"{asked}: names no encoder; give a folder, a URI or a name on the Hugging Face hub")
     if is_remote(model):
         storage = Storage.open(model)
         if not (files := storage.files()):

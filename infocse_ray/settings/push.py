@@ -10,7 +10,9 @@ from infocse_ray.settings.section import Section
 class Push(Section):
     """Put an encoder's folder into a repository of the hub."""
 
-    model: str = Field(description="Folder or URI of the encoder: a run's <storage>/<name>/model, or an export.")
+    model: str = Field(
+        min_length=1, description="Folder or URI of the encoder: a run's <storage>/<name>/model, or an export."
+    )
     repo: str = Field(description="Repository, user/name or organisation/name; made if it isn't there.")
     private: bool = Field(
         default=False, description="Only its members see the repository; one that is public already is refused."

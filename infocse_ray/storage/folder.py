@@ -95,6 +95,8 @@ class Storage:
         Raises:
             ValueError: it names no folder, or nothing that is installed opens it.
         """
+        if not uri.strip():  # as a path it would be the working directory
+            raise ValueError(f"{setting} = {uri!r}: names no folder; give one, or a URI")
         storage = cls.open(uri)
         if not is_remote(uri) and os.path.isfile(storage.root):
             raise ValueError(f"{setting} = {uri!r}: is a file; name a folder, or a URI")

@@ -364,6 +364,13 @@ def test_a_folder_that_is_not_there(tmp_path):
         resolve_encoder(str(tmp_path / "file"))
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_no_encoder_not_the_working_directory(tiny_encoder, monkeypatch, name):
+    monkeypatch.chdir(tiny_encoder)
+    with pytest.raises(ValueError, match=f"^model = '{name}': names no encoder; give a folder"):
+        resolve_encoder(name, "model")
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_the_folder_of_a_run_is_told_where_its_encoder_is(remote, tmp_path):
     run = Storage.open(f"memory://{uuid.uuid4().hex}/news" if remote else str(tmp_path / "news"))

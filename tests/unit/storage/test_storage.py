@@ -43,6 +43,8 @@ def test_a_storage_that_is_a_file_or_names_no_bucket_or_cant_be_opened_is_refuse
         opened(str(tmp_path / "env.sh"))
     with pytest.raises(ValueError, match="storage = 's3://': names no bucket"):
         opened("s3://")
+    with pytest.raises(ValueError, match=r"^storage = '': names no folder; give one, or a URI$"):
+        opened("")
     with pytest.raises(ValueError, match=r"^storage = 'nowhere://a': nowhere://a can't be opened: .*; name"):
         opened("nowhere://a")
 
