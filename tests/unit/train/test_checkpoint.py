@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from ray.train import Checkpoint
@@ -13,7 +15,7 @@ from ray.train import Checkpoint
 from infocse_ray.distributed.collectives import rank
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import checkpoint as checkpoint_module
-from infocse_ray.train.checkpoint import Snapshot, damage
+from infocse_ray.train.checkpoint import Snapshot, damage, load_checkpoint
 from infocse_ray.train.restore import drop_unreadable, newest_whole
 from tests.unit.group import on_workers
 
@@ -123,3 +125,26 @@ def test_a_record_of_checkpoints_that_ray_cannot_read_is_dropped_with_them(tmp_p
     drop_unreadable(folder)
     assert not folder.exists()
     assert f"{record} is damaged" in capsys.readouterr().out
+
+
+class Touches:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.file,)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "lanes-00000.npz"])
+def test_nothing_of_a_checkpoint_is_unpickled(tmp_path, monkeypatch, name):
+    folder, touched = write(tmp_path / "c", 1, monkeypatch), tmp_path / "touched"
+    if name == "optimizer.pt":
+        torch.save({"state": Touches(touched)}, folder / name)
+    else:
+        np.savez(folder / name, allow_pickle=True, lane=np.array([Touches(touched)], dtype=object))
+    stream: Any = SimpleNamespace(restore=lambda lanes: None)
+    with pytest.raises((pickle.UnpicklingError, ValueError)):
+        load_checkpoint(folder, small_state(), stream)
+    assert not touched.exists()
