@@ -127,6 +127,23 @@ def test_dropout_is_on_and_seeded_by_step(tiny_encoder, annotations):
     assert loss(1, 1, dropout=False) == loss(2, 1, dropout=False)
 
 
+def noise(folder, annotations):
+    """What the draws of two steps on one batch begin with."""
+    run = Run(folder, annotations)
+    batch, seeds = run.stream.next_batch(), []
+    for step in (1, 2):
+        run.take(batch, step)
+        seeds.append(torch.initial_seed())
+    return seeds
+
+
+def test_each_worker_has_noise_of_its_own(tiny_encoder, annotations):
+    """Else the rows of one would be dropped where those of the other are."""
+    first, second = on_workers(2, noise, tiny_encoder, annotations)
+    assert len({*first, *second}) == 4
+    assert noise(tiny_encoder, annotations) == first
+
+
 def test_only_the_pooler_is_frozen(tiny_encoder, annotations):
     run = Run(tiny_encoder, annotations)
     frozen = {name for name, p in run.encoder.named_parameters() if not p.requires_grad}
@@ -223,3 +240,15 @@ def test_resumed_equals_uninterrupted(tiny_encoder, annotations, tmp_path, disti
         assert torch.equal(tensor, uninterrupted.weights()[name]), name
     assert first != expected[:3]
     torch.load(tmp_path / "optimizer.pt", weights_only=True)
+
+
+def test_a_checkpoint_of_an_encoder_that_is_not_whitened_takes_the_whitening_away(tiny_encoder, annotations, tmp_path):
+    run, other = (Run(tiny_encoder, annotations, dropout=False) for _ in range(2))
+    run.losses(1)
+    Snapshot.of(0, run.state, run.stream.state(), {"step": 1}).write(tmp_path)
+    d = other.encoder.base_dimension
+    other.encoder.whitening = Whitening(torch.zeros(d), torch.eye(d), 1.0)
+    load_checkpoint(tmp_path, other.state, other.stream)
+    assert other.encoder.whitening is None
+    for name, tensor in other.weights().items():
+        assert torch.equal(tensor, run.weights()[name]), name
