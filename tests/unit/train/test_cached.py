@@ -9,7 +9,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.distributed import collectives as collective
-from infocse_ray.train.cached import Chunk, backward
+from infocse_ray.train.cached import Chunk, backward, kept_at_once
 from tests.unit.group import on_workers
 
 
@@ -190,6 +190,35 @@ def test_autocast_changes_both_passes_alike():
     for one_pass in (in_turn(bf16, bf16, fp32, fp32), in_turn(bf16, fp32, bf16, bf16)):
         difference = (cached(one_pass) - gradients(other)).abs().max()
         assert difference > 100 * (1e-7 + 1e-5 * gradients(other).abs().max())
+
+
+def of_tokens(read, written=None):
+    """A chunk of so many tokens that are read, and so many that are to be written."""
+    inputs = {"input_ids": torch.zeros(1, read, dtype=torch.int64)}
+    if written is not None:
+        inputs["decoded"] = torch.zeros(1, written, dtype=torch.int64)
+    return Chunk(torch.arange(1), inputs)
+
+
+def test_memory_is_of_what_is_there_at_once():
+    """Of the chunks that are kept together, or of a larger one that is encoded again; of what is written, too."""
+    assert [of_tokens(4, written).padded for written in (None, 3, 9)] == [4, 4, 9]
+    parts = [of_tokens(n) for n in (2, 3, 4)]
+    assert [kept_at_once(parts, tokens) for tokens in (0, 4, 5, 9)] == [4, 4, 5, 9]
+
+
+def forwards_under_ddp(all_kept):
+    """Whether each of a step's forwards keeps its activations, where there is room for the first chunk's."""
+    model = toy(0.0)
+    model.watch = torch.is_grad_enabled
+    wrapped = DistributedDataParallel(model, broadcast_buffers=False)
+    backward(wrapped, chunks([4, 1, 5]), loss_of, all_kept=all_kept)
+    return model.seen
+
+
+def test_workers_without_room_for_all_activations_keep_those_of_a_chunk():
+    assert on_workers(2, forwards_under_ddp, False) == [[True, False, False, True, True]] * 2
+    assert on_workers(2, forwards_under_ddp, True) == [[True] * 3] * 2
 
 
 # Chunks of each worker at each step: one, several, few enough to be kept, and none, changing places.
