@@ -1,7 +1,9 @@
 """Running out of memory, pretended: chunks get smaller until a step fits, on all workers; errors say what to lower."""
 
 import contextlib
+import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from infocse_ray.encoder import embed as embed_module
 from infocse_ray.encoder.embed import embed
 from infocse_ray.errors import OutOfMemory
 from infocse_ray.settings import Settings
-from infocse_ray.train import step
+from infocse_ray.train import meters, step
 from infocse_ray.train.memory import FIRST_ON_CPU, FIRST_ON_GPU, ChunkMemory, OutOfMemoryEverywhere
 from infocse_ray.train.meters import CpuMeter
 from tests.unit.group import on_workers
@@ -292,6 +294,34 @@ def test_what_is_kept_grows_to_what_a_step_has_shown_to_fit():
     assert on_workers(2, kept_by_workers) == [(FIRST_ON_CPU, False)] * 2
 
 
+def kept_by_unlike_workers() -> tuple[int, int]:
+    """What two workers keep, and keep when they go on: a token of the second takes more, and it has less room."""
+    first = collective.rank() == 0
+    meter = FakeCpu(10_000_000 if first else 5_000_000)
+    memory = ChunkMemory("auto", torch.device("cpu"), meter)
+    meter.tokens = 2_000 if first else 4_000
+    memory.fitted(2_000)
+    again = ChunkMemory("auto", torch.device("cpu"), FakeCpu(8_000_000 if first else 2_500_000))
+    again.resume(*memory.state().values())
+    return memory.kept, again.kept
+
+
+def test_all_workers_keep_what_the_one_with_least_room_and_the_one_that_takes_most_can():
+    assert on_workers(2, kept_by_unlike_workers) == [(21_250, 10_625)] * 2
+
+
+def test_what_a_token_takes_is_told_by_those_that_were_there_at_once(tiny_encoder, annotations, monkeypatch):
+    run = Run(tiny_encoder, annotations, chunk_tokens="auto")
+    memory, fitted = run.state.memory, []
+    memory.tokens = memory.kept = 64
+    monkeypatch.setattr(memory, "fitted", fitted.append)
+    batch = run.stream.next_batch()
+    prepared = run.state.prepare(batch)
+    run.take(batch, 1)
+    assert fitted == [max(chunk.padded for chunk in prepared.chunks)]
+    assert fitted[0] < prepared.padded
+
+
 def test_a_resumed_training_on_a_cpu_goes_on_as_it_was():
     memory = ChunkMemory("auto", torch.device("cpu"), FakeCpu())
     assert memory.careful
@@ -370,6 +400,21 @@ def test_what_autograd_keeps_is_counted_once_and_until_it_is_gone():
         del third
         assert meter.taken() == 0
     assert 0 < meter.room() < 2**50
+
+
+def test_a_cpu_has_the_room_that_goes_with_its_threads(monkeypatch):
+    monkeypatch.setattr(meters, "_memory", lambda: 1_000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    for threads, room in ((1, 75), (2, 150), (4, 300), (8, 300)):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        assert CpuMeter().room() == room
+
+
+def test_a_container_has_the_memory_that_it_may_have(monkeypatch):
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit, expected in (("4096\n", 4096), (f"{2 * whole}\n", whole), ("max\n", whole)):
+        monkeypatch.setattr(meters, "Path", lambda _, limit=limit: SimpleNamespace(read_text=lambda: limit))
+        assert meters._memory() == expected
 
 
 def test_a_batch_that_memory_has_room_for_is_encoded_once(tiny_encoder, annotations):
