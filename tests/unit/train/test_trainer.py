@@ -106,6 +106,32 @@ def test_a_loss_that_is_not_finite_is_told_apart_from_memory_that_ran_out(
     assert not (folder / "result.json").exists(), "the same command trains again"
 
 
+def test_what_only_a_training_under_way_needs_goes_when_its_result_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Storage.open(str(tmp_path))
+    chosen = {"kind": "trained", "step": 6}
+    left = {"step": 9, "tokens": 90, "history": [{"step": 0}], "resumed_at": [3], "stopping": {"best": 0.5}}
+    left["stopping"] |= {"best_step": 6}
+
+    def trains(*_: Any, **__: Any) -> None:
+        (folder / "checkpoints" / "checkpoint_000000000009" / "files-00000.json").write_bytes(b"{}")
+        (folder / "begun").write_bytes(b"")
+        (folder / "models" / "step-00000006" / "config.json").write_bytes(b"{}")
+        (folder / "result.json").write_json(checked(left | {"chosen": chosen, "between": []}))
+
+    monkeypatch.setattr(module, "in_one_task", trains)
+    monkeypatch.setattr(module, "Board", lambda *_: contextlib.nullcontext(SimpleNamespace(handle=None)))
+    settings = SimpleNamespace(train=SimpleNamespace(max_failures=0))
+    training: Any = SimpleNamespace(
+        folder=folder, budget=(9, None, 9), settings=settings, _replace=lambda **_: training
+    )
+    summary = module.train(training, Placement(workers=1, cores=1, use_gpu=False), "training")
+    assert sorted(folder.files()) == ["models/step-00000006/config.json", "result.json"]
+    counts = {"steps": 9, "tokens": 90, "best": 0.5, "best_step": 6, "workers": 1, "resumed_at": [3]}
+    assert summary == counts | {"chosen": chosen, "between": [], "history": [{"step": 0}]}
+
+
 class Began(NamedTuple):
     """A training that `_run` began: alone or in a group, and how often the latter may fail."""
 
