@@ -202,8 +202,57 @@ def test_a_training_that_begins_anew_without_a_checkpoint_is_careful_for_good(
     assert resumed == [(first._state.memory.tokens,)], "as after a checkpoint"
 
 
-def choice_of_two_workers(folder: Path, encoder: Path) -> list[str]:
-    """What is left when the first of two workers takes its time to write the best step's model."""
+def test_a_training_that_goes_on_takes_its_memory_from_the_checkpoint(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "checkpoints", monkeypatch)
+    known = {"chunk_tokens": 48, "kept_tokens": 96, "kept_room": 7}
+    monkeypatch.setattr(ChunkMemory, "state", lambda _: known)
+    first = worker_of(training)
+    for _ in range(3):
+        first.step()
+    first._saver.wait()
+    resumed = list[tuple[int, ...]]()
+    monkeypatch.setattr(ChunkMemory, "resume", lambda _, *tokens: resumed.append(tokens))
+    worker_of(training)
+    assert resumed == [(48, 96, 7)]
+
+
+def test_the_last_step_has_a_checkpoint_whatever_their_interval(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    rays = FakeRayTrain(tmp_path / "checkpoints", monkeypatch)
+    train = training.settings.train.model_copy(update={"checkpoint_every": 4})
+    worker_of(training._replace(settings=training.settings.model_copy(update={"train": train}))).run()
+    assert rays.steps == [4, 8, 9]
+
+
+def test_a_stages_seed_draws_its_heads_first_weights(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeRayTrain(tmp_path / "checkpoints", monkeypatch)
+    first, again, other = (
+        torch.cat([p.flatten() for p in worker_of(training._replace(seed=seed))._state.parameters()])
+        for seed in (5, 5, 6)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_vectors_that_collapse_are_warned_of_once(
+    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at(None, monkeypatch)
+    FakeRayTrain(tmp_path / "checkpoints", monkeypatch)
+    monkeypatch.setattr(loop, "collapsing", lambda *_: True)
+    worker_of(training._replace(budget=Budget(6, None, 99))).run()
+    assert [line.split(":")[1] for line in training.board.lines if "collapsing" in line] == [" step 1"]
+
+
+def choice_of_two_workers(folder: Path, encoder: Path) -> tuple[list[str], int]:
+    """What is left when the first of two workers takes its time to write the best step's model; tokens as it counts."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         FakeRayTrain(folder / f"checkpoints-{rank()}", monkeypatch)
         asked_at(None, monkeypatch)
@@ -222,12 +271,14 @@ def choice_of_two_workers(folder: Path, encoder: Path) -> list[str]:
         monkeypatch.setattr(
             loop, "score", lambda *_: SimpleNamespace(metrics=dict.fromkeys(METRICS, next(scores)) | {"queries": 100})
         )
-        worker_of(training).run()
-        return sorted(training.folder.files())
+        worker = worker_of(training)
+        worker.run()
+        return sorted(training.folder.files()), worker.progress["tokens"]
 
 
 def test_all_workers_wait_for_the_best_model(tmp_path: Path, tiny_encoder: Path) -> None:
-    (files, _) = on_workers(2, choice_of_two_workers, tmp_path, tiny_encoder)
+    (files, tokens), (_, others) = on_workers(2, choice_of_two_workers, tmp_path, tiny_encoder)
+    assert tokens == others, "each counts those of all: a budget of tokens ends where it does for the others"
     assert "models/step-00000009/model.safetensors" in files
     assert not [name for name in files if name.endswith(MARK)]
 
