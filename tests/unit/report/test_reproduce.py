@@ -95,6 +95,17 @@ def test_a_failed_cell_stops_nothing_and_is_tried_again(tmp_path: Path, runs: Ru
     assert content(tmp_path)["cells"]["a-simcse-1"]["state"] == "finished"
 
 
+def test_a_credential_in_the_reason_of_a_failure_is_kept_back(
+    tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+):
+    runs.failing["a-start-1"] = OSError("s3://reader:swordfish@bucket/news is out of reach")
+    assert reproduce(tables(tmp_path, only_rows=["start"]), runs) == 1
+    assert "s3://***@bucket/news is out of reach" in content(tmp_path)["cells"]["a-start-1"]["reason"]
+    kept = [file.read_bytes() for file in (tmp_path / "runs" / "t").rglob("*") if file.is_file()]
+    assert not any(b"swordfish" in file for file in kept)
+    assert "swordfish" not in capsys.readouterr().out
+
+
 def test_tables_show_what_other_commands_ran(tmp_path: Path, runs: Runs):
     reproduce(tables(tmp_path, only_rows=["simcse"]), runs)
     reproduce(tables(tmp_path, only_rows=["infocse"]), runs)
