@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -143,8 +144,29 @@ def test_identity_follows_content(tmp_path: Path):
     (model / "weights").write_text("22")
     second = identity()
     assert second != first
+    stat = (model / "weights").stat()
+    (model / "weights").write_text("33")  # of the same size
+    os.utime(model / "weights", ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    third = identity()
+    assert third not in (first, second)
     write_jsonl(tmp_path / "a.jsonl", make_documents(9))
-    assert identity() != second
+    assert identity() != third
+
+
+def test_the_encoder_that_annotates_first_names_its_row_alone(tmp_path: Path):
+    first = tmp_path / "first"
+    first.mkdir()
+
+    def identities() -> list[str]:
+        found = plan(tmp_path, tables=["annotator"], first_encoder=str(first))
+        return [found.at["a", method, 1].cells[0].identity for method in ("infocse", "infocse_first_encoder")]
+
+    (first / "weights").write_text("1")
+    own, of_it = identities()
+    (first / "weights").write_text("22")
+    again, changed = identities()
+    assert again == own
+    assert changed != of_it
 
 
 def test_where_a_run_is_shown_makes_no_other_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -457,3 +479,4 @@ def test_labels_that_are_fewer_than_a_batch_are_refused_before_the_first_cell(tm
     with pytest.raises(ValueError, match=r"^label_sizes: 40 labelled examples .* = 64, a / SimCSE, fine-tuned"):
         plan(tmp_path, **few)
     plan(tmp_path, **few, only_rows=["start_40"])  # of what is asked for
+    plan(tmp_path, **few | {"label_sizes": [64], "methods": {"simcse_64": {"finetune.batch_size": 64}}})  # as many

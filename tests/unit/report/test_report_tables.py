@@ -184,6 +184,9 @@ def test_general_ability_stands_beside_where_it_is_known(tmp_path: Path):
     assert row_of(found, "simcse")["sts"]["whitened"]["mean"] == pytest.approx(0.7)
     assert row_of(found, "simcse")["sts"]["plain"]["mean"] is None
     assert "| MRR | MRR over it | STS | steps |" in text
+    off, _ = made(tmp_path, pretrain, name="off", settings=OFF, only_rows=["simcse"])
+    [(variant, of_it)] = row_of(off, "simcse")["sts"].items()
+    assert (variant, of_it["mean"]) == ("plain", pytest.approx(0.7)), "the one variant that there is"
     start = "The encoder as it is"
     for row, value in ((start, "0.9000"), (f"{start}, whitened", "0.8000"), ("SimCSE", "0.7000")):
         [line] = [line for line in text.splitlines() if line.startswith(f"| {row} |")]
