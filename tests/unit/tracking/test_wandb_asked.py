@@ -1,0 +1,82 @@
+"""What Weights & Biases is asked for and told, with a stand-in for its package: also where that isn't installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocse_ray.stages.stage import Stage
+from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.sink import TrackedRun, Trained
+from infocse_ray.tracking.wandb import WandB
+
+
+class StandIn:
+    """The package, and every run of it, by what they were called with."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.logged: list[dict[str, Any]] = []
+        self.ended: list[int] = []
+        self.summary: dict[str, Any] = {}
+
+    def Settings(self, **settings: Any) -> dict[str, Any]:
+        return settings
+
+    def init(self, **asked: Any) -> StandIn:
+        self.asked.append(asked)
+        return self
+
+    def define_metric(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def log(self, values: dict[str, Any]) -> None:
+        self.logged.append(values)
+
+    def finish(self, exit_code: int) -> None:
+        self.ended.append(exit_code)
+
+
+@pytest.fixture
+def wandb(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    package = StandIn()
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    return package
+
+
+def opened(folder: Path) -> WandB:
+    sink = WandB()
+    sink.open(TrackedRun("news", "pretrain", Storage(str(folder)), {"seed": 7}, "a group"))
+    return sink
+
+
+def test_neither_output_nor_code_nor_the_command_line_is_sent(wandb: StandIn, tmp_path: Path) -> None:
+    opened(tmp_path)
+    [asked] = wandb.asked
+    kept_back = {"console": "off", "disable_git": True, "disable_code": True, "save_code": False}
+    assert (kept_back | {"x_disable_meta": True}).items() <= asked["settings"].items()
+    assert (asked["config"], asked["group"], asked["job_type"]) == ({"seed": 7}, "a group", "pretrain")
+
+
+def test_a_run_that_goes_on_is_the_same_one_and_no_step_is_sent_twice(wandb: StandIn, tmp_path: Path) -> None:
+    trained = Trained("iteration_1", Stage("train", "f", Storage(str(tmp_path)), None))
+    for steps, status in ((range(1, 4), "stopped"), (range(2, 6), "finished")):
+        sink = opened(tmp_path)
+        for step in steps:
+            sink.points(trained, "train", step, {"loss": 1.0 / step})
+        sink.close(status)
+    first, second = wandb.asked
+    assert first["id"] == second["id"]
+    assert second["resume"] == "allow"
+    assert [values["iteration_1/step"] for values in wandb.logged] == [1, 2, 3, 4, 5]
+    assert wandb.ended == [1, 0], "a run that was stopped isn't shown as finished"
+
+
+def test_each_run_has_one_of_its_own(wandb: StandIn, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        opened(tmp_path / name)
+    assert len({asked["id"] for asked in wandb.asked}) == 2
