@@ -94,7 +94,7 @@ def load_encoder(
         layout.include_prompt,
         layout.lower_case,
     ).eval()
-    if not _takes_padding(encoder):
+    if not _takes_padding(encoder, where):
         raise ValueError(
             f"{where}: a {config.model_type} encoder makes other vectors of a text where longer ones are beside it; "
             "use BERT, RoBERTa, MPNet, ModernBERT, ..."
@@ -137,8 +137,12 @@ def _check_fit(tokenizer: Any, backbone: Any, where: str) -> None:
         raise ValueError(f"{where}: its tokenizer gives texts another type of token than 0, which is not supported")
 
 
-def _takes_padding(encoder: SentenceEncoder) -> bool:
-    """Whether padding changes nothing, as batches, chunks and the export rely on: convolutions, say, see it."""
+def _takes_padding(encoder: SentenceEncoder, where: str) -> bool:
+    """Whether padding changes nothing, as batches, chunks and the export rely on: convolutions, say, see it.
+
+    Raises:
+        ValueError: vectors aren't finite, so that nothing can be said of them.
+    """
     ids = torch.arange(6)[None] % encoder.backbone.config.vocab_size
     mask = (torch.arange(12) < ids.shape[1]).long()[None]
     try:
@@ -147,6 +151,8 @@ def _takes_padding(encoder: SentenceEncoder) -> bool:
             padded = encoder.hidden(torch.nn.functional.pad(ids, (0, 6)), mask)[:, : ids.shape[1]]
     except (RuntimeError, ValueError):  # some can't take a short text at all
         return False
+    if not alone.isfinite().all():
+        raise ValueError(f"{where}: its vectors aren't finite; copy the encoder's folder anew, or name another encoder")
     return torch.allclose(alone, padded, rtol=0.0, atol=_PADDING_CHANGES * float(alone.abs().max()))
 
 

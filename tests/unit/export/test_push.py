@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub
 import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from infocse_ray.commands.push import main
 from infocse_ray.export.contents import parts_of
@@ -109,6 +112,7 @@ def test_the_hubs_refusals_are_one_line(
         ("1_Pooling/sentences.txt", "data, perhaps"),
         ("metrics.json", "a run's record"),
         ("notes.docx", "an unknown file"),
+        ("texts/all.model", "an unknown file"),
     ],
 )
 def test_what_is_no_part_of_an_encoder_is_refused(name: str, kind: str, tmp_path: Path) -> None:
@@ -118,6 +122,41 @@ def test_what_is_no_part_of_an_encoder_is_refused(name: str, kind: str, tmp_path
     with pytest.raises(ValueError, match=kind) as refusal:
         parts_of(tmp_path)
     assert name in str(refusal.value)
+
+
+def test_a_link_to_elsewhere_is_no_part_of_an_encoder(tmp_path: Path) -> None:
+    (tmp_path / "secrets").write_text("x")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "README.md").write_text(CARD)
+    (folder / "vocab.txt").symlink_to(tmp_path / "secrets")
+    with pytest.raises(
+        ValueError, match=r"^model: 'vocab\.txt' in .* is a link to elsewhere; put the file itself there"
+    ):
+        parts_of(folder)
+    (folder / "vocab.txt").unlink()
+    (folder / "vocab.txt").symlink_to(folder / "README.md")
+    assert [part.name for part in parts_of(folder)] == ["README.md", "vocab.txt"]
+
+
+def test_neither_a_credential_in_a_configuration_nor_vectors_that_are_not_finite_are_shared(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ("--model", str(model), "--repo", "me/news", "--dry_run")
+    config = model / "config_sentence_transformers.json"
+    said = json.loads(config.read_text())
+    config.write_text(json.dumps(said | {"from": "s3://me:a-password@there/x"}))
+    assert f"{config} holds a credential" in refused(*argv, capsys=capsys)
+    config.write_text(json.dumps(said))
+    assert main(argv) == 0
+    capsys.readouterr()
+    for file, part in (("3_Whitening/whitening.safetensors", "matrix"), ("model.safetensors", "word_embeddings")):
+        content = (model / file).read_bytes()
+        broken = {n: w * float("nan") if part in n else w for n, w in load_file(model / file).items()}
+        with safe_open(model / file, "pt") as opened:  # pyright: ignore[reportPrivateImportUsage]
+            save_file(broken, model / file, opened.metadata())
+        assert f"model = '{model}': its vectors aren't finite" in refused(*argv, capsys=capsys)
+        (model / file).write_bytes(content)
 
 
 def test_other_mistakes_are_one_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.tracking.sink import TrackedRun, Trained
+from infocse_ray.tracking.sink import Status, TrackedRun, Trained
 from infocse_ray.tracking.wandb import WandB
 
 
@@ -63,7 +63,8 @@ def test_neither_output_nor_code_nor_the_command_line_is_sent(wandb: StandIn, tm
 
 def test_a_run_that_goes_on_is_the_same_one_and_no_step_is_sent_twice(wandb: StandIn, tmp_path: Path) -> None:
     trained = Trained("iteration_1", Stage("train", "f", Storage(str(tmp_path)), None))
-    for steps, status in ((range(1, 4), "stopped"), (range(2, 6), "finished")):
+    times: list[tuple[range, Status]] = [(range(1, 4), "stopped"), (range(2, 6), "finished")]
+    for steps, status in times:
         sink = opened(tmp_path)
         for step in steps:
             sink.points(trained, "train", step, {"loss": 1.0 / step})
