@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,17 @@ from infocse_ray.encoder.layout import read_layout, write_layout
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense
 from infocse_ray.encoder.prompts import ROLES, Prompts
+from infocse_ray.export import questions as questions_module
+from infocse_ray.export import run as run_module
 from infocse_ray.export.card import exported_card
+from infocse_ray.export.check import check
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import place_of
 from infocse_ray.export.formats import FORMATS, GraphEncoder
+from infocse_ray.export.questions import Asked
 from infocse_ray.export.run import export
 from infocse_ray.loop.its_run import run_of
+from infocse_ray.retrieval.scores import Scores
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings.export import Export
 from infocse_ray.stages.stage import run_stage
@@ -203,6 +209,107 @@ def test_the_cards_lines_of_python_load_what_is_in_the_folder(tmp_path: Path) ->
     assert 'SentenceTransformer("path/to/this/folder", backend="onnx")  # then' in forms(small=True, onnx=False)
     assert '", backend="onnx", model_kwargs={"file_name": "model_qint8.onnx"})  # then' in forms(small=True)
     assert 'SentenceTransformer("path/to/this/folder")  # then' in forms(onnx=False, torch=False)
+
+
+CHECKED = {"metric": "recall@5", "on": "counterpart", "questions": 24, "documents": 20, "difference": -0.05}
+CHECKED |= {"low": -0.09, "high": -0.01, "before": {"recall@5": 0.8, "mrr": 0.6}, "after": {"recall@5": 0.75}}
+
+
+def form_of(check: dict[str, Any] | None) -> dict[str, Any]:
+    """What `export.json` says of an ONNX graph."""
+    vectors = {"difference": 0.012, "cosine": 0.99, "texts": 9}
+    return {"format": "onnx", "int8": False, "file": "onnx/model.onnx", "bytes": 2_500_000} | {
+        "check": check,
+        "vectors": vectors,
+    }
+
+
+def test_a_card_says_what_was_lost_and_how_sure_that_is(tmp_path: Path) -> None:
+    content = {"exports": {"onnx": form_of(CHECKED)}, "dimensions": 4, "dimensions_of_original": 6}
+    card = exported_card(tmp_path, "m", "news", content)
+    lost = "+0.0500 (+0.0100 to +0.0900) of 24 questions"
+    assert f"| onnx | 2.5 MB | {lost} | recall@5 0.8000 to 0.7500 | 0.012 | 0.990000 |" in card
+    assert "Differences are between the original's vectors, cut alike, and the export's" in card
+    [result] = ModelCard(card).data.eval_results  # pyright: ignore[reportAttributeAccessIssue]
+    assert (result.metric_type, result.metric_value) == ("recall_at_5", 0.75), "of the export, not of the original"
+
+
+@pytest.mark.parametrize("check", [None, CHECKED])
+def test_what_the_original_scored_is_not_said_of_an_export(tmp_path: Path, check: dict[str, Any] | None) -> None:
+    original = {"onnx": form_of(CHECKED | {"after": {"recall@5": 0.875}})}
+    content = {"exports": original, "dimensions": 4, "dimensions_of_original": 4}
+    (tmp_path / "README.md").write_text(exported_card(tmp_path / "none", "m", "news", content))
+    card = exported_card(tmp_path, "m", "news", content | {"exports": {"onnx": form_of(check)}})
+    found = ModelCard(card).data.eval_results  # pyright: ignore[reportAttributeAccessIssue]
+    said = [result.metric_value for result in found or []]
+    assert said == ([] if check is None else [0.75])
+
+
+def test_a_loss_is_compared_question_by_question_and_document_by_document() -> None:
+    questions: Any = SimpleNamespace(doc_ids=["a", "a", "b", "c", "c", "c"])
+    metrics: dict[str, float] = {}
+    nothing = np.zeros((6, 1), np.int64)
+    original = Scores(metrics, np.array([1, 1, 2, 4, 5, 9]), nothing)
+    exported = Scores(metrics, np.array([1, 2, 2, 4, 6, 9]), nothing)
+    for metric, lost in (("recall@5", 1 / 6), ("recall@10", 0.0), ("mrr", (1 - 1 / 2 + 1 / 5 - 1 / 6) / 6)):
+        lead = check(original, exported, Asked(questions, "counterpart"), metric).lead  # pyright: ignore
+        assert lead.difference == pytest.approx(-lost)
+        assert (lead.questions, lead.documents) == (6, 3)
+
+
+@pytest.mark.parametrize("job", ["pretrain", "finetune"])
+def test_the_runs_settings_and_seed_draw_the_questions(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def asked(store: Any, split: str, on: str, most: int, **how: Any) -> Any:
+        seen.append((split, on, most, how))
+
+    monkeypatch.setattr(questions_module, "questions_for", asked)
+    encoder = load(tiny_encoder)
+    validate = {"on": "sentence", "max_documents": 700, "max_candidates": 100, "reading": "both"}
+    model = str(a_run(encoder, tmp_path / "runs", validate=validate, seed=5))
+    manifest = tmp_path / "runs" / "news" / "manifest.json"
+    content = {name: value for name, value in json.loads(manifest.read_text()).items() if name != "checksum"}
+    Storage.open(str(manifest)).write_json(checked(content | {"job": job}))
+    for most in (None, 300):
+        questions_module.questions(Export(model=model, max_documents=most), run_of(model), encoder)
+    how = {"seed": 5, "max_candidates": 100, "reading": "both"}
+    on = "sentence" if job == "pretrain" else "counterpart"  # which is what fine-tuning was validated on
+    assert seen == [("valid", on, 700, how), ("valid", on, 300, how)]
+
+
+def test_a_graph_of_fewer_dimensions_is_held_against_the_cut_and_its_score_against_the_whole(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stand_in(settings: Export, encoder: SentenceEncoder, *_: Any) -> GraphEncoder:
+        def run(input_ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
+            return encoder(torch.from_numpy(input_ids), torch.from_numpy(attention_mask)).numpy() + 1e-3
+
+        return GraphEncoder(encoder, run)
+
+    monkeypatch.setattr(run_module, "check_packages", lambda _: None)
+    monkeypatch.setattr(run_module, "traced", lambda _: None)
+    written = SimpleNamespace(write=lambda _, folder, __: (folder / "g").write_bytes(b"g"), file_name=lambda _: "g")
+    monkeypatch.setattr(run_module, "FORMATS", {"onnx": written})
+    monkeypatch.setattr(run_module, "opened", stand_in)
+    model = a_run(whitened(tiny_encoder, tmp_path), tmp_path / "runs", validate={"reading": "sentences"})
+    done = export(Export(model=str(model), dimensions=3))
+    assert done.vectors.difference == pytest.approx(1e-3, rel=1e-3)
+    assert done.vectors.cosine > 0.999
+    assert done.check is not None
+    store = TokenStore.open(Storage.open(str(tmp_path / "runs")) / "corpora" / "c")
+    asked = questions_for(store, "valid", "counterpart", 10_000, reading="sentences")
+    assert done.check.before["mrr"] == score(load(model, max_length=12), asked).metrics["mrr"]
+    assert done.check.after["mrr"] != done.check.before["mrr"]
+
+
+def test_no_credential_is_in_a_card(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = a_run(whitened(tiny_encoder, tmp_path), tmp_path / "runs")
+    monkeypatch.setattr("infocse_ray.export.run.exported_card", lambda *_: "of s3://reader:swordfish@bucket/news\n")
+    done = export(Export(model=str(model), format="torch", dimensions=5, check=False))
+    assert (done.folder / "README.md").read_bytes() == b"of s3://***@bucket/news\n"
 
 
 @pytest.mark.parametrize("format", ["torch", "onnx"])
