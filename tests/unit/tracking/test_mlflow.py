@@ -13,6 +13,8 @@ from infocse_ray.errors import Interrupted
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
+from infocse_ray.tracking.mlflow import MLflow
+from infocse_ray.tracking.sink import TrackedRun
 from infocse_ray.tracking.tracking import Tracking
 from tests.unit.tracking.runs import HISTORY, METRICS, settings_for, show_training
 
@@ -135,6 +137,33 @@ def test_an_mlflow_run_that_was_deleted_is_followed_by_a_new_one(client, tmp_pat
         (one,) = there
         assert len(curve(client, one.info.run_id, "iteration_1/train/loss")) == 10
         client.delete_run(one.info.run_id)
+
+
+def test_a_run_that_goes_on_is_under_way_again_and_takes_settings_of_any_length_and_number(client, tmp_path):
+    many = {f"of_{number:03}": number for number in range(250)}
+    given = {"corpus": {"source": "a" * 9000}, "many": many}
+    tracked_run = TrackedRun("news", "pretrain", Storage(str(tmp_path), "news"), given, None)
+    for _ in range(2):
+        sink = MLflow()
+        sink.open(tracked_run)
+        (one,) = tracked(client)
+        assert one.info.status == "RUNNING"
+        assert one.data.params == {"corpus.source": "a" * 6000} | {f"many.{name}": str(n) for name, n in many.items()}
+        assert not [name for name in one.data.tags if name.startswith("changed.")]
+        sink.close("stopped")
+
+
+def test_a_server_that_cannot_tell_whether_a_run_is_there_gets_no_second_one(client, tmp_path, monkeypatch):
+    tracked_run = TrackedRun("news", "pretrain", Storage(str(tmp_path), "news"), {}, None)
+    MLflow().open(tracked_run)
+
+    def unavailable(*_: Any) -> None:
+        raise mlflow.exceptions.MlflowException("later, please")
+
+    monkeypatch.setattr(mlflow.MlflowClient, "get_run", unavailable)
+    with pytest.raises(mlflow.exceptions.MlflowException, match="later, please"):
+        MLflow().open(tracked_run)
+    assert len(tracked(client)) == 1
 
 
 def test_a_server_out_of_reach_is_warned_of_once(tmp_path, monkeypatch, capsys):

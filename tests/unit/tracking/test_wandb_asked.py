@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +14,9 @@ import pytest
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tracking.sink import Status, TrackedRun, Trained
+from infocse_ray.tracking.tracking import check_sinks
 from infocse_ray.tracking.wandb import WandB
+from tests.unit.tracking.runs import settings_for
 
 
 class StandIn:
@@ -74,6 +79,25 @@ def test_a_run_that_goes_on_is_the_same_one_and_no_step_is_sent_twice(wandb: Sta
     assert second["resume"] == "allow"
     assert [values["iteration_1/step"] for values in wandb.logged] == [1, 2, 3, 4, 5]
     assert wandb.ended == [1, 0], "a run that was stopped isn't shown as finished"
+
+
+def test_a_validation_is_noted_at_once_for_the_command_may_be_killed(wandb: StandIn, tmp_path: Path) -> None:
+    trained = Trained("iteration_1", Stage("train", "f", Storage(str(tmp_path)), None))
+    for _ in range(2):  # the first is never closed
+        opened(tmp_path).points(trained, "validation", 4, {"mrr": 0.5})
+    assert [values["iteration_1/validation/mrr"] for values in wandb.logged] == [0.5]
+
+
+def test_who_has_no_key_is_refused_before_anything_runs(wandb: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: True)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    for key, refused in ((None, True), ("a key", False)):
+        monkeypatch.setattr(wandb, "api", SimpleNamespace(api_key=key), raising=False)
+        with pytest.raises(ValueError, match="Weights & Biases has no key here") if refused else nullcontext():
+            check_sinks(settings_for("wandb"))
+    monkeypatch.setattr(wandb, "api", SimpleNamespace(api_key=None))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    check_sinks(settings_for("wandb"))
 
 
 def test_each_run_has_one_of_its_own(wandb: StandIn, tmp_path: Path) -> None:
