@@ -18,6 +18,14 @@ def test_steps_are_there_once_whatever_was_trained_again(tmp_path):
     assert read_curves(run, "iteration_2") == {}
 
 
+def test_a_training_that_goes_on_forgets_from_its_first_step_on(tmp_path):
+    """Also where it drew fewer points: a step that it has none of is no longer known."""
+    run = Storage.open(str(tmp_path)) / "news"
+    training_events(run, "iteration_1", 0, {step: {"loss": 3.0} for step in (1, 2, 3, 4, 5)}, {})
+    training_events(run, "iteration_1", 4, {6: {"loss": 2.0}}, {})
+    assert read_curves(run, "iteration_1")["train/loss"] == [(1, 3.0), (2, 3.0), (3, 3.0), (6, 2.0)]
+
+
 def test_what_was_cut_off_is_left_out(tmp_path):
     run = Storage.open(str(tmp_path)) / "news"
     training_events(run, "iteration_1", 0, {step: {"loss": 1.0} for step in (1, 2, 3)}, {})

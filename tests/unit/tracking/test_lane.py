@@ -105,6 +105,19 @@ def test_the_end_doesnt_wait_for_a_sink_that_is_out_of_reach(tmp_path, capsys, m
     assert len(warnings(capsys)) == 1
 
 
+def test_a_reason_that_is_a_whole_page_is_cut(tmp_path, capsys):
+    one, _ = laned(Recorder(), tmp_path)
+
+    def refused() -> None:
+        raise ConnectionError("x" * 5000)
+
+    one.put(refused)
+    one.close("finished", 30)
+    [line] = warnings(capsys)
+    assert len(line) < 400
+    assert line.endswith("; the run goes on all the same")
+
+
 def test_the_end_doesnt_wait_for_a_sink_that_hangs(tmp_path, capsys):
     answers = threading.Event()
     one, put = laned(Recorder(blocks=answers), tmp_path)

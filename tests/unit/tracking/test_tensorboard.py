@@ -229,6 +229,17 @@ def test_stages_are_shown_over_their_iterations(tmp_path):
         assert len((run / "events" / "iteration_2").files()) == 1
 
 
+def test_what_a_full_disk_took_a_part_of_is_written_over(tmp_path):
+    file = tensorboard._EventFile(Storage.open(str(tmp_path)) / "events")
+    file.write(b"abc")
+    file.flush()
+    with (tmp_path / "events").open("ab") as full:
+        full.write(b"de")
+    file.write(b"defg")
+    file.flush()
+    assert (tmp_path / "events").read_bytes() == b"abcdefg"
+
+
 def test_what_a_run_trained_itself_keeps_its_steps_and_what_another_did_replaces_them(run, tmp_path):
     history = [{"step": step} | scores(step) for step in (0, 10)]
     train(run, 0, 27, "own").close()
@@ -241,6 +252,18 @@ def test_what_a_run_trained_itself_keeps_its_steps_and_what_another_did_replaces
     # The same command as at first finds its own training again.
     show_one(run, "iteration_1/train", stage(tmp_path / "own", "train", history=history))
     assert len(read_all(run)["iteration_1"]["train/loss"]) == 27
+
+
+def test_half_a_record_that_a_killed_command_wrote_is_not_shown_again(run, tmp_path):
+    history = [{"step": step} | scores(step) for step in (0, 10)]
+    train(run, 0, 27, "own").close()
+    folder = run / "events" / "iteration_1"
+    [name] = folder.files()
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole + whole[:20])
+    for its in ("other", "own"):
+        show_one(run, "iteration_1/train", stage(tmp_path / its, "train", history=history))
+    assert (folder / sorted(folder.files())[-1]).read_bytes() == whole
 
 
 def test_what_is_no_number_is_left_out(run):
