@@ -137,6 +137,19 @@ def test_of_few_documents_the_interval_is_students_where_that_is_wider():
     assert found.high - found.low >= 2 * half - 1e-12
 
 
+@pytest.mark.parametrize("documents", [199, 200])
+def test_below_200_documents_students_interval_counts(documents: int, monkeypatch: pytest.MonkeyPatch):
+    differences = np.random.default_rng(7).normal(0.02, 0.1, documents)
+    found = one_each(np.clip(0.5 + differences, 0, 1), np.full(documents, 0.5))
+    students = ttest_1samp(differences, 0.0).confidence_interval(0.95)
+    monkeypatch.setattr(bootstrap_module, "_FEW", 0)
+    alone = one_each(np.clip(0.5 + differences, 0, 1), np.full(documents, 0.5))
+    wider = alone._replace(low=min(alone.low, students.low), high=max(alone.high, students.high))
+    assert wider != alone
+    expected = wider if documents < 200 else alone
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
 @pytest.mark.parametrize("documents", [12, 60])
 def test_two_encoders_that_are_alike_are_told_apart_by_luck_in_one_case_of_twenty(documents: int):
     """Reciprocal ranks, which are skewed, of documents with several questions each, which are alike."""
@@ -181,6 +194,8 @@ def test_other_seeds_would_give_others():
     found = lead.of_seeds(leads)
     assert (found.low, found.high) == pytest.approx((0.02 - ends[0], 0.02 + ends[1]))
     assert found._replace(low=0.01, high=0.04) == lead
+    ends = [one.of_seeds(np.array([0.9, -0.9])) for one in (lead, lead._replace(difference=-0.02, low=-0.04, high=0.0))]
+    assert [(one.low, one.high) for one in ends] == [(-1.0, 1.0)] * 2, "no score differs by more"
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.005])
