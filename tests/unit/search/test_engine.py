@@ -55,6 +55,21 @@ def test_many_vectors_are_indexed_once_and_can_still_be_searched_exactly(tmp_pat
     assert "indexing" not in capsys.readouterr().out
 
 
+def test_what_is_asked_for_exactly_is_compared_with_every_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, value in {"EXACT_ROWS": 1_000, "_LIST_ROWS": 10, "_FEWEST_PROBED": 1, "_PROBED": 0.01}.items():
+        monkeypatch.setattr(engine, name, value)
+    searched, vectors = random_engine(tmp_path, 2_000)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    missed = 0
+    for query in vectors[:5]:
+        right = [str(row) for row in np.argsort(-(unit @ query))[:10]]
+        assert searched.search(query, 10, exact=True)["doc_id"].to_pylist() == right
+        assert searched.candidates(query, None, 10, exact=True)["doc_id"].to_pylist() == right
+        assert searched.search_both(query, "", 0.0, 10, exact=True)["doc_id"].to_pylist() == right
+        missed += searched.search(query, 10)["doc_id"].to_pylist() != right
+    assert missed, "lists that aren't looked into have some"
+
+
 def test_lists_are_as_many_as_can_be_found():
     assert [engine.lists_for(rows) for rows in (100, 200_000, 4_000_000, 10**8)] == [1, 195, 3906, 4096]
 
