@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from infocse_ray.page import write
 from infocse_ray.page.write import _joined, end_with_page, write_comparison, write_page
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
-from tests.unit.page.runs import CORPUS, EVIL, scores, settings, write_run
+from tests.unit.page.runs import CORPUS, EVIL, VERDICT, scores, settings, write_run
 
 DIFFER = "Their validation questions differ"
 
@@ -507,3 +508,97 @@ def test_trainings_that_were_asked_otherwise_are_said_to(root):
     content["summary"]["history"] = [one | {"queries": 7} for one in content["summary"]["history"]]
     place.write_json(checked(content))
     assert said in page(root).sections["training"]
+
+
+def changed_metrics(folder: Storage, **changes: Any) -> None:
+    (folder / "metrics.json").write_json((folder / "metrics.json").read_json() | changes)
+
+
+def changed_manifest(folder: Storage, change: Callable[[dict[str, Any]], object]) -> None:
+    content = {name: value for name, value in (folder / "manifest.json").read_json().items() if name != "checksum"}
+    change(content)
+    (folder / "manifest.json").write_json(checked(content))
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_an_initialised_encoder_that_comes_back_is_no_start(root):
+    folder = write_run(root, trainings=1)
+    assert "initialised" not in page(root).sections["scores"]
+    folder = write_run(root, trainings=1, loop={"initialization": "ict"})
+    changed_metrics(folder, best_iteration=0)
+    text = page(root).sections["scores"]
+    assert "The run returns the encoder “initialised”" in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_verdict_says_over_what_and_by_which_questions(root):
+    folder = write_run(root, trainings=1)
+    assert (
+        "Before is the encoder as it came, whitened. The validation questions decide" in page(root).sections["verdict"]
+    )
+    test = VERDICT["validation"] | {"difference": -0.25, "low": -0.5, "high": -0.125, "documents": 12}
+    changed_metrics(folder, verdict=VERDICT | {"over": "start", "judged_on": "test", "test": test})
+    text = page(root).sections["verdict"]
+    assert "Before is the encoder as it came. The test questions decide" in text
+    for said in ("-0.2500", "-0.5000 to -0.1250", "30 of 12 documents", "+0.1000"):
+        assert said in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_an_earlier_run_of_the_name_came_to_says_nothing_of_one_under_way(root):
+    folder = write_run(root, trainings=1)
+    changed_manifest(folder, lambda content: content.pop("finished"))
+    text = page(root).sections
+    assert "No verdict yet" in text["verdict"]
+    assert "WIN" not in "".join(text.values())
+    assert "isn't finished" in text["moved"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_stage_that_two_names_refer_to_is_counted_once(root):
+    folder = write_run(root, trainings=1)
+    before = page(root).sections["time"]
+    counted = Page(write_comparison(root, ["news", "news"]).read_bytes()).sections["time"]
+
+    def again(content: dict[str, Any]) -> None:
+        content["stages"]["iteration_2/annotations"] = content["stages"]["iteration_1/annotations"]
+
+    changed_manifest(folder, again)
+    assert page(root).sections["time"] == before
+    assert Page(write_comparison(root, ["news", "news"]).read_bytes()).sections["time"] == counted
+    assert "news75 s12 s" in "".join(counted.splitlines()), "of six stages, of which one trained"
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_runs_of_other_files_or_other_documents_of_them_are_said_to_be(root):
+    files, documents = "did not read the same files", "made other documents or splits of the same files"
+
+    def said() -> tuple[bool, bool]:
+        text = Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
+        return files in text, documents in text
+
+    write_run(root, "news", trainings=1)
+    folder = write_run(root, "small", trainings=1)
+    assert said() == (False, False)
+    own = root / "other" / "stage.json"
+    own.write_json(checked({"kind": "prepare", "fingerprint": "d", "summary": CORPUS | {"content": "other"}}))
+    changed_manifest(folder, lambda content: content["stages"]["corpus"].update(folder="other"))
+    assert said() == (False, True)
+    changed_manifest(folder, lambda content: content["inputs"].update(corpus="c2"))
+    assert said() == (True, False)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_figures_in_tables_are_what_they_are_called(root, monkeypatch):
+    write_run(root, trainings=1, train={"batch_size": 7})
+    text = page(root).sections
+    assert "0.0459" in text["scores"], "an interval of 0.18 is 2 * 1.96 standard errors"
+    assert "3 to 4" in text["pairs"]
+    assert "The first 1 of them" in text["corpus"]
+    differing, _, every = text["settings"].partition("All settings")
+    assert "train.batch_size" in differing
+    assert "loop.max_iterations" not in differing
+    assert "loop.max_iterations" in every
+    monkeypatch.setitem(CORPUS, "rejected", {"not JSON": 1})
+    write_run(root, trainings=1)
+    assert "All of them" in page(root).sections["corpus"]
