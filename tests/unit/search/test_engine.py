@@ -94,6 +94,14 @@ def test_every_way_to_store_gives_the_same_results(tmp_path: Path, tiny_encoder:
     assert hit.similarity == pytest.approx(1, abs=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("precision", "kind"), [("fp32", pa.float32()), ("fp16", pa.float16()), ("int8", pa.float16())]
+)
+def test_a_copy_has_the_digits_that_were_stored(tmp_path: Path, tiny_encoder: Path, precision: Any, kind: pa.DataType):
+    index = Index(str(write_index(tmp_path, tiny_encoder, precision=precision)), words=0.0)
+    assert index.engine._dataset.schema.field("vector").type.value_type == kind
+
+
 def test_parquet_is_copied_once_and_again_when_it_is_others(tmp_path: Path, tiny_encoder: Path, monkeypatch):
     output = write_index(tmp_path, tiny_encoder)
     Index(str(output))
