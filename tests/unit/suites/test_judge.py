@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from infocse_ray.encoder.layout import write_layout
+from infocse_ray.retrieval.correlation import Estimate, spearman_estimate
 from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
 from infocse_ray.suites import beir, judge
+from infocse_ray.suites import pairs as pairs_module
 from infocse_ray.suites.search import READINGS
 from infocse_ray.suites.with_words import fused_found, read_found
 from tests.unit.suites.data_sets import write_pairs, write_set
@@ -111,6 +113,37 @@ def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, s
             assert row.before is None
             assert row.difference is None
     assert not list(Path(files["model"]).parent.glob("best/*")), "what was found by block is removed"
+
+
+def test_a_difference_is_the_model_s_score_less_that_of_the_encoder_before(monkeypatch: pytest.MonkeyPatch):
+    judged: Any = SimpleNamespace(encoders={"model": "after", "compare": "before"})
+    scores = {"model": np.full(20, 0.75), "compare": np.full(20, 0.5)}
+
+    def system(whose: str) -> Any:
+        value = scores[whose].mean()
+        estimate = Estimate(value, value, value)
+        return SimpleNamespace(
+            whose=whose, read_as="both", by_query=lambda _: scores[whose], estimate=lambda _: estimate
+        )
+
+    data: Any = SimpleNamespace(name="one", queries=["?"] * 20)
+    row = beir._row(judged, data, [system("compare"), system("model")], "both", "ndcg@10")
+    assert row.before is not None
+    assert (row.before.value, row.after.value) == (0.5, 0.75)
+    assert row.difference == (0.25, 0.25, 0.25)
+
+    true = np.linspace(0, 1, 20)
+    cosines = {"after": true, "before": -true}
+    estimates = {whose: spearman_estimate(values, true) for whose, values in cosines.items()}
+    stage: Any = lambda _, __, whose, ___: SimpleNamespace(folder=Path(whose), whose=whose)  # noqa: E731
+    monkeypatch.setattr(pairs_module, "_judged", stage)
+    monkeypatch.setattr(pairs_module, "_estimate", lambda stage: estimates[stage.whose])
+    monkeypatch.setattr(pairs_module, "_cosines", lambda stage: cosines[stage.whose])
+    row, _ = pairs_module.judge_pairs(judged, "pairs", SimpleNamespace(scores=true))  # pyright: ignore
+    assert row.before is not None
+    assert row.difference is not None
+    assert (row.before.value, row.after.value) == (pytest.approx(-1), pytest.approx(1))
+    assert row.difference.value == pytest.approx(2)
 
 
 def test_the_last_row_is_of_what_both_found(tmp_path: Path, tiny_encoder: Path, started: list[str]):
