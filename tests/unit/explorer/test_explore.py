@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from infocse_ray.annotate import enough
 from infocse_ray.corpus.schema import shard_of, stable_hash
 from infocse_ray.explorer import explore as module
 from infocse_ray.explorer.annotations import annotated_run
+from infocse_ray.explorer.drawn import Drawn, draw
 from infocse_ray.explorer.explore import explore, explore_after
 from infocse_ray.loop.infocse import pretrain
 from infocse_ray.loop.manifest import read_manifest
@@ -165,6 +167,48 @@ def test_the_command_adds_documents_and_they_stay(settings, passes, capsys):
     with pytest.raises(ValueError, match=r"ids = 'nowhere': no document that was clustered has such an id"):
         explore(ExploreRun(name="run", storage=settings.storage, ids=["nowhere"]))
     assert read(settings) == before
+
+
+def test_the_runs_seed_draws_the_documents(settings, monkeypatch):
+    seen: list[tuple[int, int]] = []
+
+    def noted(documents: Any, count: int, seed: int) -> list[Drawn]:
+        seen.append((count, seed))
+        return draw(documents, count, seed)
+
+    monkeypatch.setattr(module, "draw", noted)
+    explore_after(settings)
+    assert settings.seed
+    assert seen == [(9, settings.seed)]
+
+
+def test_a_credential_in_a_text_is_not_shown(settings, monkeypatch):
+    made = module._content
+
+    def with_one(*given: Any) -> dict[str, Any]:
+        content = made(*given)
+        content["documents"][0]["sentences"][0] = "it lies in s3://reader:swordfish@bucket/news"
+        return content
+
+    monkeypatch.setattr(module, "_content", with_one)
+    page = explore_after(settings)
+    assert page is not None
+    assert b"s3://***@bucket/news" in page.read_bytes()
+    assert b"swordfish" not in page.read_bytes()
+    assert "swordfish" not in json.dumps(read(settings))
+
+
+def test_documents_are_clustered_again_by_what_computed_the_backbone_then(settings, monkeypatch):
+    run = annotated_run(Storage.open(settings.storage), "run")
+    drawn, asked, graph = draw(run.documents, 2, 0), [], object()
+
+    def in_actors(*_: Any, **named: Any) -> list[dict[str, Any]]:
+        asked.append(named)
+        return [{"key": one.key, "pairs": np.zeros((3, 40), int)} for one in drawn]
+
+    monkeypatch.setattr(module, "in_actors", in_actors)
+    module._found(run, run.annotations[0]._replace(engine=graph), drawn)  # pyright: ignore[reportArgumentType]
+    assert asked == [{"engine": graph}]
 
 
 def test_a_page_stays_small(settings, monkeypatch, capsys):
