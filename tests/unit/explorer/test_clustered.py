@@ -134,6 +134,13 @@ def test_what_comes_out_otherwise_is_said(passes, tmp_path):
     found = again.look(list(again.written))
     assert not all(row["same"] for row in found.values())
     assert {key: row["clusters"] for key, row in found.items()} == again.written
+    # Pairs are told apart by the clusters that were trained on, as these are shown.
+    others = [row for row in found.values() if not row["same"] and not row["copies"]]
+    assert others
+    for row in others:
+        clusters, linked = row["clusters"], {(a, b) for a, b, _ in row["edges"]}
+        pairs = {(a, b) for b in range(len(clusters)) for a in range(b)} - linked
+        assert sum(row["pairs"][2]) == sum(clusters[a] != clusters[b] for a, b in pairs)
 
 
 def test_pairs_by_cosine():

@@ -234,6 +234,17 @@ def test_failing_it_fails_no_run(settings, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_page_that_was_made_of_something_else_is_made_again(settings, passes):
+    explore_after(settings)
+    content = read(settings)
+    file = Path(settings.storage) / settings.name / "explorer.json"
+    file.write_text(json.dumps(content | {"made_of": "what an earlier version made pages of"}))
+    passes.works.clear()
+    explore_after(settings)
+    assert passes.works
+    assert read(settings) == content
+
+
 def test_a_page_of_other_annotations_goes_also_where_none_is_made(settings):
     folder = Path(settings.storage) / settings.name
     none = with_sections(settings, explorer={"documents": 0})
