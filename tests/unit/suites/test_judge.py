@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from infocse_ray.runtime.cluster import Placement
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
-from infocse_ray.suites import beir, judge
+from infocse_ray.suites import beir, bm25, judge
 from infocse_ray.suites import pairs as pairs_module
 from infocse_ray.suites.search import READINGS
 from infocse_ray.suites.with_words import fused_found, read_found
@@ -113,6 +113,40 @@ def test_scores_are_those_of_the_questions(tmp_path: Path, tiny_encoder: Path, s
             assert row.before is None
             assert row.difference is None
     assert not list(Path(files["model"]).parent.glob("best/*")), "what was found by block is removed"
+
+
+def test_results_are_named_by_all_that_can_change_them():
+    def names(precision: str = "fp32", data: str = "d", encoder: str = "e", language: str = "en") -> tuple[str, ...]:
+        stage = lambda _, identity, __: SimpleNamespace(fingerprint=identity)  # noqa: E731
+        judged: Any = SimpleNamespace(settings=SimpleNamespace(precision=precision), stage=stage)
+        of_data, of_encoder = (
+            cast(Any, SimpleNamespace(fingerprint=data, name="")),
+            SimpleNamespace(fingerprint=encoder),
+        )
+        words = bm25.words_of(language)
+        by_vectors = beir._searched(judged, of_data, "model", of_encoder, language)  # pyright: ignore
+        by_words = beir._lexical(judged, of_data, words)
+        together = beir._together(judged, of_data, by_vectors, by_words)
+        assert beir._together(judged, of_data, by_vectors, by_vectors) != together
+        pairs = pairs_module._judged(judged, "", of_encoder, of_data)  # pyright: ignore
+        return tuple(one.fingerprint for one in (by_vectors, by_words, together, pairs))
+
+    first = names()
+    assert names() == first
+    for changed, kept in (
+        ({"precision": "bf16"}, [False, True, False, False]),
+        ({"data": "other"}, [False, False, False, False]),
+        ({"encoder": "other"}, [False, True, False, False]),
+        ({"language": "de"}, [False, False, False, True]),
+    ):
+        assert [one == other for one, other in zip(names(**changed), first, strict=True)] == kept, changed
+
+
+def test_a_query_that_is_a_document_is_measured_without_itself(tmp_path: Path):
+    data: Any = SimpleNamespace(query_ids=["q"], relevant={"q": {"a": 1}})
+    folder = Storage.open(str(tmp_path))
+    beir._score(folder, data, {"both": {"q": {"q": 1.0, "a": 0.5}}})
+    assert (folder / "metrics.json").read_json()["metrics"]["both"]["mrr@10"] == 1.0
 
 
 def test_a_difference_is_the_model_s_score_less_that_of_the_encoder_before(monkeypatch: pytest.MonkeyPatch):
