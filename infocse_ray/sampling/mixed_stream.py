@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from infocse_ray.corpus.tokens import concatenate
+from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.methods.mixed import FIRST_LABEL
 from infocse_ray.sampling.stream import Batch, ExampleStream
 
@@ -22,6 +22,13 @@ class Stream(Protocol):
 
     def next_batch(self) -> Batch:
         """This worker's rows of the next global batch."""
+        ...
+
+    def texts(self, most: int) -> Tokens | None:
+        """The different texts that the examples without labels of this worker's lanes are made of.
+
+        None: more than `most`, or none.
+        """
         ...
 
     def state(self) -> dict[str, np.ndarray]:
@@ -55,6 +62,10 @@ class MixedStream:
             for name in ("keys", "owner", "labels", "text_ids", "seeds")
         }
         return Batch(doc_ids=pairs.doc_ids + labels.doc_ids, texts=concatenate([pairs.texts, labels.texts]), **arrays)
+
+    def texts(self, most: int) -> Tokens | None:
+        """Those of the pairs."""
+        return self._pairs.texts(most)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything needed to go on."""

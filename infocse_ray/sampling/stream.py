@@ -17,6 +17,7 @@ from infocse_ray.methods.method import Method
 from infocse_ray.methods.opened import NO_VIEWS, Opened
 from infocse_ray.sampling.lane import Lane
 from infocse_ray.sampling.pool import Drawn, Pool
+from infocse_ray.sampling.texts import different_texts
 
 if TYPE_CHECKING:
     from infocse_ray.sampling.examples import Examples
@@ -123,7 +124,7 @@ class ExampleStream:
             )
         if not self._examples.sum():
             raise ValueError("corpus.source: no document gives an example to train on")
-        self._method = method
+        self._source, self._method = examples.source, method
         self.batch_size = batch_size
         self._left = self._examples.copy()
         self._seed = seed
@@ -164,6 +165,11 @@ class ExampleStream:
         ids, keys = self._pool.doc_ids[documents].tolist(), self._pool.keys[documents]
         opened = self._pool.opened if len(documents) else None
         return Batch.of_examples(self._method, opened, documents, numbers, seeds, ids, keys)
+
+    def texts(self, most: int) -> Tokens | None:
+        """The different texts of this worker's lanes; None: more than `most`, or none."""
+        shards = (shard for lane in self._lanes for shard in self._source.of_lane(lane.number))
+        return different_texts(self._source, self._method, shards, most)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything needed to go on: this worker's lanes and the plan's position.

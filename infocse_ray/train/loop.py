@@ -188,6 +188,7 @@ class TrainingWorker:
         plan = training.whitening
         self._refit = None if plan is None else Refit.of(plan, training.store, self._encoder, self._device)
         self._begun = time.monotonic() - self.progress["seconds"]
+        self._embed_once()
         self._under_way: _UnderWay | None = None
         self._saver = Saver(checkpoints)
         self._batches = Prefetcher(self._stream, self._state.prepare, lambda: self._state.memory.tokens)
@@ -213,6 +214,21 @@ class TrainingWorker:
             self._state.memory.resume(self._state.memory.tokens)
         elif rank() == 0:
             begun.write_bytes(b"")
+
+    def _embed_once(self) -> None:
+        """Embed what distillation holds on to, where training reads it several times."""
+        start, budget = self._state.start, self._training.budget
+        if start is None or self.progress["finished"]:
+            return
+        # Of the whole training, so that one that was resumed has the same vectors.
+        read = budget.steps * 2 * self._settings.train.batch_size / workers()
+        if (texts := self._stream.texts(start.most(read))) is None:
+            return
+        tokens = int(self._encoder.lengths(texts).sum())
+        if budget.tokens is not None and tokens > start.most(budget.tokens / workers()):
+            return
+        self._reporter.tell(f"{len(texts):,} texts that are read again and again are embedded once")
+        start.embed_once(texts)
 
     def run(self) -> None:
         """Train until the budget or the patience is used up, or training is asked to stop.

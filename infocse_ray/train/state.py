@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from infocse_ray.distributed.collectives import all_reduce_sum, exchanged, workers
 from infocse_ray.encoder.dropout import set_dropout
-from infocse_ray.encoder.embed import embed, filled, for_inference, inference_dtype, length_buckets
+from infocse_ray.encoder.embed import filled, for_inference, inference_dtype, length_buckets
 from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.on_device import sent_up
@@ -32,6 +32,7 @@ from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk
 from infocse_ray.train.memory import ChunkMemory
+from infocse_ray.train.start_vectors import StartVectors
 
 ENOUGH_TO_PACK = 16_384
 """Tokens of a batch that a GPU works on for longer than its host takes to ask for them. With fewer it waits for the
@@ -149,7 +150,11 @@ def _pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 class TrainState:
-    """An encoder in training."""
+    """An encoder in training.
+
+    Attributes:
+        start: what its distillation holds on to; None: there is none.
+    """
 
     def __init__(self, encoder: SentenceEncoder, method: Method, settings: Settings, seed: int) -> None:
         """Prepare for training.
@@ -163,9 +168,9 @@ class TrainState:
         leave_out_cudnn_attention(encoder.device)
         self.encoder, self.method, self.settings = encoder, method, settings
         self.memory = ChunkMemory(settings.train.chunk_tokens, encoder.device)
-        self._start = (
-            for_inference(encoder, settings.encoder.precision, encoder.device) if method.distillation else None
-        )
+        self.start = None
+        if method.distillation:
+            self.start = StartVectors(for_inference(encoder, settings.encoder.precision, encoder.device))
         freeze_unused(encoder)
         if method.dropout is not None:
             set_dropout(encoder, method.dropout)
@@ -313,15 +318,15 @@ class TrainState:
         Raises:
             OutOfMemory: a single text doesn't fit.
         """
-        if self._start is None:
+        if self.start is None:
             return None
         unread = np.isin(batch.labels, sorted(self.method.unreferred))
         # Copied, for what comes out of inference can't be part of a loss.
-        vectors = torch.zeros(len(batch.texts), self._start.dimension, device=self._start.device)
+        vectors = torch.zeros(len(batch.texts), self.start.dimension, device=self.start.device)
         for role, texts in self._by_role(batch).items():
             texts = texts[~unread[texts]]
-            found = embed(self._start, batch.texts.take(texts), role=role).vectors
-            vectors[sent_up(texts, self._start.device)] = found
+            found = self.start.of(batch.texts.take(texts), batch.text_ids[texts], role)
+            vectors[sent_up(texts, self.start.device)] = found
         return vectors
 
     def longest(self, role: Role = "document") -> int:

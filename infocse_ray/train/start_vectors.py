@@ -1,0 +1,74 @@
+"""What the encoder made of texts when training began: what `train.distillation` holds on to.
+
+1. A frozen copy of the encoder, as it is used for inference, embeds the texts of each batch.
+2. A training that reads the texts of its documents several times has them all embedded once, before its first step, and
+   looks them up from then on. They are embedded together, in the corpus' order, so that a training which is resumed
+   holds on to the same vectors, to the bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.on_device import sent_up
+from infocse_ray.encoder.prompts import Role
+
+_BYTES = 2**28
+"""Of the vectors that are kept on the device, at most."""
+
+_TIMES = 2
+"""Texts are embedded once where training would embed so many times as many: with fewer it gains next to nothing."""
+
+
+class StartVectors:
+    """Vectors of the encoder with which a training begins, embedded when they are asked for, or before.
+
+    Attributes:
+        dimension: of the vectors.
+        device: that they are on.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        """Of an encoder for inference, which nobody trains."""
+        self._encoder = encoder
+        self.dimension, self.device = encoder.dimension, encoder.device
+        self._ids, self._vectors = np.zeros(0, np.int64), torch.empty(0, encoder.dimension, device=encoder.device)
+
+    def of(self, texts: Tokens, ids: np.ndarray, role: Role) -> torch.Tensor:
+        """Vectors of texts, float32 [n, d].
+
+        Args:
+            texts: n.
+            ids: int64 [n], their hashes.
+            role: of the texts, which says what prompt they get.
+
+        Raises:
+            OutOfMemory: a single text doesn't fit.
+        """
+        if role != "document" or not len(self._ids):
+            return embed(self._encoder, texts, role=role).vectors
+        places = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        new = np.flatnonzero(self._ids[places] != ids)
+        vectors = self._vectors[sent_up(places, self.device)]
+        if len(new):
+            vectors[sent_up(new, self.device)] = embed(self._encoder, texts.take(new), role=role).vectors
+        return vectors
+
+    def most(self, read: float) -> int:
+        """How many different texts may be embedded once by a training that reads so many, counted as often as read."""
+        return min(int(read / _TIMES), _BYTES // (4 * self.dimension))
+
+    def embed_once(self, texts: Tokens) -> None:
+        """Embed documents' texts, each another; `of` looks them up from now on.
+
+        Raises:
+            OutOfMemory: a single text doesn't fit.
+        """
+        ids = texts.hashes()
+        order = np.argsort(ids)
+        vectors = embed(self._encoder, texts).vectors
+        self._ids, self._vectors = ids[order], vectors[sent_up(order, self.device)]

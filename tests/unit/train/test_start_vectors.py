@@ -1,0 +1,148 @@
+"""What distillation holds on to, of texts that a training reads again and again: embedded once, and the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from infocse_ray.corpus.tokens import concatenate
+from infocse_ray.encoder.embed import embed
+from infocse_ray.sampling.texts import different_texts
+from infocse_ray.storage.folder import Storage
+from infocse_ray.train import loop, start_vectors
+from infocse_ray.train.checkpoints import OfOneProcess
+from infocse_ray.train.loop import Training, TrainingWorker
+from infocse_ray.train.schedule import Budget
+from infocse_ray.train.start_vectors import StartVectors
+from tests.unit.passes import small_store
+from tests.unit.stores import counted
+from tests.unit.train.test_resume_whitened import begun, whitened_start
+from tests.unit.train.test_training_worker import asked_at
+from tests.unit.trainees import Run, annotated, ragged
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def run(tiny_encoder: Path, tmp_path: Path) -> Run:
+    source = annotated(tmp_path / "source", tiny_encoder, count=20)
+    return Run(tiny_encoder, source, similarity="cosine", temperature=0.05, distillation=0.5)
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts were embedded by each call."""
+    counts: list[int] = []
+
+    def counting(encoder, tokens, **how):
+        counts.append(len(tokens))
+        return embed(encoder, tokens, **how)
+
+    monkeypatch.setattr(start_vectors, "embed", counting)
+    return counts
+
+
+@pytest.fixture
+def training(tmp_path: Path, tiny_encoder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Training:
+    """Forty steps of it."""
+    for name, fake in {"worker_device": lambda: CPU, "assigned_cores": lambda: 1}.items():
+        monkeypatch.setattr(loop, name, fake)
+    asked_at(None, monkeypatch)
+    store, source = small_store(tmp_path / "store", count=60, by_key=True), run.stream._source
+    start = whitened_start(run.settings, store, tiny_encoder, tmp_path / "start")
+    examples, method = counted(source, run.state.method), run.state.method
+    folder = Storage.open(str(tmp_path / "stage"))
+    return Training(run.settings, store, examples, method, Budget(40, None, 99), start, 5, folder, "sentence")
+
+
+def texts_of(run: Run):
+    texts = run.stream.texts(10**6)
+    assert texts is not None
+    return texts
+
+
+def start_of(run: Run) -> StartVectors:
+    assert run.state.start is not None
+    return run.state.start
+
+
+def test_every_text_of_a_batch_is_among_those_embedded_once(run, embedded):
+    start_of(run).embed_once(texts_of(run))
+    embedded.clear()
+    batches = [run.stream.next_batch() for _ in range(8)]
+    found = [run.state.reference(batch) for batch in batches]
+    assert not embedded
+    plain = StartVectors(start_of(run)._encoder)
+    for batch, vectors in zip(batches, found, strict=True):
+        assert torch.allclose(vectors, plain.of(batch.texts, batch.text_ids, "document"), atol=1e-6)
+
+
+def test_others_are_embedded_when_they_are_asked_for(run, embedded):
+    start, texts = start_of(run), texts_of(run)
+    start.embed_once(texts.take(np.arange(0, len(texts), 2)))
+    embedded.clear()
+    more = concatenate([texts, ragged([[5, 6, 7]])])
+    found = start.of(more, more.hashes(), "document")
+    assert embedded == [len(texts) // 2 + 1]
+    assert torch.allclose(found, StartVectors(start._encoder).of(more, more.hashes(), "document"), atol=1e-6)
+
+
+def test_queries_are_no_documents(run, embedded):
+    start, texts = start_of(run), texts_of(run)
+    start.embed_once(texts)
+    start.of(texts, texts.hashes(), "query")
+    assert embedded == [len(texts)] * 2
+
+
+def test_each_text_once_and_none_where_there_are_more(run):
+    texts = texts_of(run)
+    assert len(np.unique(texts.hashes())) == len(texts)
+    assert run.stream.texts(len(texts)) is not None
+    assert run.stream.texts(len(texts) - 1) is None
+    assert different_texts(run.stream._source, run.state.method, [], 5) is None
+
+
+def worker(training: Training, budget: Budget) -> StartVectors:
+    start = TrainingWorker(training._replace(budget=budget), OfOneProcess(training.folder))._state.start
+    assert start is not None
+    return start
+
+
+def test_a_training_that_reads_each_text_twice_embeds_them_once(training, run):
+    texts, batch = texts_of(run), 2 * training.settings.train.batch_size
+    enough = -(-2 * len(texts) // batch)
+    assert len(worker(training, Budget(enough, None, 99))._ids) == len(texts)
+    assert not len(worker(training, Budget(enough - 1, None, 99))._ids)
+
+
+def test_tokens_end_it_too(training, run):
+    tokens = int(run.encoder.lengths(texts_of(run)).sum())
+    assert len(worker(training, Budget(40, 2 * tokens, 99))._ids)
+    assert not len(worker(training, Budget(40, 2 * tokens - 2, 99))._ids)
+
+
+def test_no_more_are_kept_than_memory_is_for_them(training, monkeypatch):
+    monkeypatch.setattr(start_vectors, "_BYTES", 100)
+    assert not len(worker(training, training.budget)._ids)
+
+
+def test_it_learns_what_it_would_and_resumes_as_uninterrupted(training, tmp_path, monkeypatch):
+    whole = begun(training, tmp_path / "whole")
+    assert len(whole._state.start._ids)
+    whole.run()
+    asked_at(15, monkeypatch)
+    begun(training, tmp_path / "again").run()
+    asked_at(None, monkeypatch)
+    resumed = begun(training, tmp_path / "again")
+    assert resumed.progress["step"] == 15
+    resumed.run()
+    monkeypatch.setattr(start_vectors, "_BYTES", 0)
+    plain = begun(training, tmp_path / "plain")
+    assert not len(plain._state.start._ids)
+    plain.run()
+    for name, tensor in whole._encoder.state_dict().items():
+        assert torch.equal(tensor, resumed._encoder.state_dict()[name]), name
+        assert torch.allclose(tensor, plain._encoder.state_dict()[name], atol=1e-4), name
