@@ -49,14 +49,19 @@ class StartVectors:
         Raises:
             OutOfMemory: a single text doesn't fit.
         """
-        if role != "document" or not len(self._ids):
+        if role != "document" or not self.known:
             return embed(self._encoder, texts, role=role).vectors
-        places = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        places = np.minimum(np.searchsorted(self._ids, ids), self.known - 1)
         new = np.flatnonzero(self._ids[places] != ids)
         vectors = self._vectors[sent_up(places, self.device)]
         if len(new):
             vectors[sent_up(new, self.device)] = embed(self._encoder, texts.take(new), role=role).vectors
         return vectors
+
+    @property
+    def known(self) -> int:
+        """How many texts are embedded already."""
+        return len(self._ids)
 
     def most(self, read: float) -> int:
         """How many different texts may be embedded once by a training that reads so many, counted as often as read."""

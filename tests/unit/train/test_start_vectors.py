@@ -51,7 +51,7 @@ def training(tmp_path: Path, tiny_encoder: Path, run: Run, monkeypatch: pytest.M
     for name, fake in {"worker_device": lambda: CPU, "assigned_cores": lambda: 1}.items():
         monkeypatch.setattr(loop, name, fake)
     asked_at(None, monkeypatch)
-    store, source = small_store(tmp_path / "store", count=60, by_key=True), run.stream._source
+    store, source = small_store(tmp_path / "store", count=60, by_key=True), annotated(tmp_path, tiny_encoder, count=20)
     start = whitened_start(run.settings, store, tiny_encoder, tmp_path / "start")
     examples, method = counted(source, run.state.method), run.state.method
     folder = Storage.open(str(tmp_path / "stage"))
@@ -102,36 +102,42 @@ def test_each_text_once_and_none_where_there_are_more(run):
     assert len(np.unique(texts.hashes())) == len(texts)
     assert run.stream.texts(len(texts)) is not None
     assert run.stream.texts(len(texts) - 1) is None
-    assert different_texts(run.stream._source, run.state.method, [], 5) is None
 
 
-def worker(training: Training, budget: Budget) -> StartVectors:
-    start = TrainingWorker(training._replace(budget=budget), OfOneProcess(training.folder))._state.start
-    assert start is not None
-    return start
+def test_no_shards_have_no_texts(run, tmp_path, tiny_encoder):
+    assert different_texts(annotated(tmp_path, tiny_encoder, count=20), run.state.method, [], 5) is None
+
+
+def known(worker: TrainingWorker) -> int:
+    assert worker._state.start is not None
+    return worker._state.start.known
+
+
+def known_with(training: Training, budget: Budget) -> int:
+    return known(TrainingWorker(training._replace(budget=budget), OfOneProcess(training.folder)))
 
 
 def test_a_training_that_reads_each_text_twice_embeds_them_once(training, run):
     texts, batch = texts_of(run), 2 * training.settings.train.batch_size
     enough = -(-2 * len(texts) // batch)
-    assert len(worker(training, Budget(enough, None, 99))._ids) == len(texts)
-    assert not len(worker(training, Budget(enough - 1, None, 99))._ids)
+    assert known_with(training, Budget(enough, None, 99)) == len(texts)
+    assert not known_with(training, Budget(enough - 1, None, 99))
 
 
 def test_tokens_end_it_too(training, run):
     tokens = int(run.encoder.lengths(texts_of(run)).sum())
-    assert len(worker(training, Budget(40, 2 * tokens, 99))._ids)
-    assert not len(worker(training, Budget(40, 2 * tokens - 2, 99))._ids)
+    assert known_with(training, Budget(40, 2 * tokens, 99))
+    assert not known_with(training, Budget(40, 2 * tokens - 2, 99))
 
 
 def test_no_more_are_kept_than_memory_is_for_them(training, monkeypatch):
     monkeypatch.setattr(start_vectors, "_BYTES", 100)
-    assert not len(worker(training, training.budget)._ids)
+    assert not known_with(training, training.budget)
 
 
 def test_it_learns_what_it_would_and_resumes_as_uninterrupted(training, tmp_path, monkeypatch):
     whole = begun(training, tmp_path / "whole")
-    assert len(whole._state.start._ids)
+    assert known(whole)
     whole.run()
     asked_at(15, monkeypatch)
     begun(training, tmp_path / "again").run()
@@ -141,7 +147,7 @@ def test_it_learns_what_it_would_and_resumes_as_uninterrupted(training, tmp_path
     resumed.run()
     monkeypatch.setattr(start_vectors, "_BYTES", 0)
     plain = begun(training, tmp_path / "plain")
-    assert not len(plain._state.start._ids)
+    assert not known(plain)
     plain.run()
     for name, tensor in whole._encoder.state_dict().items():
         assert torch.equal(tensor, resumed._encoder.state_dict()[name]), name
