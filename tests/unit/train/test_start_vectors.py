@@ -139,11 +139,11 @@ def test_it_learns_what_it_would_and_resumes_as_uninterrupted(training, tmp_path
     whole = begun(training, tmp_path / "whole")
     assert known(whole)
     whole.run()
-    asked_at(15, monkeypatch)
+    asked_at(35, monkeypatch)  # what is left alone would not be worth it
     begun(training, tmp_path / "again").run()
     asked_at(None, monkeypatch)
     resumed = begun(training, tmp_path / "again")
-    assert resumed.progress["step"] == 15
+    assert resumed.progress["step"] == 35
     resumed.run()
     monkeypatch.setattr(start_vectors, "_BYTES", 0)
     plain = begun(training, tmp_path / "plain")
