@@ -44,6 +44,7 @@ from infocse_ray.train.reporter import Reporter
 from infocse_ray.train.restore import newest_whole
 from infocse_ray.train.saver import Saver
 from infocse_ray.train.schedule import Budget, Schedule
+from infocse_ray.train.start_vectors import TIMES
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import StepReport, StepUnderWay, begin_step
 
@@ -225,7 +226,7 @@ class TrainingWorker:
         if (texts := self._stream.texts(start.most(read))) is None:
             return
         tokens = int(self._encoder.lengths(texts).sum())
-        if budget.tokens is not None and tokens > start.most(budget.tokens / workers()):
+        if budget.tokens is not None and TIMES * tokens > budget.tokens / workers():
             return
         self._reporter.tell(f"{len(texts):,} texts that are read again and again are embedded once")
         start.embed_once(texts)

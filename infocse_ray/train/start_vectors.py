@@ -20,7 +20,7 @@ from infocse_ray.encoder.prompts import Role
 _BYTES = 2**28
 """Of the vectors that are kept on the device, at most."""
 
-_TIMES = 2
+TIMES = 2
 """Texts are embedded once where training would embed so many times as many: with fewer it gains next to nothing."""
 
 
@@ -65,7 +65,7 @@ class StartVectors:
 
     def most(self, read: float) -> int:
         """How many different texts may be embedded once by a training that reads so many, counted as often as read."""
-        return min(int(read / _TIMES), _BYTES // (4 * self.dimension))
+        return min(int(read / TIMES), _BYTES // (4 * self.dimension))
 
     def embed_once(self, texts: Tokens) -> None:
         """Embed documents' texts, each another; `of` looks them up from now on.

@@ -130,9 +130,13 @@ def test_tokens_end_it_too(training, run):
     assert not known_with(training, Budget(40, 2 * tokens - 2, 99))
 
 
-def test_no_more_are_kept_than_memory_is_for_them(training, monkeypatch):
-    monkeypatch.setattr(start_vectors, "_BYTES", 100)
-    assert not known_with(training, training.budget)
+def test_no_more_are_kept_than_memory_is_for_them(training, run, monkeypatch):
+    texts, a_vector = texts_of(run), 4 * start_of(run).dimension
+    enough = Budget(40, 2 * int(run.encoder.lengths(texts).sum()), 99)
+    monkeypatch.setattr(start_vectors, "_BYTES", a_vector * len(texts))
+    assert known_with(training, enough) == len(texts)
+    monkeypatch.setattr(start_vectors, "_BYTES", a_vector * len(texts) - 1)
+    assert not known_with(training, enough)
 
 
 def test_it_learns_what_it_would_and_resumes_as_uninterrupted(training, tmp_path, monkeypatch):
