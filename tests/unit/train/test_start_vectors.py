@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from infocse_ray.corpus.tokens import concatenate
+from infocse_ray.corpus.tokens import Tokens, concatenate
 from infocse_ray.encoder.embed import embed
+from infocse_ray.sampling.mixed_stream import MixedStream, Stream
+from infocse_ray.sampling.stream import ExampleStream
 from infocse_ray.sampling.texts import different_texts
 from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop, start_vectors
@@ -58,8 +60,8 @@ def training(tmp_path: Path, tiny_encoder: Path, run: Run, monkeypatch: pytest.M
     return Training(run.settings, store, examples, method, Budget(40, None, 99), start, 5, folder, "sentence")
 
 
-def texts_of(run: Run):
-    texts = run.stream.texts(10**6)
+def texts_of(stream: Stream) -> Tokens:
+    texts = stream.texts(10**6)
     assert texts is not None
     return texts
 
@@ -70,7 +72,7 @@ def start_of(run: Run) -> StartVectors:
 
 
 def test_every_text_of_a_batch_is_among_those_embedded_once(run, embedded):
-    start_of(run).embed_once(texts_of(run))
+    start_of(run).embed_once(texts_of(run.stream))
     embedded.clear()
     batches = [run.stream.next_batch() for _ in range(8)]
     found = [run.state.reference(batch) for batch in batches]
@@ -81,7 +83,7 @@ def test_every_text_of_a_batch_is_among_those_embedded_once(run, embedded):
 
 
 def test_others_are_embedded_when_they_are_asked_for(run, embedded):
-    start, texts = start_of(run), texts_of(run)
+    start, texts = start_of(run), texts_of(run.stream)
     start.embed_once(texts.take(np.arange(0, len(texts), 2)))
     embedded.clear()
     more = concatenate([texts, ragged([[5, 6, 7]])])
@@ -91,14 +93,14 @@ def test_others_are_embedded_when_they_are_asked_for(run, embedded):
 
 
 def test_queries_are_no_documents(run, embedded):
-    start, texts = start_of(run), texts_of(run)
+    start, texts = start_of(run), texts_of(run.stream)
     start.embed_once(texts)
     start.of(texts, texts.hashes(), "query")
     assert embedded == [len(texts)] * 2
 
 
 def test_each_text_once_and_none_where_there_are_more(run):
-    texts = texts_of(run)
+    texts = texts_of(run.stream)
     assert len(np.unique(texts.hashes())) == len(texts)
     assert run.stream.texts(len(texts)) is not None
     assert run.stream.texts(len(texts) - 1) is None
@@ -118,20 +120,41 @@ def known_with(training: Training, budget: Budget) -> int:
 
 
 def test_a_training_that_reads_each_text_twice_embeds_them_once(training, run):
-    texts, batch = texts_of(run), 2 * training.settings.train.batch_size
+    texts, batch = texts_of(run.stream), 2 * training.settings.train.batch_size
     enough = -(-2 * len(texts) // batch)
     assert known_with(training, Budget(enough, None, 99)) == len(texts)
     assert not known_with(training, Budget(enough - 1, None, 99))
 
 
+def test_a_worker_embeds_those_of_its_lanes_where_it_reads_each_twice(training, run, monkeypatch):
+    texts = texts_of(run.stream)
+    own = [texts_of(ExampleStream(training.examples, training.method, 14, 5, rank, 2)) for rank in (0, 1)]
+    assert set(own[0].hashes()) | set(own[1].hashes()) == set(texts.hashes())
+    assert len(own[0]) < len(texts)
+    monkeypatch.setattr(loop, "workers", lambda: 2)
+    enough = -(-2 * len(own[0]) // training.settings.train.batch_size)
+    assert known_with(training, Budget(enough, None, 99)) == len(own[0])
+    assert not known_with(training, Budget(enough - 1, None, 99))
+    tokens = 2 * int(run.encoder.lengths(own[0]).sum())
+    assert known_with(training, Budget(enough, 2 * tokens, 99))
+    assert not known_with(training, Budget(enough, 2 * tokens - 2, 99))
+
+
+def test_among_labels_they_are_those_of_the_pairs(training, run):
+    none = training.examples._replace(source=training.examples.source._replace(drawn=[]))
+    assert isinstance(run.stream, ExampleStream)
+    mixed = texts_of(MixedStream(run.stream, ExampleStream(none, run.state.method, 7, 6)))
+    assert np.array_equal(mixed.hashes(), texts_of(run.stream).hashes())
+
+
 def test_tokens_end_it_too(training, run):
-    tokens = int(run.encoder.lengths(texts_of(run)).sum())
+    tokens = int(run.encoder.lengths(texts_of(run.stream)).sum())
     assert known_with(training, Budget(40, 2 * tokens, 99))
     assert not known_with(training, Budget(40, 2 * tokens - 2, 99))
 
 
 def test_no_more_are_kept_than_memory_is_for_them(training, run, monkeypatch):
-    texts, a_vector = texts_of(run), 4 * start_of(run).dimension
+    texts, a_vector = texts_of(run.stream), 4 * start_of(run).dimension
     enough = Budget(40, 2 * int(run.encoder.lengths(texts).sum()), 99)
     monkeypatch.setattr(start_vectors, "_BYTES", a_vector * len(texts))
     assert known_with(training, enough) == len(texts)
