@@ -164,6 +164,7 @@ def test_other_mistakes_are_one_line(model: Path, tmp_path: Path, capsys: pytest
         return refused("--repo", repo, "--dry_run", *(argv or ("--model", str(model))), capsys=capsys)
 
     assert "no such folder" in said("--model", str(tmp_path / "none"))
+    assert "model = ''" in said("--model", ""), "it isn't the working directory"
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text("{}")
     assert "the folder of a run that has no result yet" in said("--model", str(tmp_path / "run"))
