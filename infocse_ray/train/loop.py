@@ -161,7 +161,7 @@ class TrainingWorker:
         self._early_stopping = EarlyStopping(budget.patience)
         self._models, self._result = SavedModels(training.folder), training.folder / "result.json"
         self._reporter = Reporter(training.board, settings.train.batch_size)
-        self._request, self._stop = Request(self._reporter.board), False
+        self._request = Request(self._reporter.board)
         self.progress: dict[str, Any] = {
             "step": 0,
             "tokens": 0,
@@ -189,7 +189,7 @@ class TrainingWorker:
         plan = training.whitening
         self._refit = None if plan is None else Refit.of(plan, training.store, self._encoder, self._device)
         self._begun = time.monotonic() - self.progress["seconds"]
-        self._embed_once()
+        self._stop = any_worker(self._embed_once())
         self._under_way: _UnderWay | None = None
         self._saver = Saver(checkpoints)
         self._batches = Prefetcher(self._stream, self._state.prepare, lambda: self._state.memory.tokens)
@@ -216,20 +216,20 @@ class TrainingWorker:
         elif rank() == 0:
             begun.write_bytes(b"")
 
-    def _embed_once(self) -> None:
-        """Embed what distillation holds on to, where training reads it several times."""
+    def _embed_once(self) -> bool:
+        """Embed what distillation holds on to, where training reads it several times; whether it is to stop instead."""
         start, budget = self._state.start, self._training.budget
         if start is None or self.progress["finished"]:
-            return
+            return False
         # Of the whole training, so that one that was resumed has the same vectors.
         read = budget.steps * 2 * self._settings.train.batch_size / workers()
         if (texts := self._stream.texts(start.most(read))) is None:
-            return
+            return False
         tokens = int(self._encoder.lengths(texts).sum())
         if budget.tokens is not None and TIMES * tokens > budget.tokens / workers():
-            return
+            return False
         self._reporter.tell(f"{len(texts):,} texts that are read again and again are embedded once")
-        start.embed_once(texts)
+        return start.embed_once(texts, self._request.now)
 
     def run(self) -> None:
         """Train until the budget or the patience is used up, or training is asked to stop.
@@ -244,7 +244,7 @@ class TrainingWorker:
                 self._batches.close()  # its thread would outlive the training where the process does
 
     def _train(self) -> None:
-        if not self.progress["history"]:
+        if not self.progress["history"] and not self._stop:
             self.validate()
         self._reporter.start()
         while not self.progress["finished"] and not self._stop:
@@ -264,7 +264,8 @@ class TrainingWorker:
                 self._choose()
         else:
             self._saver.wait()
-            self._reporter.tell(f"step {self.progress['step']}: stopped, at a checkpoint")
+            step = self.progress["step"]
+            self._reporter.tell(f"step {step}: stopped, {'at a checkpoint' if step else 'before the first'}")
 
     def step(self) -> None:
         """Train on the next global batch, and do what is due after it.

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -22,6 +24,14 @@ _BYTES = 2**28
 
 TIMES = 2
 """Texts are embedded once where training would embed so many times as many: with fewer it gains next to nothing."""
+
+_AT_ONCE = 4_096
+"""Texts: some seconds on CPUs, after which a request to stop is heard."""
+
+
+def most_kept(dimension: int) -> int:
+    """How many texts of a worker are embedded once at most."""
+    return _BYTES // (4 * dimension)
 
 
 class StartVectors:
@@ -65,15 +75,28 @@ class StartVectors:
 
     def most(self, read: float) -> int:
         """How many different texts may be embedded once by a training that reads so many, counted as often as read."""
-        return min(int(read / TIMES), _BYTES // (4 * self.dimension))
+        return min(int(read / TIMES), most_kept(self.dimension))
 
-    def embed_once(self, texts: Tokens) -> None:
+    def embed_once(self, texts: Tokens, stop: Callable[[], bool] = lambda: False) -> bool:
         """Embed documents' texts, each another; `of` looks them up from now on.
+
+        Args:
+            texts: n.
+            stop: whether to leave off; asked now and then.
+
+        Returns:
+            Whether it was left off; then none of them is known.
 
         Raises:
             OutOfMemory: a single text doesn't fit.
         """
+        vectors = torch.empty(len(texts), self.dimension, device=self.device)
+        for begin in range(0, len(texts), _AT_ONCE):
+            if stop():
+                return True
+            rows = np.arange(begin, min(begin + _AT_ONCE, len(texts)))
+            vectors[begin : begin + len(rows)] = embed(self._encoder, texts.take(rows)).vectors
         ids = texts.hashes()
         order = np.argsort(ids)
-        vectors = embed(self._encoder, texts).vectors
         self._ids, self._vectors = ids[order], vectors[sent_up(order, self.device)]
+        return False

@@ -92,6 +92,24 @@ def test_others_are_embedded_when_they_are_asked_for(run, embedded):
     assert torch.allclose(found, StartVectors(start._encoder).of(more, more.hashes(), "document"), atol=1e-6)
 
 
+def test_they_are_embedded_some_at_a_time_and_asked_between_whether_to_stop(run, embedded, monkeypatch):
+    start, texts, answers = start_of(run), texts_of(run.stream), [False] * 40
+    monkeypatch.setattr(start_vectors, "_AT_ONCE", 30)
+    assert not start.embed_once(texts, lambda: answers.pop())
+    parts = -(-len(texts) // 30)
+    assert len(answers) == 40 - parts
+    assert embedded == [30] * (parts - 1) + [len(texts) - 30 * (parts - 1)]
+    plain = StartVectors(start._encoder)
+    assert torch.allclose(
+        start.of(texts, texts.hashes(), "document"), plain.of(texts, texts.hashes(), "document"), atol=1e-6
+    )
+    answers = [True, False, False]
+    embedded.clear()
+    assert plain.embed_once(texts, lambda: answers.pop())
+    assert embedded == [30, 30]
+    assert not plain.known
+
+
 def test_queries_are_no_documents(run, embedded):
     start, texts = start_of(run), texts_of(run.stream)
     start.embed_once(texts)
@@ -166,7 +184,7 @@ def test_it_learns_what_it_would_and_resumes_as_uninterrupted(training, tmp_path
     whole = begun(training, tmp_path / "whole")
     assert known(whole)
     whole.run()
-    asked_at(35, monkeypatch)  # what is left alone would not be worth it
+    asked_at(36, monkeypatch)  # in its 35th step, for it asks before embedding, too; the rest alone isn't worth that
     begun(training, tmp_path / "again").run()
     asked_at(None, monkeypatch)
     resumed = begun(training, tmp_path / "again")
@@ -179,3 +197,23 @@ def test_it_learns_what_it_would_and_resumes_as_uninterrupted(training, tmp_path
     for name, tensor in whole._encoder.state_dict().items():
         assert torch.equal(tensor, resumed._encoder.state_dict()[name]), name
         assert torch.allclose(tensor, plain._encoder.state_dict()[name], atol=1e-4), name
+
+
+def test_who_is_asked_to_stop_meanwhile_ends_before_the_first_step(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(start_vectors, "_AT_ONCE", 7)
+    asked_at(2, monkeypatch)
+    stopped = begun(training, tmp_path / "again")
+    stopped.run()
+    assert (stopped.progress["step"], stopped.progress["history"], known(stopped)) == (0, [], 0)
+    assert not list(tmp_path.glob("again/[cr]*")), "neither a checkpoint nor a result"
+    asked_at(None, monkeypatch)
+    assert known(begun(training, tmp_path / "again")) > 7
+
+
+def test_all_workers_stop_where_one_is_asked_to(training, tmp_path, monkeypatch):
+    asked_at(None, monkeypatch)
+    monkeypatch.setattr(loop, "any_worker", lambda here: True)
+    other = begun(training, tmp_path / "other")
+    assert known(other), "it has embedded its own"
+    other.run()
+    assert other.progress["step"] == 0
