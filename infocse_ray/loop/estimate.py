@@ -3,7 +3,8 @@
 1. What a training token costs in embedded ones is measured where `minutes` are given (`pace`). Otherwise it is THREE: a
    step goes forwards and backwards, which is twice as much again. With gradient caching (a batch of more tokens than
    `train.chunk_tokens`) it goes forwards twice, and costs FOUR. With `train.distillation` the encoder that training
-   began with goes forwards too. On CPUs each of these passes takes twice as long as embedding's (docs/measurements.md).
+   began with goes forwards too, or once over the texts of a training that reads them TIMES. On CPUs each of these
+   passes takes twice as long as embedding's (docs/measurements.md).
 2. A pair, or another method's example, is two sentences of average length, and a counterpart is one.
 3. Every stage starts its workers, and that takes as long as it took where the speed was measured.
 Stages that stop early, or that other runs have done, make a run shorter; a machine
@@ -12,6 +13,7 @@ that does other work beside makes it longer.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from infocse_ray.annotate.enough import sentence_length
@@ -22,6 +24,7 @@ from infocse_ray.retrieval.documents import whole_length
 from infocse_ray.retrieval.refit import CHOOSING_DOCUMENTS, Sample, whole_sample
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.runtime.progress import duration
+from infocse_ray.train.start_vectors import TIMES, most_kept
 
 THREE, FOUR = 3.0, 4.0
 """Passes over a training token, without and with gradient caching."""
@@ -73,16 +76,32 @@ class Work(NamedTuple):
     """By how much gradient caching makes them more."""
     beside: float
     """The processors that train for each that embeds."""
+    started: float = 0.0
+    """The part of a training token's passes, without caching, that is the encoder's with which training began."""
+    texts: float = math.inf
+    """Embedded before the first step instead, where a training has TIMES as many tokens."""
     pilots: int = 0
     """Short trainings that choose among recipes."""
     piloted: float = 0.0
     """Trained on in each."""
 
-    def cost(self, speed: Speed) -> float:
-        """Embedded tokens that a training token costs, by the processors that train beside those that embed."""
+    def cost(self, speed: Speed, once: bool = False) -> float:
+        """Embedded tokens that a training token costs, by the processors that train beside those that embed.
+
+        Args:
+            speed: of embedding, and of training where that is known.
+            once: whether the encoder that training began with embeds no batch, but all texts before the first step.
+        """
+        step = self.cached - self.started if once else self.cached
         if speed.trained_per_second is None:
-            return self.passes / self.beside
-        return self.cached * speed.tokens_per_second / speed.trained_per_second
+            return step * self.passes / self.cached / self.beside
+        return step * speed.tokens_per_second / speed.trained_per_second
+
+    def training(self, speed: Speed, tokens: float) -> float:
+        """Embedded tokens that a training of so many tokens costs."""
+        if tokens < TIMES * self.texts:
+            return tokens * self.cost(speed)
+        return tokens * self.cost(speed, once=True) + self.texts / self.beside
 
     def estimate(self, speed: Speed, tokens: float) -> Estimate:
         """Of a run whose every training has so many tokens."""
@@ -90,20 +109,26 @@ class Work(NamedTuple):
         piloted = min(self.piloted, tokens)
         looks = self.trainings * (self.looks + tokens / self.between)
         looks += self.pilots * (1 + piloted / self.between)  # at the end; the start's is known
+        trained = self.trainings * self.training(speed, tokens) + self.pilots * self.training(speed, piloted)
         return Estimate(
             self.annotations * (self.annotated / second + start),
-            (self.trainings * tokens + self.pilots * piloted) * self.cost(speed) / second
-            + (self.trainings + self.pilots) * start,
+            trained / second + (self.trainings + self.pilots) * start,
             (looks * self.look + self.tested) / second + 2 * start,  # before training and after
         )
 
     def tokens(self, speed: Speed, seconds: float) -> int:
         """Of each training, so that the run takes so long; at least one step."""
-        rest = seconds - self.estimate(speed, 0.0).seconds
-        there = rest * speed.tokens_per_second / (self.cost(speed) + self.look / self.between)
-        each = (there - self.pilots * self.piloted) / self.trainings
-        if each < self.piloted:  # then pilots are as long
-            each = there / (self.trainings + self.pilots)
+        there = (seconds - self.estimate(speed, 0.0).seconds) * speed.tokens_per_second
+        looks, alike = self.look / self.between, self.trainings + self.pilots
+        pilots = self.pilots * (self.training(speed, self.piloted) + looks * self.piloted)
+        each = 0.0
+        for once in (True, False):
+            cost, before = self.cost(speed, once) + looks, self.texts / self.beside if once else 0.0
+            each = ((there - pilots) / self.trainings - before) / cost
+            if each < self.piloted:  # then pilots are as long
+                each = (there / alike - before) / cost
+            if each >= TIMES * self.texts:
+                break
         return max(round(each), round(self.step), 1)
 
 
@@ -142,13 +167,16 @@ def work_of(run: Run) -> Work:
     a_test = documents["test"] * read + labels * sentence
     where = iteration_stages.where["train"]
     chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
-    once = THREE + (1.0 if method is not None and method.distillation else 0.0)
+    distils = method is not None and bool(method.distillation)
+    once = THREE + float(distils)
     passes = once + (FOUR - THREE if step / where.workers > chunk else 0.0)
     slower = 1.0 if where.use_gpu else SLOWER_ON_CPU
+    read_from = own * (1.0 if share is None else share.of_all(run.store))
+    kept = most_kept(settings.encoder.dimensions or run.inputs.encoder.base_dimension) if distils else 0
     return Work(
         annotations=iterations if annotates else 0,
         trainings=trainings,
-        annotated=own * (1.0 if share is None else share.of_all(run.store)),
+        annotated=read_from,
         step=step,
         look=look,
         looks=1 + len(train.interpolation),
@@ -159,6 +187,8 @@ def work_of(run: Run) -> Work:
         passes=slower * passes,
         cached=passes / once,
         beside=_beside(where, iteration_stages.where["annotate"]),
+        started=distils / once,
+        texts=read_from if read_from <= kept * where.workers * sentence else math.inf,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from types import SimpleNamespace
@@ -61,9 +62,22 @@ def test_pilots_take_time_as_trainings_do():
     assert short == pytest.approx(3 * (1000 * 4 / second + start)), "no pilot is longer than the training"
 
 
+def test_texts_that_are_read_twice_are_embedded_once_by_the_encoder_before():
+    work = WORK._replace(started=0.25, texts=50_000.0)
+    assert work.estimate(SPEED, 99_999) == WORK.estimate(SPEED, 99_999)
+    once = work.estimate(SPEED, 100_000)
+    assert once.training == pytest.approx(2 * (0.8 * 400 + 50_000 / 1000 / 2 + 5)), "a quarter of 1.25 passes less"
+    assert once._replace(training=810.0) == WORK.estimate(SPEED, 100_000)
+    measured = work.estimate(SPEED._replace(trained_per_second=125.0), 100_000)
+    assert measured.training == pytest.approx(2 * (0.8 * 1000 + 25 + 5))
+    pilots = work._replace(pilots=3, piloted=100_000.0)
+    assert pilots.estimate(SPEED, 10**6).training - work.estimate(SPEED, 10**6).training == 1.5 * once.training
+
+
 def test_tokens_are_those_whose_estimate_is_the_time_there_is():
-    for work in (WORK, WORK._replace(pilots=3, piloted=90_000.0)):  # at 600 s a training is shorter than that
-        for seconds in (600.0, 3600.0, 36_000.0):
+    few, many = WORK._replace(texts=20_000.0, started=0.25), WORK._replace(pilots=3, piloted=90_000.0)
+    for work in (WORK, few, many, many._replace(texts=50_000.0, started=0.25)):
+        for seconds in (600.0, 3600.0, 36_000.0):  # of `many` trainings are shorter than pilots at first
             assert work.estimate(SPEED, work.tokens(SPEED, seconds)).seconds == pytest.approx(seconds, rel=1e-3)
     assert WORK.tokens(SPEED, 10.0) == WORK.step, "there is a step however short the time"
 
@@ -102,7 +116,7 @@ def run_of(folder: Storage | None = None, on: str = "counterpart", **sections: A
     inputs: Any = SimpleNamespace(
         method=SimpleNamespace(annotated=settings.train.method == "idc", distillation=settings.train.distillation),
         initialization=None,
-        encoder=SimpleNamespace(max_length=32, max_seq_length=60),
+        encoder=SimpleNamespace(max_length=32, max_seq_length=60, base_dimension=32),
     )
     manifest: Any = SimpleNamespace(add=lambda name, stage: None)
     nothing: Any = None
@@ -116,7 +130,9 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     assert work.step == 2 * 128 * 10
     assert work.look == pytest.approx(100 * (100 + 60 + 10)), "by their sentences, and whole; and counterparts"
     assert work.passes == SLOWER_ON_CPU * (THREE + 1), "one chunk, and the start's encoder"
-    assert work_of(run_of(train={"distillation": 0.0})).passes == SLOWER_ON_CPU * THREE
+    assert (work.started, work.texts) == (1 / (THREE + 1), work.annotated), "which is embedded once, where that pays"
+    plain = work_of(run_of(train={"distillation": 0.0}))
+    assert (plain.passes, plain.started) == (SLOWER_ON_CPU * THREE, 0.0)
     cached = work_of(run_of(train={"distillation": 0.0, "chunk_tokens": 64}))
     assert (cached.passes, cached.cached) == (SLOWER_ON_CPU * FOUR, FOUR / THREE)
     assert work.beside == 1, "four workers of a core embed, one of four trains"
@@ -132,10 +148,14 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     store.summary |= {"lanes": 4}
     store.shards = 40
     part.iteration_stages.share = lambda _: Share(5, 1, 1)  # pyright: ignore
-    assert work_of(part).annotated == pytest.approx(900 * 100 / 2)
+    assert work_of(part).annotated == work_of(part).texts == pytest.approx(900 * 100 / 2)
     long = run_of()
     long.store.summary["tokens"] *= 10
     assert work_of(long).step == 2 * 128 * 32, "an encoder reads max_length tokens of a sentence"
+    most = 2**28 // 4 // 9000
+    for dimensions, texts in {most: 900 * 100, most + 1: math.inf}.items():
+        of_vectors = work_of(run_of(encoder={"model": "m", "dimensions": dimensions}))
+        assert of_vectors.texts == pytest.approx(texts), "9,000 sentences, and some memory for their vectors"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +193,6 @@ def test_validation_of_a_large_corpus_takes_no_more_than_its_training(on: str, m
 def test_whitening_anew_takes_its_sample(whole: bool, more: float):
     run = run_of(on="sentence")
     look = work_of(run).look
-    run.inputs.encoder.base_dimension = 32  # pyright: ignore
     run.iteration_stages.whitening = WhiteningPlan(0.5, None, ["train", "valid"], 1, whole)  # pyright: ignore
     assert work_of(run).look == pytest.approx(look + 16 * 32 * 10 + more), "a whole document for each dimension"
 
