@@ -17,6 +17,7 @@ from infocse_ray.embedding.embed import embed_corpus
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop import infocse
 from infocse_ray.loop import plusplus as few_shot
+from infocse_ray.loop.manifest import read_manifest
 from infocse_ray.loop.scored import evaluate_encoders
 from infocse_ray.page.end import end_with_pages
 from infocse_ray.page.write import end_with_page
@@ -235,7 +236,10 @@ def evaluate_suites(
 
 
 def _result(settings: Settings, metrics: dict[str, Any], report: str | None) -> RunResult:
-    return RunResult(Storage.open(settings.storage) / settings.name, metrics, report)
+    folder = Storage.open(settings.storage) / settings.name
+    written = read_manifest(folder)["files"]
+    files = {name.removeprefix("model/"): of for name, of in written.items() if name.startswith("model/")}
+    return RunResult(folder, metrics, report, files)
 
 
 def _prepare_process(given: object = None, kind: type[BaseModel] | None = None) -> None:

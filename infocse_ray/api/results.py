@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infocse_ray.encoder.load import load_encoder
@@ -10,6 +11,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.shown_in_notebook import result_table
 from infocse_ray.settings import Encoder
+from infocse_ray.storage.checksums import digest
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
@@ -36,6 +38,8 @@ class RunResult:
     """The content of `metrics.json`: every iteration's scores, counts and seconds, the settings, versions."""
     report: str | None = None
     """The report page, `report.html`: a path, or a URI; None where it couldn't be written."""
+    files: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    """Digests of the encoder's files, by name; loading looks whether they are those still."""
 
     @property
     def model_path(self) -> str:
@@ -63,18 +67,34 @@ class RunResult:
 
         Raises:
             ImportError: it isn't installed.
+            ValueError: the run's folder has another encoder by now.
         """
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise ImportError("sentence_transformer() needs it: pip install sentence-transformers") from error
-        return SentenceTransformer(str(resolve_encoder(self.model_path, "model_path")))
+        return SentenceTransformer(str(self._local()))
 
     def encoder(self) -> SentenceEncoder:
-        """The adapted encoder as a torch module, in fp32 on the CPU."""
+        """The adapted encoder as a torch module, in fp32 on the CPU.
+
+        Raises:
+            ValueError: the run's folder has another encoder by now.
+        """
         length = self.metrics["settings"]["encoder"]["max_length"]
         shape = Encoder(model=self.model_path, max_length=length)
-        return load_encoder(resolve_encoder(self.model_path, "model_path"), shape, cosine=False)
+        return load_encoder(self._local(), shape, cosine=False)
+
+    def _local(self) -> Path:
+        """The encoder's folder on this machine."""
+        folder = resolve_encoder(self.model_path, "model_path")
+        for name, expected in self.files.items():
+            if not (folder / name).exists() or digest((folder / name).read_bytes()).hex() != expected:
+                raise ValueError(
+                    f"{self.model_path}: isn't this result's encoder any more ({name} is another): a run of the same "
+                    "name wrote it since; give runs names of their own, or take the later run's result"
+                )
+        return folder
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

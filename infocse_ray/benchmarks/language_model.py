@@ -23,7 +23,7 @@ from infocse_ray.benchmarks.corpora import read_documents
 from infocse_ray.benchmarks.labelled import Truth, load_at, prepare_labelled
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process
 from infocse_ray.benchmarks.report import notes, table
-from infocse_ray.benchmarks.rival import check_free, take_step
+from infocse_ray.benchmarks.rival import make_empty, take_step
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.methods.mlm_head import MaskedLanguageModel
@@ -106,7 +106,7 @@ def train_once(arguments: argparse.Namespace, store: TokenStore) -> list[tuple]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, score and print."""
-    check_free(arguments.to)
+    make_empty(arguments.to)
     with tempfile.TemporaryDirectory() as work:
         store = in_fresh_process(prepare_labelled, work, arguments)
         rows = in_fresh_process(train_once, arguments, store)

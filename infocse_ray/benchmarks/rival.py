@@ -10,13 +10,20 @@ import torch
 from infocse_ray.encoder.embed import native_bf16
 
 
-def check_free(folder: str) -> None:
-    """Refuse to write over something.
+def make_empty(folder: str) -> None:
+    """Make a folder, and write over nothing: that it can't be written is no news after hours of training.
 
     Raises:
-        ValueError: it is there.
+        ValueError: something is there, or it can't be made.
     """
-    if Path(folder).exists():
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        there = any(Path(folder).iterdir())
+    except FileExistsError:
+        there = True
+    except OSError as error:
+        raise ValueError(f"--to {folder}: can't be written ({error.strerror}); name another folder") from None
+    if there:
         raise ValueError(f"--to {folder}: is there already; name another folder")
 
 

@@ -16,7 +16,7 @@ import torch
 from infocse_ray.benchmarks.corpora import MAX_LENGTH, read_documents
 from infocse_ray.benchmarks.measure import default_device, in_fresh_process
 from infocse_ray.benchmarks.report import notes, table
-from infocse_ray.benchmarks.rival import check_free, take_step
+from infocse_ray.benchmarks.rival import make_empty, take_step
 from infocse_ray.runtime.progress import say
 
 DELETED = 0.6
@@ -67,7 +67,7 @@ def train_once(arguments: argparse.Namespace) -> list[tuple]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train and print; how good it is, `evaluate --compare` and `benchmark validators` say."""
-    check_free(arguments.to)
+    make_empty(arguments.to)
     rows = in_fresh_process(train_once, arguments)
     table(("tokens", "steps", "loss", "seconds"), rows)
     notes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,10 +16,11 @@ import pytest
 from transformers.utils import logging
 
 import infocse_ray
-from infocse_ray import Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
+from infocse_ray import RunResult, Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
 from infocse_ray.api import arguments, calls
 from infocse_ray.loop.scored import Evaluated
 from infocse_ray.settings import Settings
+from infocse_ray.storage.checksums import digest
 from infocse_ray.storage.folder import Storage
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -255,6 +257,19 @@ def test_what_embed_takes_of_a_corpus_it_takes_in_python(
     monkeypatch.setattr(calls, "embed_corpus", lambda settings: SimpleNamespace(uri=settings.corpus.min_sentences))
     given = {"output": str(tmp_path / "out"), "storage": str(tmp_path), "corpus": {"min_sentences": 1}}
     assert infocse_ray.embed("e", documents, **given) == 1, "which a run, that needs pairs, doesn't take"
+
+
+def test_a_result_loads_its_own_encoder_and_no_later_runs(tmp_path: Path, tiny_encoder: Path):
+    model = tmp_path / "run" / "model"
+    shutil.copytree(tiny_encoder, model)
+    files = {file.name: digest(file.read_bytes()).hex() for file in model.iterdir()}
+    result = RunResult(Storage.open(str(tmp_path / "run")), {"settings": {"encoder": {"max_length": 8}}}, files=files)
+    assert result.encoder().dimension == 32
+    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+    with pytest.raises(ValueError, match=r"isn't this result's encoder any more \(config\.json is another\): a run"):
+        result.encoder()
+    with pytest.raises(ValueError, match="any more"):
+        result.sentence_transformer()
 
 
 def test_results_are_shown_without_credentials():

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
-from infocse_ray.benchmarks import language_model, tsdae
+from infocse_ray.benchmarks import language_model, rival, tsdae
 from tests.conftest import make_documents, write_jsonl
 
 
@@ -78,8 +78,25 @@ def test_deleted_words():
 
 @pytest.mark.parametrize("benchmark", [language_model, tsdae])
 def test_a_folder_that_is_there_is_not_written_over(tmp_path: Path, benchmark):
-    with pytest.raises(ValueError, match=r"--to .*: is there already; name another folder"):
-        benchmark.run(argparse.Namespace(to=str(tmp_path)))
+    there = tmp_path / "there"
+    there.write_text("of another")
+    for folder in (tmp_path, there):
+        with pytest.raises(ValueError, match=r"--to .*: is there already; name another folder"):
+            benchmark.run(argparse.Namespace(to=str(folder)))
+    assert there.read_text() == "of another"
+
+
+@pytest.mark.parametrize("benchmark", [language_model, tsdae])
+def test_a_folder_that_cant_be_made_is_found_out_before_training(tmp_path: Path, benchmark):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"--to .*/file/to: can't be written \(Not a directory\); name another folder"):
+        benchmark.run(argparse.Namespace(to=str(tmp_path / "file" / "to")))
+
+
+def test_an_empty_folder_is_as_good_as_none(tmp_path: Path):
+    for folder in (tmp_path, tmp_path / "new" / "folder"):
+        rival.make_empty(str(folder))
+        assert folder.is_dir()
 
 
 def test_a_corpus_with_nothing_to_train_on_is_refused(tmp_path: Path, tiny_encoder: Path):
