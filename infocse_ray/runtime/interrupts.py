@@ -4,6 +4,8 @@
 2. While workers train, the driver waits on (`run_interruptible`) and asks through the progress board; all workers
    learn of it in the same step, checkpoint, and return. Then the driver raises `Interrupted`.
 3. A second signal doesn't wait for that; one after it ends the process.
+4. In a process of somebody's own, such as a notebook's, Ctrl-C alone is taken, and while one worker trains: it ends at
+   a checkpoint, too, and then it is `KeyboardInterrupt`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
@@ -40,7 +42,8 @@ _END_RAY_SECONDS = 10.0
 class _Requests:
     """The signals of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Collection[int] = _SIGNALS) -> None:
+        self.numbers = numbers
         self.listening = False
         self.waits = False
         """Whether the main thread is in `run_interruptible`, which looks at `number` itself."""
@@ -92,14 +95,14 @@ _left_behind: list[threading.Thread] = []
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[None]:
-    """Take the signals while the block runs; what they did before comes back after it."""
+def listening(numbers: Collection[int] = _SIGNALS) -> Iterator[None]:
+    """Take these signals while the block runs; what they did before comes back after it."""
     global _requests
-    _requests = _Requests()
+    _requests = _Requests(numbers)
     if threading.current_thread() is not threading.main_thread():  # there can be no handler
         yield
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in numbers}
     streams = sys.stdout, sys.stderr
     _requests.listening = True
     listen_again()
@@ -115,7 +118,7 @@ def listening() -> Iterator[None]:
 def listen_again() -> None:
     """Take the signals back from whoever took them; nothing where this process doesn't listen."""
     if _requests.listening and threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
+        for number in _requests.numbers:
             # A shell starts what is to run behind it with SIGINT ignored: Ctrl-C is then for another. `nohup` ignores
             # the end of the terminal.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -168,19 +171,29 @@ def lost_in(error: BaseException) -> Interrupted | None:
     return error
 
 
-def run_interruptible(work: Callable[[], Result], board: Board | None = None) -> Result:
+def run_interruptible(work: Callable[[], Result], board: Board | None = None, ended: bool = False) -> Result:
     """Do `work` in a thread and wait for it, so that Ray's own handlers stay out and signals are noticed.
 
     Args:
         work: blocks, as a trainer's fit does.
         board: of workers that look at it (see `Request`) and end the work early when asked; None: there are no such.
+        ended: whether the caller ends what isn't waited for: a process of somebody's own lives on.
 
     Raises:
         Interrupted: a signal came; where there are such workers at work, once they have ended.
+        KeyboardInterrupt: that was Ctrl-C in a process that doesn't listen.
     """
-    if not _requests.listening or threading.current_thread() is not threading.main_thread():
-        with _own_interrupt_kept():
-            return work()
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    if not _requests.listening:
+        if board is None or not ended or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            with _own_interrupt_kept():
+                return work()
+        try:
+            with listening((signal.SIGINT,)):
+                return run_interruptible(work, board)
+        except Interrupted as stopped:
+            raise KeyboardInterrupt from stopped
     results: list[Result] = []
     errors: list[BaseException] = []
 
@@ -227,7 +240,7 @@ def _own_interrupt_kept() -> Iterator[None]:
         KeyboardInterrupt: Ctrl-C came, and the group has ended.
     """
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
+    if before is None:
         yield
         return
     try:

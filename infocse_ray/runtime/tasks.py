@@ -85,7 +85,7 @@ def in_one_task(
 
     Raises:
         What `work` raised, wrapped by Ray.
-        Interrupted: a signal came; the task has stopped, or is ended.
+        Interrupted, KeyboardInterrupt: a signal came; the task has stopped, or is ended.
     """
     if where is not None:
         (result,) = _of_one(work, arguments, where, title, retries, yields=False, asked=asked)
@@ -166,7 +166,7 @@ def _await(task: Any, one: Placement, where: Placement, asked: Board | None) -> 
             if lost > 1:
                 raise _RoomLost
 
-    run_interruptible(wait, asked)
+    run_interruptible(wait, asked, ended=True)
 
 
 def _got(task: Any) -> Any:

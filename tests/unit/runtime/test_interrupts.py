@@ -160,6 +160,56 @@ def test_ctrl_c_in_a_notebooks_training_ends_no_process():
         run_interruptible(lambda: sys.exit(signal.SIGTERM))
 
 
+def test_ctrl_c_in_a_notebook_waits_for_a_checkpoint_too():
+    there, ended = board(), []
+
+    def fit() -> None:
+        assert signal.getsignal(signal.SIGTERM) is before
+        send(signal.SIGINT)
+        assert there.asked.wait(30)
+        ended.append(True)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(fit, there, ended=True)
+    assert ended
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert run_interruptible(lambda: 7, there, ended=True) == 7
+
+
+@pytest.mark.usefixtures("every_signal_counts")
+@pytest.mark.parametrize("looked", [True, False], ids=["the second", "the first, where workers don't look yet"])
+def test_ctrl_c_in_a_notebook_that_does_not_wait(looked: bool):
+    release, there = threading.Event(), board(looked)
+
+    def fit() -> None:
+        send(signal.SIGINT)
+        assert there.asked.wait(30)
+        if looked:
+            send(signal.SIGINT)
+        release.wait(30)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(fit, there, ended=True)
+    release.set()
+    stopping._left_behind.pop().join()
+
+
+def test_ctrl_c_of_a_process_that_takes_it_itself_stays_its_own():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    there = board()
+    run_interruptible(lambda: send(signal.SIGINT), there, ended=True)
+    assert not there.asked.is_set()
+
+
+def test_in_another_thread_no_signal_is_taken():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(run_interruptible(lambda: 7, board(), ended=True)))
+    thread.start()
+    thread.join()
+    assert found == [7]
+
+
 def test_signals_are_taken_back_from_ray():
     def as_ray(number: int, frame: object) -> None:
         sys.exit(number)
