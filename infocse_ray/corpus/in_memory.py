@@ -142,7 +142,7 @@ def _tables(documents: object, corpus: Corpus) -> Iterator[pa.Table]:
 def _refused(documents: object) -> str:
     kind = type(documents)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return f"documents: are a {name}; give {ACCEPTED}"
+    return f"documents: are of type {name}; give {ACCEPTED}"
 
 
 def _columns(there: list[str], corpus: Corpus) -> list[str]:

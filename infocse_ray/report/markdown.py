@@ -58,8 +58,9 @@ def _how(tables: dict[str, Any]) -> str:
     seeds, rates = config["seeds"], config["learning_rates"]
     text = (
         f"{finished} of {len(cells)} cells (runs) are finished. Each test document must find its counterpart, "
-        "the text that belongs to it, such as its headline; scores are mean "
-        f"± sample standard deviation over the {_seeds(map(str, seeds))}, the best of a column is bold. A lead is in "
+        "the text that belongs to it, such as its headline; scores are "
+        f"{'mean ± sample standard deviation over the' if len(seeds) > 1 else 'of'} {_seeds(map(str, seeds))}, "
+        "the best of a column is bold. A lead is in "
         "R@5, or where it says so in MRR, with the 95 % interval of a paired bootstrap over the test documents, "
         f"{'and the seeds that both rows have; of one of these' if len(seeds) > 1 else 'of one seed:'} training’s own "
         "noise is not in it; one above 0 is "
@@ -73,16 +74,18 @@ def _how(tables: dict[str, Any]) -> str:
 
 def _caption(study: Study, tables: dict[str, Any]) -> str:
     config, budget = tables["config"], tables["budget"]
-    start = f"{budget['infocse']:,} tokens in its initialisation and as many in each of its"
+    number = config["iterations"]
+    its = f"each of its {number} iterations" if number > 1 else "its iteration"
+    start = f"{budget['infocse']:,} tokens in its initialisation and as many in"
     texts = {
         "zero_shot": f"Every trained row encoded {config['tokens']:,} tokens in training: a baseline in one stage, "
-        f"InfoCSE {start} {config['iterations']} iterations, or without initialisation {budget['infocse_none']:,} in "
+        f"InfoCSE {start} {its}, or without initialisation {budget['infocse_none']:,} in "
         "each.",
         "clustering": f"Both encoded {config['tokens']:,} tokens in training.",
         "iterations": f"One run of {ITERATIONS_STUDIED} iterations, none left out whatever validation says: {start} "
-        "iterations. Rows show iterations by number, not by validation.",
-        "initialization": f"Every row encoded {config['tokens']:,} tokens in training: {start} {config['iterations']} "
-        f"iterations; without initialisation {budget['infocse_none']:,} in each iteration. CP is CONPONO, SC SimCSE.",
+        "each. Rows show iterations by number, not by validation.",
+        "initialization": f"Every row encoded {config['tokens']:,} tokens in training: {start} {its}; "
+        f"without initialisation {budget['infocse_none']:,} in each iteration. CP is CONPONO, SC SimCSE.",
         "annotator": f"Both encoded {config['tokens']:,} tokens in training; first_encoder annotates for the first "
         "iteration only.",
         "options": f"Every row encoded {config['tokens']:,} tokens in training.",

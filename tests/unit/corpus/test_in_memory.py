@@ -170,11 +170,11 @@ def test_paths_stay_paths(root: Storage, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("documents", "said"),
     [
-        (3, "are a int; give a list of texts"),
-        (None, "are a NoneType; give a list"),
-        (b"abc", "are a bytes; give"),
-        ({"text": ["A."]}, "are a dict; give"),
-        ({"A. B."}, "are a set; give"),
+        (3, "are of type int; give a list of texts"),
+        (None, "are of type NoneType; give a list"),
+        (b"abc", "are of type bytes; give"),
+        ({"text": ["A."]}, "are of type dict; give"),
+        ({"A. B."}, "are of type set; give"),
         (["A. B.", 3], "item 1 is a int and item 0 a str; give all of one kind"),
         ([3], "item 0 is a int; give a list of texts"),
         ([], "there are none"),
@@ -197,7 +197,7 @@ def test_what_is_no_documents_is_refused(root: Storage, tmp_path: Path, document
 def test_several_splits_are_refused(root: Storage) -> None:
     kind = type("DatasetDict", (dict,), {"__module__": "datasets.dataset_dict"})
     with pytest.raises(
-        ValueError, match=r"are a datasets\.dataset_dict\.DatasetDict; .*; choose one of its splits: tr"
+        ValueError, match=r"are of type datasets\.dataset_dict\.DatasetDict; .*; choose one of its splits: tr"
     ):
         corpus_of(kind(train=[]), root)
 
