@@ -202,6 +202,11 @@ def test_ctrl_c_of_a_process_that_takes_it_itself_stays_its_own():
     assert not there.asked.is_set()
 
 
+def test_what_nobody_would_end_stays_in_a_notebooks_own_thread():
+    assert run_interruptible(threading.current_thread, board()) is threading.main_thread()
+    assert run_interruptible(threading.current_thread, ended=True) is threading.main_thread()
+
+
 def test_in_another_thread_no_signal_is_taken():
     found = []
     thread = threading.Thread(target=lambda: found.append(run_interruptible(lambda: 7, board(), ended=True)))
