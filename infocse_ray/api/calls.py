@@ -237,8 +237,9 @@ def evaluate_suites(
 
 def _result(settings: Settings, metrics: dict[str, Any], report: str | None) -> RunResult:
     folder = Storage.open(settings.storage) / settings.name
-    written = read_manifest(folder)["files"]
-    files = {name.removeprefix("model/"): of for name, of in written.items() if name.startswith("model/")}
+    written = read_manifest(folder).get("files", {})  # earlier versions named none
+    named = {name.removeprefix("model/"): of for name, of in written.items() if name.startswith("model/")}
+    files = {name: of for name, of in named.items() if not name.endswith(".md")}  # people write into a card
     return RunResult(folder, metrics, report, files)
 
 

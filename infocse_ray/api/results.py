@@ -39,7 +39,7 @@ class RunResult:
     report: str | None = None
     """The report page, `report.html`: a path, or a URI; None where it couldn't be written."""
     files: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    """Digests of the encoder's files, by name; loading looks whether they are those still."""
+    """Digests of what the encoder is loaded from, by name; loading looks whether they are those still."""
 
     @property
     def model_path(self) -> str:
@@ -91,8 +91,8 @@ class RunResult:
         for name, expected in self.files.items():
             if not (folder / name).exists() or digest((folder / name).read_bytes()).hex() != expected:
                 raise ValueError(
-                    f"{self.model_path}: isn't this result's encoder any more ({name} is another): a run of the same "
-                    "name wrote it since; give runs names of their own, or take the later run's result"
+                    f"{self.model_path}: isn't this result's encoder any more ({name} is another, or gone): a run of "
+                    "the same name wrote it since; give runs names of their own, or take the later run's result"
                 )
         return folder
 

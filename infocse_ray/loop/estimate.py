@@ -119,14 +119,15 @@ class Work(NamedTuple):
     def tokens(self, speed: Speed, seconds: float) -> int:
         """Of each training, so that the run takes so long; at least one step."""
         there = (seconds - self.estimate(speed, 0.0).seconds) * speed.tokens_per_second
-        looks, alike = self.look / self.between, self.trainings + self.pilots
+        looks, number = self.look / self.between, self.trainings + self.pilots
         pilots = self.pilots * (self.training(speed, self.piloted) + looks * self.piloted)
         each = 0.0
         for once in (True, False):
-            cost, before = self.cost(speed, once) + looks, self.texts / self.beside if once else 0.0
+            cost = self.cost(speed, once) + looks
+            before = self.texts / self.beside if once else 0.0
             each = ((there - pilots) / self.trainings - before) / cost
             if each < self.piloted:  # then pilots are as long
-                each = (there / alike - before) / cost
+                each = (there / number - before) / cost
             if each >= TIMES * self.texts:
                 break
         return max(round(each), round(self.step), 1)

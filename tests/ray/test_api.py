@@ -41,6 +41,7 @@ def test_the_examples_of_the_page_run_one_after_the_other(
     assert sum(len(group) for group in names["clustered"].groups()) == len(names["clustered"].sentences)
     assert result.encoder().dimension == 32
     assert {"config.json", "model.safetensors", "modules.json"} <= result.files.keys()
+    assert "README.md" not in result.files
     assert Path(result.model_path) == tmp_path / "runs" / "news" / "model"
 
 
