@@ -27,7 +27,7 @@ _NO_PARAMETER = {
         "scores couldn't be compared",
     ),
     "validate.sts": "it changes no training; set it in `settings`",
-    **dict.fromkeys(FEW_SHOT, "pretrain.py doesn't read it"),
+    **dict.fromkeys(FEW_SHOT, "`infocse pretrain` doesn't read it"),
     **dict.fromkeys(("explorer", "tracking"), "it changes no result"),
     **dict.fromkeys((f"annotate.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
     **dict.fromkeys((f"train.{name}" for name in HOW_NOT_WHAT), "it changes no result"),
@@ -122,7 +122,7 @@ class Sweep(Section):
         for name, how in parameters.items():
             if name not in known:
                 hint = "; `infocse pretrain --help all` lists them"
-                raise ValueError(f"parameters: {not_a('setting of pretrain.py', name, known, hint)}")
+                raise ValueError(f"parameters: {not_a('setting of `infocse pretrain`', name, known, hint)}")
             for place in {name, name.partition(".")[0]} & _NO_PARAMETER.keys():
                 raise ValueError(f"parameters: {name} can't be swept: {_NO_PARAMETER[place]}")
             search_space(name, how)

@@ -119,9 +119,15 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
     ("parameters", "message"),
     [
         ({}, "name at least one setting"),
-        ({"annotate.kk": {"grid": [1]}}, "annotate.kk is not a setting of pretrain.py: did you mean annotate.k?"),
-        ({"annotate": {"kk": {"grid": [1]}}}, "annotate.kk is not a setting of pretrain.py: did you mean annotate.k?"),
-        ({"anotate": {"k": {"grid": [1]}}}, "anotate is not a setting of pretrain.py: did you mean annotate"),
+        (
+            {"annotate.kk": {"grid": [1]}},
+            "annotate.kk is not a setting of `infocse pretrain`: did you mean annotate.k?",
+        ),
+        (
+            {"annotate": {"kk": {"grid": [1]}}},
+            "annotate.kk is not a setting of `infocse pretrain`: did you mean annotate.k?",
+        ),
+        ({"anotate": {"k": {"grid": [1]}}}, "anotate is not a setting of `infocse pretrain`: did you mean annotate"),
         ({"name": {"grid": ["a"]}}, "name can't be swept: it follows from"),
         ({"storage": {"grid": ["a"]}}, "storage can't be swept: it follows from"),
         ({"corpus.valid_fraction": {"grid": [0.1]}}, "corpus.valid_fraction can't be swept: .* different documents"),
@@ -135,7 +141,7 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"train.chunk_tokens": {"grid": [64]}}, "train.chunk_tokens can't be swept: it changes no result"),
         ({"explorer.documents": {"grid": [1]}}, "explorer.documents can't be swept: it changes no result"),
         ({"tracking.group": {"grid": ["a"]}}, "tracking.group can't be swept: it changes no result"),
-        ({"finetune.epochs": {"grid": [1]}}, "finetune.epochs can't be swept: pretrain.py doesn't read it"),
+        ({"finetune.epochs": {"grid": [1]}}, "finetune.epochs can't be swept: `infocse pretrain` doesn't read it"),
         ({"annotate.k": [1, 2]}, r"annotate.k = \[1, 2\]: give one of grid, choice, .* such as {grid"),
         ({"annotate.k": {"gird": [1]}}, "annotate.k = {'gird': .*: give one of grid, choice, uniform, quniform"),
         ({"annotate.k": {"grid": [1], "choice": [2]}}, "give one of grid, choice"),
@@ -312,5 +318,5 @@ def test_the_command_line_overrides_the_shipped_file(tmp_path: Path, capsys: pyt
     with pytest.raises(SystemExit):
         parse(Sweep, [*argv, "--parameters.annotate.kk={grid: [1]}"], "sweep.py", "")
     said = capsys.readouterr().err
-    assert "parameters: annotate.kk is not a setting of pretrain.py: did you mean annotate.k?" in said
+    assert "parameters: annotate.kk is not a setting of `infocse pretrain`: did you mean annotate.k?" in said
     assert len(said.splitlines()) == 1
