@@ -37,7 +37,7 @@ class Explorer(Section):
 class ExploreRun(Section):
     """The explorer of a finished run, made again."""
 
-    name: str = Field(min_length=1, description="Name of the run.")
+    name: str = Field(min_length=1, description="Name of the run; may be given without --name.")
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that the run is in.")
     documents: int | None = Field(
         default=None, ge=0, description="Documents drawn by the run's seed. Default: explorer.documents of the run."

@@ -55,6 +55,13 @@ def words_of_type(field: FieldInfo) -> str:
     return _words(field.annotation, field.metadata)
 
 
+def words_to_choose(kind: Any) -> tuple[str, ...]:
+    """The words of a setting that is one of some, or a list of such; none of any other."""
+    if get_origin(kind) is list:
+        (kind,) = get_args(kind)
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
 def _words(kind: Any, metadata: Any = ()) -> str:
     if get_origin(kind) is Annotated:
         kind, *inner = get_args(kind)
@@ -64,7 +71,7 @@ def _words(kind: Any, metadata: Any = ()) -> str:
         words = " | ".join(str(value) for value in inside)
     elif origin is list:
         words = f"list of {_words(inside[0])}"
-    elif origin is dict:
+    elif origin is dict or is_section(kind):
         words = "mapping"
     elif inside:  # a union
         words = " | ".join(_words(one) for one in inside)

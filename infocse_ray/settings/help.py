@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from infocse_ray.settings.fields import is_section, settings_of, words_of_type
+from infocse_ray.settings.fields import is_section, settings_of, words_of_type, words_to_choose
 
 _WIDTH = 100
 _OPTIONS = (
@@ -24,9 +25,13 @@ def short_help(model: type[BaseModel], prog: str, description: str, essentials: 
     fields = dict(settings_of(model))
     lines = [f"usage: {prog} [--config NAME] [--SETTING VALUE ...]", "", description.strip(), "", "Settings one needs:"]
     for name in essentials:
-        lines += _entry(name, _first_sentence(fields[name].description or ""), _WIDTH)
+        said = _first_sentence(fields[name].description or "")
+        if words_to_choose(fields[name].annotation):
+            said += f" ({_type_and_default(fields[name])})"
+        lines += _entry(name, said, _WIDTH)
     more = len(fields) - len(essentials)
-    lines += ["", f"Options (and {more} more settings, by --help all):" if more else "Options:"]
+    count = f"{more} more setting{'s' if more > 1 else ''}"
+    lines += ["", f"Options (and {count}, by --help all):" if more else "Options:"]
     for name, said in _OPTIONS:
         lines += _entry(name, said, _WIDTH)
     return "\n".join(lines)
@@ -45,15 +50,17 @@ def _entries(model: type[BaseModel], prefix: str) -> Iterator[str]:
     # A section's own settings come before those of the sections in it.
     for name, field in model.model_fields.items():
         if not is_section(field.annotation):
-            if field.is_required():
-                default = "required"
-            else:
-                default = f"default: {_shown(field.get_default(call_default_factory=True))}"
-            yield from _entry(prefix + name, f"{field.description} ({words_of_type(field)}; {default})", _WIDTH)
+            yield from _entry(prefix + name, f"{field.description} ({_type_and_default(field)})", _WIDTH)
     for name, field in model.model_fields.items():
         if is_section(kind := field.annotation):
             yield from ("", textwrap.fill((kind.__doc__ or name).strip(), _WIDTH))
             yield from _entries(kind, f"{prefix}{name}.")
+
+
+def _type_and_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return f"{words_of_type(field)}; required"
+    return f"{words_of_type(field)}; default: {_shown(field.get_default(call_default_factory=True))}"
 
 
 def _entry(name: str, said: str, width: int) -> list[str]:

@@ -11,7 +11,7 @@ class ReportPage(Section):
     """The report page of a run, or one page of several."""
 
     names: list[str] = Field(
-        description="Names of runs (a,b), also given without --names. One: its own page is made again. Several: one "
+        description="Names of runs (a,b), may be given without --names. One: its own page is made again. Several: one "
         "page compares them."
     )
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that runs share.")

@@ -15,7 +15,7 @@ class Search(Section):
     """Search a corpus that `infocse embed` embedded."""
 
     query: str | None = Field(
-        default=None, description="What is searched for; may be given without its name. None with --serve."
+        default=None, description="What is searched for; may be given without --query. None with --serve."
     )
     index: str = Field(min_length=1, description="Folder or URI that `infocse embed` wrote.")
     model: str | None = Field(

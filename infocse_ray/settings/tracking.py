@@ -12,7 +12,7 @@ SinkName = Literal["tensorboard", "mlflow", "wandb"]
 
 
 class Tracking(Section):
-    """What shows a run while it works; nothing here changes a result, and no address or token belongs here."""
+    """tracking: what shows a run while it works; it changes no result, and no address or token belongs here."""
 
     sinks: list[SinkName] = Field(
         default=["tensorboard"],

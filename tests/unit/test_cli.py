@@ -55,6 +55,32 @@ def test_a_command_says_its_own_name(name: str, capsys: pytest.CaptureFixture[st
     assert len(text.splitlines()) < 60
 
 
+def help_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """What a command prints, in one line."""
+    with pytest.raises(SystemExit):
+        main(argv)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_short_help_says_which_words_a_setting_takes(capsys: pytest.CaptureFixture[str]):
+    said = help_of(capsys, "embed", "--help")
+    assert "--precision How numbers are stored. (fp32 | fp16 | int8; default: fp32) --dimensions" in said
+    assert "--sentences Write the vectors of sentences, too. --reading" in said
+    assert "(list of sts | beir | mteb; default: [])" in help_of(capsys, "evaluate", "--help")
+
+
+def test_help_counts_the_settings_that_it_leaves_out(capsys: pytest.CaptureFixture[str]):
+    assert "Options (and 1 more setting, by --help all):" in help_of(capsys, "push", "--help")
+    assert "more settings, by --help all):" in help_of(capsys, "embed", "--help")
+
+
+def test_help_of_lists_of_sections_of_tracking_and_of_what_may_be_unnamed(capsys: pytest.CaptureFixture[str]):
+    assert "optionally `like`. (list of mapping; required)" in help_of(capsys, "reproduce", "--help", "all")
+    assert "tracking: what shows a run while it works" in help_of(capsys, "pretrain", "--help", "all")
+    for command, name in (("search", "query"), ("explorer", "name"), ("report", "names")):
+        assert f"may be given without --{name}" in help_of(capsys, command, "--help")
+
+
 def test_ctrl_c_while_libraries_are_loaded_is_one_line(monkeypatch, capsys):
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
