@@ -56,7 +56,7 @@ class Files(Protocol):
         ...
 
     def part_of(self, path: str) -> str:
-        """What a file is: one of `DOCUMENTS`, the kind's own name for a file that goes with them, "" for no part."""
+        """What a file is: one of `read.DOCUMENTS`, the kind's own name for what goes with them, "" for no part."""
         ...
 
 
