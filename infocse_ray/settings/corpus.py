@@ -24,7 +24,7 @@ class Corpus(Section):
         description="Format of the files. `auto`: each row, or each text file, is a document. `mind`: MIND's "
         "news.tsv and the bodies that its crawler wrote. `msmarco`: MS MARCO's documents with their queries and "
         "qrels. `browsing`: sequences of page titles, JSON Lines or TSV. All as they are released, or compressed "
-        "(.gz).",
+        "(.gz, .xz, .zst).",
     )
     id: str | None = Field(
         default=None,
