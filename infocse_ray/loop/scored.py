@@ -181,7 +181,7 @@ def _show_scores(settings: Evaluate, scored: list[Scored], on: On) -> None:
     questions, candidates = (int(ours.metrics[name]) for name in ("queries", "candidates"))
     whose = "all documents" if settings.split == "all" else f"split {settings.split}"
     read = f", documents read {_READ[settings.reading]}" if on == "counterpart" else ""
-    say(f"\n{questions:,} questions of {whose} ({on}){read} among {candidates:,} candidates, with 95 % intervals:\n")
+    say(f"\n{questions:,} questions of {whose} ({on}) among {candidates:,} candidates{read}, with 95 % intervals:\n")
     head = ["encoder", *columns.values(), *(["Spearman"] if spearman else [])]
     say(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     for one in scored:

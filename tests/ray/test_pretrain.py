@@ -390,7 +390,7 @@ def test_evaluate_scores_any_encoder_on_all_documents(
     [scored], _ = evaluate_encoders(Evaluate.model_validate(content))
     metrics = scored.metrics
     said = capsys.readouterr().out
-    assert "(counterpart), documents read both whole and by their sentences among 150 candidates" in said
+    assert "(counterpart) among 150 candidates, documents read both whole and by their sentences, with" in said
     assert f"| {content['model']} | {shown(metrics, 'recall@5')} |" in said
     assert metrics["queries"] == 150
     (stage,) = (read_stage(Storage.open(str(f))) for f in (folder / "runs" / "evaluations").glob("*") if f.is_dir())
@@ -449,7 +449,7 @@ def test_evaluate_puts_two_encoders_side_by_side(
     }
     evaluate_encoders(Evaluate.model_validate(content))
     said = capsys.readouterr().out
-    assert "(counterpart), documents read both whole and by their sentences among 150 candidates" in said
+    assert "(counterpart) among 150 candidates, documents read both whole and by their sentences, with" in said
     assert "| encoder | R@5 | R@10 | R@20 | MRR | Spearman |" in said
     rows = {
         name: line for line in said.splitlines() for name in (model, str(tiny_encoder)) if line.startswith(f"| {name}")
