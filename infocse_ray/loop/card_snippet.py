@@ -25,7 +25,7 @@ def snippet(settings: Settings, unit: bool) -> str:
     lines = [
         "import numpy as np",
         "from sentence_transformers import SentenceTransformer",
-        "from sentencex import segment",
+        "from sentencex import segment  # pip install sentencex",
         "",
         'model = SentenceTransformer("path/to/this/folder")',
     ]

@@ -102,6 +102,10 @@ def test_the_card_of_what_training_began_with_claims_no_training():
     assert "with InfoCSE" in card(None, start, loop={"initialization": "simcse"})
 
 
+def test_the_snippet_says_which_package_splits():
+    assert "from sentencex import segment  # pip install sentencex\n" in snippet_of(card())
+
+
 def test_the_snippet_splits_by_the_corpus_language():
     assert 'segment("de", text)' in snippet_of(card(corpus={"source": "a", "language": "de"}))
 
