@@ -50,7 +50,7 @@ def _scores(records: Sequence[Record]) -> Section:
     blocks.append(
         Note(
             "Intervals are of each encoder by itself. Two encoders that were asked the same questions are told apart "
-            "better question by question: infocse evaluate --model A --compare B."
+            "better question by question: infocse evaluate --model A --compare B --corpus.source FILES."
         )
     )
     return Section("scores", "Scores side by side", blocks)

@@ -335,6 +335,7 @@ def test_a_run_that_returned_its_start_says_so(root):
     compared = Page(write_comparison(root, ["news", "small"]).read_bytes()).sections["scores"]
     assert "news: whitened only" in compared
     assert "news: iteration" not in compared
+    assert "infocse evaluate --model A --compare B --corpus.source FILES" in compared
 
 
 @pytest.mark.usefixtures("undrawn")
