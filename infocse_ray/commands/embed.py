@@ -12,6 +12,7 @@ Example:
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from infocse_ray.commands.job import run_job
@@ -39,5 +40,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse embed") -> int:
 
 def _work(settings: Embed) -> None:
     from infocse_ray.embedding.embed import embed_corpus
+    from infocse_ray.runtime.progress import say
 
     embed_corpus(settings)
+    say(f"search them: infocse search --index {shlex.quote(settings.output)} 'what you look for'")
