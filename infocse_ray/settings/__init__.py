@@ -67,7 +67,8 @@ with warnings.catch_warnings():
             default=None,
             description="`auto`: `infocse pretrain` chooses train.method and train.distillation for the corpus. "
             "InfoCSE, InfoCSE with train.distillation 0.5 and SimCSE are tried for loop.pilot_steps each; the one that "
-            "validates best trains the run, or nothing does if none beats the start. Default: as section train says.",
+            "validates best trains the run, the second unless another is better beyond luck, and nothing does if none "
+            "beats the start. Default: as section train says.",
         )
         corpus: Corpus
         encoder: Encoder
