@@ -1,8 +1,8 @@
 """Adapt all-MiniLM-L6-v2 to the documentation of the Python packages on this machine, and see what it learns.
 
 Each document is a docstring that must find its own summary line, which was taken out of it. The encoder
-never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations in some ten minutes; a slow machine trains
-less, so that it takes hardly longer.
+never trains on a summary line. Nothing is downloaded. Two InfoCSE iterations in some twelve minutes; a slow machine
+trains less, so that it takes hardly longer.
 """
 
 from __future__ import annotations
