@@ -44,7 +44,7 @@ def show_pairs(settings: LookAtPairs) -> None:
     copies = len(distinct.node) - len(distinct.rows)
     say(
         f"{len(documents.keys):,} documents, {len(distinct.node):,} sentences, {copies:,} of them copies of another of "
-        "their document, which are left out"
+        "their document, which are left out\n"
     )
     for line in table(pairs):
         say(line)
