@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.settings import Reading
 from infocse_ray.settings.embed import Embed, Stored
-from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
@@ -115,12 +114,3 @@ def read_embedding(output: Storage) -> Embedding:
         DamagedFile: `embedding.json` isn't as it was written.
     """
     return Embedding(**read_checked(output / "embedding.json"))
-
-
-def read_counts(output: Storage) -> dict[str, Any]:
-    """What a finished output has: `documents`, `sentences`, `tokens`, `seconds`.
-
-    Raises:
-        FileNotFoundError: it isn't finished.
-    """
-    return read_stage(output / "vectors").summary or {}

@@ -13,7 +13,7 @@ import torch
 
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.embedding import shards
-from infocse_ray.embedding.index import Embedding, read_counts, read_embedding
+from infocse_ray.embedding.index import Embedding, read_embedding
 from infocse_ray.embedding.numbers import vectors_of
 from infocse_ray.embedding.rows import document_schema
 from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
@@ -21,6 +21,7 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings.embed import Embed
+from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.folder import Storage
 from tests.unit.indexes import TEXTS, Text, store_of, tiny, write_index
 
@@ -52,7 +53,7 @@ def test_a_document_is_the_mean_of_its_sentences(tmp_path: Path, tiny_encoder: P
             assert np.abs(sentences[text.doc_id, number]["vector"] - own[number]).max() < 1e-5
     assert len(sentences) == sum(len(text.sentences) for text in TEXTS)
     assert read_embedding(output).dimension == 32
-    assert read_counts(output)["documents"] == len(TEXTS)
+    assert (read_stage(output / "vectors").summary or {})["documents"] == len(TEXTS)
 
 
 @pytest.mark.parametrize("sentences", [False, True])
