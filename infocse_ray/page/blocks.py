@@ -24,8 +24,6 @@ class Figure(NamedTuple):
     """A plot, and the figures behind it."""
 
     title: str
-    alt: str
-    """What the plot shows, in a sentence, for who doesn't see it."""
     svg: Markup
     table: Table
     kind: str = "figure"

@@ -66,7 +66,7 @@ def _lengths(title: str, unit: str, counted: str, histogram: Mapping[str, int], 
                 f"about where\n{cut} tokens end", (place, max(counts)), (5, 0), textcoords="offset points", va="top"
             )
     rows = [[name, count] for name, count in zip(names, counts, strict=True)]
-    return Figure(title, alt, drawn.svg, listed(title, (unit, counted), rows, folded=True))
+    return Figure(title, drawn.svg, listed(title, (unit, counted), rows, folded=True))
 
 
 def _rejected(stage: StageRecord) -> list[Block]:
@@ -151,4 +151,4 @@ def _edges(iteration: str, histogram: Mapping[str, Sequence[float]]) -> Figure:
         for i, (low, high) in enumerate(itertools.pairwise(edges))
     ]
     head = ("cosine", *(f"{name}: {said}" for name, said in _PAIRS.items()))
-    return Figure(title, alt, drawn.svg, listed(title, head, rows, folded=True))
+    return Figure(title, drawn.svg, listed(title, head, rows, folded=True))

@@ -188,7 +188,7 @@ def scores_figure(made: list[Scored], metric: str, title: str | None = None) -> 
                 error = (high - low) / (2 * _NORMAL) if high > low or low < value else None
                 rows.append([one.name, split, f"{value:.4f}", f"{low:.4f} to {high:.4f}", error, scores.get("queries")])
     head = ("encoder", "questions of", name, "95 % interval", "standard error", "questions")
-    return Figure(title or f"{name} by encoder", alt, drawn.svg, listed(f"{name} by encoder", head, rows, folded=True))
+    return Figure(title or f"{name} by encoder", drawn.svg, listed(f"{name} by encoder", head, rows, folded=True))
 
 
 def _said(one: Scored, splits: list[str], metric: str) -> str:

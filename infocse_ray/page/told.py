@@ -91,7 +91,7 @@ def time_section(record: Record) -> Section:
     said = f"{duration(total)} in finished stages, one after the other. A stage that another run of this storage had "
     said += "finished is counted with the time that it took then. Starting is what passed until a stage's workers, "
     said += "whose processes load libraries and the encoder first, began or had done something."
-    return Section("time", "Where the time went", [Figure("Seconds by stage", alt, drawn.svg, table), Note(said)])
+    return Section("time", "Where the time went", [Figure("Seconds by stage", drawn.svg, table), Note(said)])
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:

@@ -121,7 +121,7 @@ def _curves_figure(title: str, axis: str, lines: Mapping[str, Curve]) -> Figure:
         axes.set_ylabel(axis, color=MUTED)
         _legend(axes, len(lines))
     rows = [[name, step, value] for name, line in lines.items() for step, value in thinned(line)]
-    return Figure(title, alt, drawn.svg, listed(title, ("training", "step", axis), rows, folded=True))
+    return Figure(title, drawn.svg, listed(title, ("training", "step", axis), rows, folded=True))
 
 
 def _averaged(line: Curve) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +165,7 @@ def _validations(metric: str, histories: _Histories) -> Figure:
             interval = "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
             rows.append([said, entry["step"], f"{entry[metric]:.4f}", interval])
     head = ("training", "step", f"validation {name}", "95 % interval")
-    return Figure(f"Validation {name}", alt, drawn.svg, listed("Validations", head, rows, folded=True))
+    return Figure(f"Validation {name}", drawn.svg, listed("Validations", head, rows, folded=True))
 
 
 _ENDS = ("low", "high")

@@ -77,7 +77,7 @@ def _spectrum(values: np.ndarray) -> Figure:
     places = thinned(range(len(values)))
     rows = [[place + 1, float(values[place]), f"{100 * share[place]:.1f} %"] for place in places]
     table = listed("Spectrum", ("direction", "variance", "share up to it"), rows, folded=True)
-    return Figure("Spectrum before whitening", alt, drawn.svg, table)
+    return Figure("Spectrum before whitening", drawn.svg, table)
 
 
 def _by(scores: Mapping[str, Mapping[str, float]], plain: Mapping[str, float] | None, what: str, chosen: str) -> Figure:
@@ -119,7 +119,7 @@ def _by(scores: Mapping[str, Mapping[str, float]], plain: Mapping[str, float] | 
     if plain is not None:
         rows.insert(0, ["not whitened", *(_with_interval(plain, metric) for metric in there)])
     head = (what, *(f"{metric_name(metric)} (95 % interval)" for metric in there))
-    return Figure(f"By {what}", alt, drawn.svg, listed(f"Scores by {what}", head, rows, folded=True))
+    return Figure(f"By {what}", drawn.svg, listed(f"Scores by {what}", head, rows, folded=True))
 
 
 _ENDS = ("low", "high")
