@@ -174,7 +174,7 @@ def show_plan(plan: CellPlan, records: Records) -> None:
     for slot in plan.asked:
         cells = to_run(plan, slot, records)
         for step, cell in enumerate(cells, 1):
-            state = _state(plan, slot, cell, records)
+            state = _state(slot, cell, records)
             say(f"[{number + step}/{many}] {cell.title}: {state} ({cell.tokens:,} tokens)")
         if not cells:
             say(f"[{number + 1}/{many}] {slot.title}: to do, {_waits(plan, slot)} ({slot.cells[0].tokens:,} tokens)")
@@ -208,7 +208,7 @@ def _cost(record: dict[str, Any]) -> tuple[float, int]:
     return sum(one["seconds"] or 0.0 for one in iterations), sum(one["tokens"] or 0 for one in iterations)
 
 
-def _state(plan: CellPlan, slot: Slot, cell: Cell, records: Records) -> str:
+def _state(slot: Slot, cell: Cell, records: Records) -> str:
     record = records.get(cell.name, {})
     state = record.get("state", "to do")
     if state == "failed":

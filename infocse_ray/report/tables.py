@@ -34,9 +34,9 @@ def summarise(config: Tables, plan: CellPlan, records: Records, leads: Leads) ->
             for study in plan.studies
         }
         for study in plan.studies:
-            _hold_against(study, tables[study.name], leads, shown[-1])
+            _hold_against(tables[study.name], leads, shown[-1])
         comparisons = {
-            study.name: [_compare(study, tables[study.name], pair, leads, shown[-1]) for pair in study.versus]
+            study.name: [_compare(tables[study.name], pair, leads, shown[-1]) for pair in study.versus]
             for study in plan.studies
             if study.versus
         }
@@ -60,7 +60,7 @@ def summarise(config: Tables, plan: CellPlan, records: Records, leads: Leads) ->
     }
 
 
-def _hold_against(study: Study, rows: list[dict[str, Any]], leads: Leads, variant: str) -> None:
+def _hold_against(rows: list[dict[str, Any]], leads: Leads, variant: str) -> None:
     """Add to each row its leads over the row that it is held against."""
     by_key = {row["key"]: row for row in rows}
     for row in rows:
@@ -69,9 +69,7 @@ def _hold_against(study: Study, rows: list[dict[str, Any]], leads: Leads, varian
         row["lead_in_mrr"] = leads.over(row, by_key[row["over"]], variant, metric="mrr") if held else None
 
 
-def _compare(
-    study: Study, rows: list[dict[str, Any]], pair: tuple[str, str], leads: Leads, variant: str
-) -> dict[str, Any]:
+def _compare(rows: list[dict[str, Any]], pair: tuple[str, str], leads: Leads, variant: str) -> dict[str, Any]:
     """A row's lead over another, or over the strongest of another family; with that in MRR as `in_mrr`."""
     by_key, (key, other) = {row["key"]: row for row in rows}, pair
     ours, strongest = by_key[key], not other

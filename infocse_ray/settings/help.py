@@ -28,12 +28,12 @@ def short_help(model: type[BaseModel], prog: str, description: str, essentials: 
         said = _first_sentence(fields[name].description or "")
         if words_to_choose(fields[name].annotation):
             said += f" ({_type_and_default(fields[name])})"
-        lines += _entry(name, said, _WIDTH)
+        lines += _entry(name, said)
     more = len(fields) - len(essentials)
     count = f"{more} more setting{'s' if more > 1 else ''}"
     lines += ["", f"Options (and {count}, by --help all):" if more else "Options:"]
     for name, said in _OPTIONS:
-        lines += _entry(name, said, _WIDTH)
+        lines += _entry(name, said)
     return "\n".join(lines)
 
 
@@ -41,7 +41,7 @@ def full_help(model: type[BaseModel], prog: str, description: str) -> str:
     """Full help: what the command does, and every setting with its type, default and description."""
     lines = [f"usage: {prog} [--config NAME] [--SETTING VALUE ...]", "", description.strip(), "", "Options:"]
     for name, said in _OPTIONS:
-        lines += _entry(name, said, _WIDTH)
+        lines += _entry(name, said)
     lines += ["", "Settings:", *_entries(model, "")]
     return "\n".join(lines)
 
@@ -50,7 +50,7 @@ def _entries(model: type[BaseModel], prefix: str) -> Iterator[str]:
     # A section's own settings come before those of the sections in it.
     for name, field in model.model_fields.items():
         if not is_section(field.annotation):
-            yield from _entry(prefix + name, f"{field.description} ({_type_and_default(field)})", _WIDTH)
+            yield from _entry(prefix + name, f"{field.description} ({_type_and_default(field)})")
     for name, field in model.model_fields.items():
         if is_section(kind := field.annotation):
             yield from ("", textwrap.fill((kind.__doc__ or name).strip(), _WIDTH))
@@ -63,10 +63,10 @@ def _type_and_default(field: FieldInfo) -> str:
     return f"{words_of_type(field)}; default: {_shown(field.get_default(call_default_factory=True))}"
 
 
-def _entry(name: str, said: str, width: int) -> list[str]:
+def _entry(name: str, said: str) -> list[str]:
     option = f"  --{name} "
     said = " ".join(said.split())
-    lines = textwrap.wrap(said, width, initial_indent=" " * 28, subsequent_indent=" " * 28, break_on_hyphens=False)
+    lines = textwrap.wrap(said, _WIDTH, initial_indent=" " * 28, subsequent_indent=" " * 28, break_on_hyphens=False)
     if len(option) <= 28 and lines:
         lines[0] = option.ljust(28) + lines[0].lstrip()
         return lines
