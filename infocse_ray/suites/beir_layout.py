@@ -72,7 +72,7 @@ class BeirSet(NamedTuple):
                 yield passage
 
 
-def beir_folders(uri: str, setting: str = "suite_path") -> list[Storage]:
+def beir_folders(uri: str) -> list[Storage]:
     """The folder itself if it has corpus.jsonl, else those in it that have one, by name.
 
     Raises:
@@ -83,7 +83,7 @@ def beir_folders(uri: str, setting: str = "suite_path") -> list[Storage]:
     near = sorted(name for name in with_one if "/" not in name)
     if not near:
         raise ValueError(
-            redacted(f"{setting} = {uri!r}: no {CORPUS} in it, nor in a folder in it; BEIR's layout is ")
+            redacted(f"suite_path = {uri!r}: no {CORPUS} in it, nor in a folder in it; BEIR's layout is ")
             + f"{CORPUS}, {QUERIES} and {QRELS}/<split>.tsv"
         )
     return [folder] if "" in near else [folder / name for name in near]
