@@ -115,7 +115,6 @@ def write_docstrings(
     path: str | os.PathLike[str],
     max_documents: int | None = None,
     packages: Sequence[str] = DEFAULT_PACKAGES,
-    min_sentences: int = 5,
     processes: int = 1,
 ) -> int:
     """Write the documents of `docstring_documents` as JSON Lines, sorted by id.
@@ -128,7 +127,6 @@ def write_docstrings(
             the same on every machine with the same versions of the packages, and a smaller choice is a subset
             of a larger one.
         packages: as for `docstring_documents`.
-        min_sentences: as for `docstring_documents`.
         processes: as for `docstring_documents`.
 
     Returns:
@@ -140,7 +138,7 @@ def write_docstrings(
     """
     if max_documents is not None and max_documents < 0:
         raise ValueError(f"max_documents is {max_documents}; it must not be negative")
-    documents = list(docstring_documents(packages, min_sentences, processes))
+    documents = list(docstring_documents(packages, processes=processes))
     if max_documents is not None:
         documents.sort(key=lambda document: _digest(str(document["id"])))
         documents = sorted(documents[:max_documents], key=lambda document: str(document["id"]))
