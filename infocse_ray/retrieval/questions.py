@@ -85,9 +85,9 @@ class Compared(NamedTuple):
     """Of ours over theirs."""
 
 
-def compare(ours: Storage, theirs: Storage, metric: Metric, common: bool = False) -> Lead:
-    """How far one encoder leads another; as `compare_scores`."""
-    return compare_scores(ours, theirs, metric, common).lead
+def compare(ours: Storage, theirs: Storage, metric: Metric) -> Lead:
+    """How far one encoder leads another on the same questions; as `compare_scores`."""
+    return compare_scores(ours, theirs, metric).lead
 
 
 def compare_scores(ours: Storage, theirs: Storage, metric: Metric, common: bool = False) -> Compared:
