@@ -69,7 +69,7 @@ def _complete(found: dict[str, float]) -> bool:
     return set(WANTED) <= set(found) and all(found[name] >= value for name, value in COUNTED.items())
 
 
-def test_a_run_is_seen(tmp_path: Path, tiny_encoder: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_seen(tmp_path: Path, tiny_encoder: Path, ray_cluster: None) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", [*make_documents(60), {"id": "lonely", "sentences": ["One."]}])
     sections = {
         "corpus": {"test_fraction": 0.0},

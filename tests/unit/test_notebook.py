@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,7 +89,7 @@ def test_a_result_is_a_table_and_in_a_terminal_a_line(outputs: list[list[Any]]) 
     assert result.data["text/plain"] == f"RunResult('/runs/news/model', {METRICS['verdict']['line']!r})"
 
 
-def test_the_table_has_scores_with_intervals_and_no_markup_from_outside(tmp_path: Path) -> None:
+def test_the_table_has_scores_with_intervals_and_no_markup_from_outside() -> None:
     html = result_table(METRICS, "s3://KEY:secret@bucket/<b>")
     assert "<script>" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html

@@ -31,7 +31,7 @@ def test_it_takes_as_long_as_the_user_says(run, capsys):
     assert "about 3 minutes" in capsys.readouterr().out
 
 
-def test_by_default_a_larger_corpus_has_longer(run, capsys):
+def test_by_default_a_larger_corpus_has_longer(run):
     assert run().minutes == pytest.approx(12.2)
     assert run("--documents", "1800").minutes == pytest.approx(16.2)
 

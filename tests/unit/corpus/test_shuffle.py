@@ -208,9 +208,7 @@ def test_another_plan_has_runs_of_its_own(tmp_path: Path, tasks: Tasks, monkeypa
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_damaged_run_is_made_again_and_no_other(
-    tmp_path: Path, tasks: Tasks, monkeypatch: pytest.MonkeyPatch, lost: bool
-):
+def test_a_damaged_run_is_made_again_and_no_other(tmp_path: Path, tasks: Tasks, lost: bool):
     storage = Storage.open(str(tmp_path))
     claim(storage, "prepare", "f")
     tasks.crash_after = {"_merge": 0}

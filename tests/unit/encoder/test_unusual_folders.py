@@ -211,7 +211,7 @@ def test_a_tokenizer_of_another_encoder_is_refused(tmp_path: Path, tiny_encoder:
         load_encoder(folder, Encoder(model="x"), cosine=True)
 
 
-def test_special_tokens_are_found_where_a_letter_is_no_token(tmp_path: Path, tiny_encoder: Path):
+def test_special_tokens_are_found_where_a_letter_is_no_token():
     words = {word: number for number, word in enumerate(("[CLS]", "[SEP]", "[PAD]", "[MASK]", "x"))}
     made = Tokenizer(models.BPE(words, []))  # nothing stands for what it doesn't know
     made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 0), ("[SEP]", 1)])  # pyright: ignore

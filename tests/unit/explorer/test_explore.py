@@ -106,9 +106,7 @@ def test_a_run_ends_with_its_clusters_iteration_by_iteration(settings, passes, c
     assert len(read(settings)["documents"]) == 4
 
 
-def test_iterations_that_annotated_a_share_show_what_all_of_them_did(
-    passes, tmp_path, tiny_encoder, monkeypatch, capsys
-):
+def test_iterations_that_annotated_a_share_show_what_all_of_them_did(passes, tmp_path, tiny_encoder, monkeypatch):
     def one_lane(folder: Path) -> Any:
         store = small_store(folder)
         return store._replace(summary=store.summary | {"lanes": 1})
@@ -152,7 +150,7 @@ def test_iterations_that_annotated_a_share_show_what_all_of_them_did(
         explore(ExploreRun(name="run", storage=settings.storage, ids=[elsewhere]))
 
 
-def test_the_command_adds_documents_and_they_stay(settings, passes, capsys):
+def test_the_command_adds_documents_and_they_stay(settings, passes):
     doc_id = some_id(Path(settings.storage) / "run")
     explore(ExploreRun(name="run", storage=settings.storage, documents=0, ids=[doc_id]))
     assert [(one["id"], one["named"]) for one in read(settings)["documents"]] == [(doc_id, True)]

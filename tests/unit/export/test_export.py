@@ -313,9 +313,7 @@ def test_no_credential_is_in_a_card(tiny_encoder: Path, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("format", ["torch", "onnx"])
-def test_an_export_is_asked_as_the_run_was(
-    format: Any, tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_is_asked_as_the_run_was(format: Any, tiny_encoder: Path, tmp_path: Path) -> None:
     if format == "onnx":
         pytest.importorskip("onnxscript")
         pytest.importorskip("onnxruntime")

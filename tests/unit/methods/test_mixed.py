@@ -125,7 +125,7 @@ def test_what_is_held_on_to_was_asked_with_the_same_prompts(tiny_encoder: Path, 
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_what_was_copied_out_of_the_corpus_is_read_on_this_machine(
-    source: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+    source: Shards, monkeypatch: pytest.MonkeyPatch, copied: bool
 ):
     """It is dealt again and again; a whole corpus of labels stays where it is."""
     asked: list[tuple[Storage, str]] = []

@@ -277,9 +277,7 @@ def test_a_corpus_of_one_sentence_gives_one_clear_line(
         whiten(constant, tmp_path / "q", tiny_encoder, AUTO._replace(splits=["train"]))
 
 
-def test_an_encoder_that_collapsed_keeps_the_whitening_it_had(
-    tiny_encoder: Path, store: TokenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_that_collapsed_keeps_the_whitening_it_had(tiny_encoder: Path, store: TokenStore) -> None:
     encoder = encoder_of(tiny_encoder)
     refitted = Refit.of(AUTO, store, encoder, CPU)
     encoder.whitening = before = refitted(encoder)

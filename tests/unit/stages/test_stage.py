@@ -310,9 +310,7 @@ class Killed:
 
 @pytest.mark.parametrize("piecewise", [True, False])
 @pytest.mark.parametrize("harm", [cut_off, flip], ids=["cut off", "flipped"])
-def test_killed_anywhere_while_damage_is_removed_nothing_damaged_is_taken_for_whole(
-    root, tmp_path, monkeypatch, harm, piecewise
-):
+def test_killed_anywhere_while_damage_is_removed_nothing_damaged_is_taken_for_whole(root, monkeypatch, harm, piecewise):
     steps, ended = 0, False
     while not ended:
         steps += 1

@@ -279,7 +279,7 @@ def test_names_of_files_cannot_break_the_table(tmp_path: Path, tiny_encoder: Pat
     assert row.startswith("| a\\|b [31m.tsv | sentences |")
 
 
-def test_no_credential_is_in_what_names_the_results(tmp_path: Path):
+def test_no_credential_is_in_what_names_the_results():
     names = []
     for secret in ("one", "another"):
         settings = Evaluate(model=f"s3://KEY:{secret}@bucket/model", suite=["sts"], suite_path=["sts.csv"])

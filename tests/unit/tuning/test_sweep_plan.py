@@ -281,7 +281,7 @@ def test_a_space_on_the_command_line_replaces_that_of_the_file(tmp_path: Path):
         assert found == {"train.learning_rate": {"grid": ["1e-5", "2e-5"]}, "annotate.k": {"grid": [1]}}
 
 
-def test_text_of_all_trials_settings_is_text_as_pretrain_takes_it(tmp_path: Path):
+def test_text_of_all_trials_settings_is_text_as_pretrain_takes_it():
     argv = ["--name=s", "--parameters.annotate.k={grid: [1]}", "--settings.encoder.query_prompt=query: "]
     argv += ["--settings.corpus.language=no", "--settings.corpus.id=007", "--settings.train.batch_size=64"]
     tree = parse(Sweep, argv, "sweep", "").settings
