@@ -11,12 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 from infocse_ray.storage.redact import redacted
+
+Item = TypeVar("Item")
 
 _LINE_SECONDS = 15.0
 _WARNING = "warning: "
@@ -35,29 +38,28 @@ def say(message: str) -> None:
     sys.stdout.flush()
 
 
-@contextlib.contextmanager
-def warnings_kept() -> Iterator[list[str]]:
+def warnings_kept() -> AbstractContextManager[list[str]]:
     """The warnings that this process says meanwhile, whichever thread says them, each once, without `warning: `."""
-    kept: list[str] = []
-    _kept.append(kept)
-    try:
-        yield kept
-    finally:
-        _kept[:] = [one for one in _kept if one is not kept]
+    return _one_more(_kept)
 
 
-@contextlib.contextmanager
-def waits_kept() -> Iterator[list[float]]:
+def waits_kept() -> AbstractContextManager[list[float]]:
     """Of each bar that this process shows meanwhile, the seconds that workers were starting.
 
     That is until they began or, where they don't say so, until something was done.
     """
-    waits: list[float] = []
-    _waits.append(waits)
+    return _one_more(_waits)
+
+
+@contextlib.contextmanager
+def _one_more(lists: list[list[Item]]) -> Iterator[list[Item]]:
+    """A list that is among these meanwhile."""
+    own: list[Item] = []
+    lists.append(own)
     try:
-        yield waits
+        yield own
     finally:
-        _waits[:] = [one for one in _waits if one is not waits]
+        lists[:] = [one for one in lists if one is not own]
 
 
 def duration(seconds: float) -> str:
