@@ -117,7 +117,7 @@ class TrainingMetrics:
     def validation(self, step: int, scores: Mapping[str, float]) -> None:
         """Show what the validation after a step found."""
         _count(self._stage, _gauges(scores))
-        self._waiting.append(Points("validation", step, _scores(scores)))
+        self._waiting.append(Points("validation", step, scores_of(scores)))
         self._hand_over()
 
     def close(self) -> None:
@@ -148,13 +148,14 @@ def _padding(counts: Mapping[str, Any]) -> dict[str, float]:
     return {"padding_share": 1.0 - counts["tokens"] / padded} if padded else {}
 
 
-def _scores(scores: Mapping[str, float]) -> dict[str, float]:
+def scores_of(scores: Mapping[str, Any]) -> dict[str, float]:
+    """Recall@k and MRR among what a validation or test found."""
     return {name: scores[name] for name in get_args(Metric) if name in scores}
 
 
 def _gauges(scores: Mapping[str, float]) -> dict[str, float]:
     """Scores under names that Prometheus takes."""
-    return {name.replace("@", "_at_"): score for name, score in _scores(scores).items()}
+    return {name.replace("@", "_at_"): score for name, score in scores_of(scores).items()}
 
 
 def _count(folder: Storage, values: Mapping[str, float]) -> None:

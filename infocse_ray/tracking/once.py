@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 
+from infocse_ray.stages.metrics import scores_of
 from infocse_ray.stages.stage import Stage
 from infocse_ray.tracking.remembered import Remembered
 from infocse_ray.tracking.sink import Place, Sink, Trained
-from infocse_ray.tracking.values import finite, scores_of
+from infocse_ray.tracking.values import finite
 
 
 class Once(Sink):

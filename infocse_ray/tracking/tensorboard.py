@@ -17,11 +17,12 @@ from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.record_writer import register_writer_factory
 
+from infocse_ray.stages.metrics import scores_of
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tracking.event_files import file_suffix, suffixes, whole_records
 from infocse_ray.tracking.sink import Place, Sink, Status, TrackedRun, Trained
-from infocse_ray.tracking.values import finite, scores_of
+from infocse_ray.tracking.values import finite
 
 _FLUSH_SECONDS = 30
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
-from infocse_ray.settings import Metric, Settings
+from infocse_ray.settings import Settings
+from infocse_ray.stages.metrics import scores_of
 from infocse_ray.storage.redact import redacted_json
 
 _BY_SPLIT_OR_REASON = ("documents", "labelled", "rejected", "leaks")
@@ -18,11 +19,6 @@ _NO_QUANTITY = {"last"}
 def finite(values: Mapping[str, float]) -> dict[str, float]:
     """The values that can be drawn."""
     return {name: value for name, value in values.items() if math.isfinite(value)}
-
-
-def scores_of(scores: Mapping[str, Any]) -> dict[str, float]:
-    """Recall@k and MRR among what a validation or test found."""
-    return {name: scores[name] for name in get_args(Metric) if name in scores}
 
 
 def plain(name: str) -> str:
