@@ -25,7 +25,7 @@ from transformers import (
     ViTConfig,
 )
 
-from infocse_ray.corpus.tokens import Tokens, offsets_of
+from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.embed import embed, filled, for_inference, length_buckets, native_bf16
 from infocse_ray.encoder.layout import Layout, read_layout
 from infocse_ray.encoder.load import load_encoder
@@ -33,6 +33,7 @@ from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents
+from tests.unit.trainees import ragged
 
 SENTENCES = [s for d in make_documents(30, seed=3) for s in d["sentences"]]
 
@@ -41,11 +42,6 @@ def load(folder, cosine=False, **settings):
     return load_encoder(
         Path(folder), Encoder.model_validate({"model": str(folder), "max_length": 16} | settings), cosine
     )
-
-
-def ragged(rows) -> Tokens:
-    values = np.array([token for row in rows for token in row], dtype=np.uint16)
-    return Tokens(values, offsets_of(np.array([len(row) for row in rows], dtype=np.int64)))
 
 
 def tokenised(encoder, sentences) -> Tokens:

@@ -24,9 +24,9 @@ from infocse_ray.methods.label_sample import leaking
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Corpus, Settings
 from infocse_ray.storage.folder import Storage
-from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, ragged, refused
+from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, refused
 from tests.unit.stores import Written, write_store
-from tests.unit.trainees import Run, annotated
+from tests.unit.trainees import Run, annotated, ragged
 
 ROLES: tuple[Role, Role] = ("document", "query")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
