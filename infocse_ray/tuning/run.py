@@ -67,7 +67,7 @@ def sweep(
 
     Raises:
         ValueError: one line that names what doesn't fit; no trial has started.
-        Held: another driver is at work on the sweep.
+        RunInUse: another driver is at work on the sweep.
     """
     trials = plan_trials(config, find)
     folder = Storage.open(config.storage) / config.name
