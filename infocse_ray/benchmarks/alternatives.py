@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,14 @@ from infocse_ray.encoder.prompts import Prompts, prompt_tokens
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
 from infocse_ray.retrieval.questions import documents_of as documents_asking
-from infocse_ray.retrieval.questions import recall_by_question, reciprocal_rank_by_question
+from infocse_ray.retrieval.questions import scores_by_question
+from infocse_ray.retrieval.ranks import scores_by
 from infocse_ray.retrieval.validation import Questions, questions_for
+from infocse_ray.settings import Metric
 from infocse_ray.storage.folder import Storage
 from infocse_ray.suites.bm25 import words_of
 
-_METRICS: list[tuple[str, Callable[[list[Storage]], tuple[pa.Table, np.ndarray]]]] = [
-    ("recall@5", lambda stages: recall_by_question(stages, 5)),
-    ("mrr", reciprocal_rank_by_question),
-]
+_METRICS: tuple[Metric, ...] = ("recall@5", "mrr")
 
 _Scores = dict[str, np.ndarray]
 """float [questions], sorted by document and counterpart, by metric."""
@@ -73,14 +71,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _scored(questions: Questions, order: np.ndarray, scores: np.ndarray) -> _Scores:
     ranks = ranks_of(questions, scores)[order]
-    return {"recall@5": (ranks <= 5).astype(float), "mrr": 1.0 / ranks}
+    return {metric: scores_by(metric, ranks) for metric in _METRICS}
 
 
 def _left(stages: list[Storage], asked: pa.Table, store: TokenStore) -> _Scores:
     """What runs left of a test, averaged over them."""
     out = {}
-    for metric, by_question in _METRICS:
-        found, out[metric] = by_question(stages)
+    for metric in _METRICS:
+        found, out[metric] = scores_by_question(stages, metric)
         if not found.select(["doc_id", "key"]).equals(asked.select(["doc_id", "key"])):
             raise ValueError(
                 f"--runs: {stages[0]} is not of the test's questions as they are in {store.folder}; give runs of one "
@@ -91,7 +89,7 @@ def _left(stages: list[Storage], asked: pa.Table, store: TokenStore) -> _Scores:
 
 def _row(name: str, scores: _Scores, words: _Scores, documents: np.ndarray) -> tuple[str, ...]:
     cells = [name]
-    for metric, _ in _METRICS:
+    for metric in _METRICS:
         lead = paired_bootstrap(scores[metric], words[metric], documents)
         apart = "" if scores is words else f"{lead.difference:+.4f} ({lead.low:+.4f} to {lead.high:+.4f})"
         cells += [f"{scores[metric].mean():.4f}", apart]

@@ -16,7 +16,7 @@ from infocse_ray.export.formats import GraphEncoder
 from infocse_ray.export.questions import Asked
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 from infocse_ray.retrieval.held_out import HeldOut
-from infocse_ray.retrieval.ranks import shown
+from infocse_ray.retrieval.ranks import scores_by, shown
 from infocse_ray.retrieval.scores import Scores
 from infocse_ray.retrieval.validation import score
 from infocse_ray.retrieval.verdict import asked, difference
@@ -81,12 +81,8 @@ def check(original: Scores, exported: Scores, what: Asked, metric: Metric) -> Ch
         what: the questions.
         metric: that the bootstrap compares.
     """
-    scores = [
-        1.0 / one.ranks if metric == "mrr" else (one.ranks <= int(metric.removeprefix("recall@"))).astype(float)
-        for one in (exported, original)
-    ]
     documents = pa.array(what.questions.doc_ids).dictionary_encode().indices.to_numpy()
-    lead = paired_bootstrap(scores[0], scores[1], documents)
+    lead = paired_bootstrap(scores_by(metric, exported.ranks), scores_by(metric, original.ranks), documents)
     return Check(metric, what.on, original.metrics, exported.metrics, lead)
 
 

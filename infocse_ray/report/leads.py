@@ -14,7 +14,7 @@ import pyarrow as pa
 from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
-from infocse_ray.retrieval.questions import documents_of, recall_by_question, reciprocal_rank_by_question
+from infocse_ray.retrieval.questions import documents_of, scores_by_question
 from infocse_ray.settings import Metric
 from infocse_ray.storage.folder import Storage
 
@@ -87,12 +87,7 @@ class Leads:
     def _score(self, folder: str, metric: Metric) -> tuple[pa.Table, np.ndarray]:
         """The questions of an evaluate stage, and their scores, float64 [questions]."""
         if (folder, metric) not in self._scores:
-            stages = [folder_in(self._root, folder)]
-            self._scores[folder, metric] = (
-                reciprocal_rank_by_question(stages)
-                if metric == "mrr"
-                else recall_by_question(stages, int(metric.removeprefix("recall@")))
-            )
+            self._scores[folder, metric] = scores_by_question([folder_in(self._root, folder)], metric)
         return self._scores[folder, metric]
 
 

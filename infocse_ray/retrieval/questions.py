@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
 from infocse_ray.retrieval.intervals import mean_of
+from infocse_ray.retrieval.ranks import scores_by
 from infocse_ray.settings import Metric
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
@@ -52,27 +53,21 @@ def read_ranks(stage: Storage, top: bool = False) -> pa.Table:
     return table.sort_by([(name, "ascending") for name in _names(table)])
 
 
-def recall_by_question(stages: list[Storage], cutoff: int) -> tuple[pa.Table, np.ndarray]:
-    """The share of the stages (one a seed) in which a question's counterpart was among the first `cutoff`.
+def scores_by_question(stages: list[Storage], metric: Metric) -> tuple[pa.Table, np.ndarray]:
+    """The mean of each question's score over the stages (one a seed).
 
     Returns:
-        The questions (columns `doc_id` and, if there, `key`) and their recall, float64 [questions].
+        The questions (columns `doc_id` and, if there, `key`) and their scores, float64 [questions].
 
     Raises:
         ValueError: a stage has no ranks, or asked other questions.
     """
-    questions, ranks = _ranks_of(stages)
-    return questions, (ranks <= cutoff).mean(0)
-
-
-def reciprocal_rank_by_question(stages: list[Storage]) -> tuple[pa.Table, np.ndarray]:
-    """The mean of 1 / rank over the stages (one a seed), of each question; as `recall_by_question`.
-
-    Raises:
-        ValueError: a stage has no ranks, or asked other questions.
-    """
-    questions, ranks = _ranks_of(stages)
-    return questions, (1.0 / ranks).mean(0)
+    tables = [read_ranks(stage) for stage in stages]
+    questions = tables[0].select(_names(tables[0])).combine_chunks()
+    for stage, table in zip(stages, tables, strict=True):
+        if not table.select(_names(table)).combine_chunks().equals(questions):
+            raise ValueError(f"{stage / 'ranks'} and {stages[0] / 'ranks'} are not of the same questions")
+    return questions, scores_by(metric, np.stack([table["rank"].to_numpy() for table in tables])).mean(0)
 
 
 class Compared(NamedTuple):
@@ -104,8 +99,7 @@ def compare_scores(ours: Storage, theirs: Storage, metric: Metric, common: bool 
         ValueError: a stage has no ranks, or they asked other questions.
     """
     asked = paired_ranks(ours, theirs, common)
-    ranks = np.stack([asked[name].to_numpy() for name in ("rank", "rank of theirs")])
-    scores = 1.0 / ranks if metric == "mrr" else (ranks <= int(metric.removeprefix("recall@"))).astype(float)
+    scores = scores_by(metric, np.stack([asked[name].to_numpy() for name in ("rank", "rank of theirs")]))
     return Compared(mean_of(scores[0]), mean_of(scores[1]), paired_bootstrap(scores[0], scores[1], documents_of(asked)))
 
 
@@ -136,16 +130,6 @@ def paired_ranks(ours: Storage, theirs: Storage, common: bool = False) -> pa.Tab
 def documents_of(questions: pa.Table) -> np.ndarray:
     """Which document each question is of: int32 [questions], the same number for the same `doc_id`."""
     return questions["doc_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-
-
-def _ranks_of(stages: list[Storage]) -> tuple[pa.Table, np.ndarray]:
-    """The questions, and their ranks (int64 [stages, questions])."""
-    tables = [read_ranks(stage) for stage in stages]
-    questions = tables[0].select(_names(tables[0])).combine_chunks()
-    for stage, table in zip(stages, tables, strict=True):
-        if not table.select(_names(table)).combine_chunks().equals(questions):
-            raise ValueError(f"{stage / 'ranks'} and {stages[0] / 'ranks'} are not of the same questions")
-    return questions, np.stack([table["rank"].to_numpy() for table in tables])
 
 
 def _names(table: pa.Table) -> list[str]:

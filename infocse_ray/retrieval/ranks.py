@@ -37,6 +37,11 @@ def metrics_of(ranks: np.ndarray, candidates: int, documents: np.ndarray | None 
     return metrics | {"queries": len(ranks), "candidates": candidates}
 
 
+def scores_by(metric: str, ranks: np.ndarray) -> np.ndarray:
+    """What each of the ranks (int, from 1) scores: 1 / rank, or whether it is among the first; float64, as many."""
+    return 1.0 / ranks if metric == "mrr" else (ranks <= int(metric.removeprefix("recall@"))).astype(float)
+
+
 def scores_in(entry: Mapping[str, Any]) -> dict[str, Any]:
     """What `metrics_of` gave, of an entry that has more beside it."""
     names = {f"{name}{end}" for name in (*(f"recall@{k}" for k in CUTOFFS), "mrr") for end in ("", "_low", "_high")}

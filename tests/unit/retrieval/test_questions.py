@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from infocse_ray.retrieval.bootstrap import paired_bootstrap
-from infocse_ray.retrieval.questions import compare, compare_scores, reciprocal_rank_by_question
+from infocse_ray.retrieval.questions import compare, compare_scores, scores_by_question
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import write_parquet
 
@@ -62,6 +62,6 @@ def test_other_questions_are_refused_unless_common_ones_are_asked_for(root):
 
 def test_reciprocal_ranks_of_several_seeds(root):
     again = dict.fromkeys(OURS, 2)
-    asked, found = reciprocal_rank_by_question([stage(root / "one", OURS), stage(root / "two", again)])
+    asked, found = scores_by_question([stage(root / "one", OURS), stage(root / "two", again)], "mrr")
     named = dict(zip(zip(*asked.to_pydict().values(), strict=True), found, strict=True))
     assert named == pytest.approx({question: (1 / rank + 1 / 2) / 2 for question, rank in OURS.items()})
