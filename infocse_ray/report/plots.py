@@ -59,8 +59,8 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
             if row["key"] == START.key and start is not None:
                 whitened = ", whitened" if variants[-1] == WHITENED else ""
                 axes.axvline(start, color="#555555", linestyle="--", linewidth=1, label=f"{START.label}{whitened}")
-        axes.set_yticks(places, [_literal(row.label) for row in study.rows])
-        axes.set_title(_literal(corpora[number]), fontsize="medium")
+        axes.set_yticks(places, [literal(row.label) for row in study.rows])
+        axes.set_title(literal(corpora[number]), fontsize="medium")
         axes.grid(axis="y", color="#DDDDDD")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0, 0].invert_yaxis()  # the first row on top; the panels share it
@@ -72,6 +72,6 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Matplotlib would read what is between dollar signs as a formula."""
     return text.replace("$", r"\$")

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from infocse_ray.report.markdown import escape
+from infocse_ray.report.plots import literal
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.storage.folder import Storage
@@ -148,18 +149,18 @@ class Table:
             for row in self.rows.values():
                 others = title_of({k: v for k, v in row["values"].items() if k != name})
                 value = row["values"][name]
-                lines[others].append((_literal(shown_value(value)) if listed else value, self.score(row)))
+                lines[others].append((literal(shown_value(value)) if listed else value, self.score(row)))
             for others, points in lines.items():
                 few = len(lines) <= _MOST_LINES
                 along = zip(*(points if listed else sorted(points)), strict=True)
-                axes.plot(*along, marker="o", label=_literal(others), color=None if few else "C0")
+                axes.plot(*along, marker="o", label=literal(others), color=None if few else "C0")
                 if few and others:
                     axes.legend(frameon=False)
             if "log" in way:
                 axes.set_xscale("log")
-            axes.set_xlabel(_literal(name))
+            axes.set_xlabel(literal(name))
         figure.supylabel(f"{self.metric} (validation, best iteration)")
-        figure.suptitle(_literal(self.config.name))
+        figure.suptitle(literal(self.config.name))
         out = io.BytesIO()
         figure.savefig(out, format="png", dpi=150)
         return out.getvalue()
@@ -179,8 +180,3 @@ def _tells(row: dict[str, Any]) -> bool:
 
 def _bold(cell: str, really: bool) -> str:
     return f"**{cell}**" if really and cell and not cell.startswith("**") else cell
-
-
-def _literal(text: str) -> str:
-    """Matplotlib would read what is between dollar signs as a formula."""
-    return text.replace("$", r"\$")
