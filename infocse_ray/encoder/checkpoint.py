@@ -16,7 +16,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.settings import Encoder, fingerprint
-from infocse_ray.storage.checksums import FOLDER, damaged, differs, sign_folder, verified
+from infocse_ray.storage.checksums import FOLDER, OTHER, damaged, differs, sign_folder, verified
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage
 
@@ -100,7 +100,7 @@ class EncoderFolder(NamedTuple):
             if not (path / FOLDER).exists():  # not saved here, or by a version before this one
                 return path
             signed = verified((path / FOLDER).read_bytes())
-            wrong = (FOLDER, "its content isn't what was written") if signed is None else differs(path, signed)
+            wrong = (FOLDER, OTHER) if signed is None else differs(path, signed)
             if wrong is None:
                 return path
             if path == Path(self.folder.path):

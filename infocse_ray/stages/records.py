@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from infocse_ray.runtime.progress import say
-from infocse_ray.storage.checksums import checked, verified
+from infocse_ray.storage.checksums import OTHER, checked, verified
 from infocse_ray.storage.folder import Storage
 
 
@@ -24,6 +24,6 @@ def read_record(file: Storage, identity: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     if record is None:
-        say(f"{file} is damaged (its content isn't what was written); it is read again from its source")
+        say(f"{file} is damaged ({OTHER}); it is read again from its source")
         return None
     return record if record["identity"] == identity else None

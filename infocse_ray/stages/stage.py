@@ -23,7 +23,7 @@ from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.interrupts import check
 from infocse_ray.runtime.progress import say, waits_kept
 from infocse_ray.stages.lease import Lease
-from infocse_ray.storage.checksums import MARK, checked, mark_of, verified
+from infocse_ray.storage.checksums import MARK, OTHER, checked, mark_of, verified
 from infocse_ray.storage.folder import Storage
 
 _COMMIT, _STARTED = "stage.json", "started.json"
@@ -92,7 +92,7 @@ def _read_commit(folder: Storage) -> dict[str, Any]:
         # Versions before this one wrote neither a checksum nor the files.
         if not {"checksum", "files"} & (commit := json.loads(content)).keys() and "summary" in commit:
             return commit
-    raise DamagedFile(f"{folder / _COMMIT} is damaged (its content isn't what was written)")
+    raise DamagedFile(f"{folder / _COMMIT} is damaged ({OTHER})")
 
 
 def find_stage(root: Storage, folder: Storage, fingerprint: str) -> Stage | None:
@@ -142,7 +142,7 @@ def _owner(folder: Storage, *names: str) -> str | None:
 
 def _read_started(folder: Storage) -> dict[str, Any]:
     if (started := verified((folder / _STARTED).read_bytes())) is None:
-        raise DamagedFile(f"{folder / _STARTED} is damaged (its content isn't what was written)")
+        raise DamagedFile(f"{folder / _STARTED} is damaged ({OTHER})")
     return started
 
 
@@ -151,7 +151,7 @@ def _damage(folder: Storage, commit: dict[str, Any]) -> dict[str, str]:
     if (key := (str(folder), commit["fingerprint"])) in _seen_whole:
         return {}
     there = folder.files()
-    marked = {name.removesuffix(MARK): "its content isn't what was written" for name in there if name.endswith(MARK)}
+    marked = {name.removesuffix(MARK): OTHER for name in there if name.endswith(MARK)}
     wrong = _unlike(commit, there) | marked
     if not wrong:
         _seen_whole.add(key)
@@ -189,7 +189,7 @@ def _damaged_place(places: list[Storage], kind: str, fingerprint: str, piecewise
         try:
             wrong = _damage(place, _read_commit(place))
         except DamagedFile:
-            wrong = {_COMMIT: "its content isn't what was written"}
+            wrong = {_COMMIT: OTHER}
         named = [f"{place / name} is damaged ({why})" for name, why in list(wrong.items())[:_NAMED]]
         more = f" and {len(wrong) - _NAMED:,} more files" if len(wrong) > _NAMED else ""
         say(f"{kind}: {'; '.join(named)}{more}; {'it is' if len(wrong) == 1 else 'they are'} made again")
@@ -229,7 +229,7 @@ def claim(folder: Storage, kind: str, fingerprint: str) -> Storage:
         started.write_json(checked({"kind": kind, "fingerprint": fingerprint, "seconds": 0.0}))
         return started
     for name in _drop_marked(folder):
-        say(f"{kind}: {folder / name} is damaged (its content isn't what was written); it is made again")
+        say(f"{kind}: {folder / name} is damaged ({OTHER}); it is made again")
     return started
 
 
