@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.lease import Lease
-from infocse_ray.storage.checksums import checked, digest, verified
+from infocse_ray.storage.checksums import OTHER, checked, digest, verified
 from infocse_ray.storage.folder import Storage, is_remote
 from infocse_ray.storage.redact import redacted_json
 
@@ -44,7 +44,7 @@ def read_manifest(run: Storage) -> dict[str, Any]:
     with contextlib.suppress(ValueError):
         if "format" not in (manifest := json.loads(content)) and "stages" in manifest:
             return manifest
-    raise DamagedFile(f"{file} is damaged (its content isn't what was written)")
+    raise DamagedFile(f"{file} is damaged ({OTHER})")
 
 
 def folders_of(manifest: dict[str, Any]) -> set[str]:
@@ -100,7 +100,7 @@ class Manifest:
             except FileNotFoundError:
                 actual = "missing"
             if actual != expected:
-                why = "it is missing" if actual == "missing" else "its content isn't what was written"
+                why = "it is missing" if actual == "missing" else OTHER
                 say(f"{self._run / name} is damaged ({why}); it is made again")
                 return False
         return True

@@ -39,7 +39,7 @@ def look_before(run: Run, compares: bool = False) -> Run:
         The run, with the scores of what it begins with; without whitening, where that takes away beyond luck and the
         settings leave it to the run: its start, too, is never worse than the encoder as it came.
     """
-    looks = _looks(run, _began(run), "valid")
+    looks = _looks(_began(run), "valid")
     metric = run.settings.validate.metric
     stages = run.evaluate(looks)
     for name, stage in stages.items():
@@ -99,9 +99,9 @@ def outcome(run: Run, result: EncoderFolder, more: dict[str, Look], trainings: l
         trainings: what `metrics.json` says of each; validation chose among all that they validated.
     """
     encoders = {**_began(run), _RESULT: result}
-    looks = _looks(run, encoders, "valid")
+    looks = _looks(encoders, "valid")
     if run.store.summary["labelled"]["test"]:
-        looks |= _looks(run, encoders, "test")
+        looks |= _looks(encoders, "test")
     stages = run.evaluate(looks | more)
     results: dict[str, Any] = {}
     for name in encoders:
@@ -146,7 +146,7 @@ def _began(run: Run) -> dict[str, EncoderFolder]:
     return {_START: run.came, **({_WHITENED: whitened} if whitened != run.came else {})}
 
 
-def _looks(run: Run, encoders: dict[str, EncoderFolder], split: str) -> dict[str, Look]:
+def _looks(encoders: dict[str, EncoderFolder], split: str) -> dict[str, Look]:
     return {f"{name}/{split}": Look(encoder, split) for name, encoder in encoders.items()}
 
 

@@ -20,7 +20,7 @@ from infocse_ray.distributed.collectives import workers
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.sampling.mixed_stream import Stream
-from infocse_ray.storage.checksums import checked, differs, sizes, verified
+from infocse_ray.storage.checksums import OTHER, checked, differs, sizes, verified
 from infocse_ray.train.state import TrainState
 
 _LIST = "files-{:05d}.json"
@@ -121,7 +121,7 @@ def damage(folder: Path) -> str | None:
         except FileNotFoundError:
             return f"{_LIST.format(number)} is missing"
         if listed is None:
-            return f"{_LIST.format(number)}: its content isn't what was written"
+            return f"{_LIST.format(number)}: {OTHER}"
         if (wrong := differs(folder, listed)) is not None:
             return ": ".join(wrong)
         number, there = number + 1, listed["workers"]
