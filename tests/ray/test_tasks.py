@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -94,7 +95,7 @@ def test_what_has_ended_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.Mon
     assert set(cancelled) == set(waiting)
 
 
-def _until_asked(folder: Path, board: ray.actor.ActorHandle) -> None:
+def _until_asked(folder: Path, board: Any) -> None:
     request = Request(board)
     while not request.now():
         (folder / "at-work").touch()
