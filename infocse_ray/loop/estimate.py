@@ -164,7 +164,7 @@ def work_of(run: Run) -> Work:
             texts = whole_sample(run.store, plan.splits, run.inputs.encoder.base_dimension)
             look += whole * there * texts.limit / 2**63
         look += min(documents["valid"], CHOOSING_DOCUMENTS) * document if plan.power is None else 0.0
-    tests = trainings + 3 if counts["labelled"]["test"] else 0
+    tests = 1 + trainings if counts["labelled"]["test"] else 0  # whitened and not whitened, an encoder embeds once
     a_test = documents["test"] * read + labels * sentence
     where = iteration_stages.where["train"]
     chunk = train.chunk_tokens if train.chunk_tokens != "auto" else _CHUNK[where.use_gpu]
@@ -182,7 +182,7 @@ def work_of(run: Run) -> Work:
         look=look,
         looks=1 + len(train.interpolation),
         between=float(validate.every_tokens or validate.every * step),
-        tested=5 * asked + tests * a_test,  # the starts, before and after, and the result
+        tested=2 * asked + tests * a_test,  # the start and the result
         pilots=len(RECIPES) if settings.recipe else 0,
         piloted=settings.loop.pilot_steps * step,
         passes=slower * passes,

@@ -3,7 +3,8 @@
 1. How fast the cluster embeds and trains (see `pace`) gives the tokens of each training (see `estimate`). However much
    time there is, `train.max_steps` and `train.max_tokens` end it, too.
 2. Every iteration annotates and validates anew. Where that would leave too little of the time for training, fewer
-   documents validate, and then there are fewer iterations: one that trains gives more than several that hardly do.
+   documents validate, and then there are fewer iterations: one that trains gives more than several that hardly do. At
+   last no weights between the start's and the trained ones are tried, each of which is validated like a step.
 3. That is a stage of its own, named by the run's inputs and `minutes`: a run that goes on, here or on another cluster,
    finds what was settled, and so the same trainings.
 """
@@ -74,6 +75,8 @@ class Sizes(NamedTuple):
     """That validation asks."""
     max_steps: int | None = None
     """Of each training, whatever sentences it reads; None: an earlier version settled none."""
+    interpolates: bool = True
+    """Whether `train.interpolation` is as it was asked for; else it is left out."""
 
     def of(self, run: Run) -> Run:
         """The run with these."""
@@ -81,8 +84,9 @@ class Sizes(NamedTuple):
         first = loop.initialization_tokens and min(loop.initialization_tokens, tokens or math.inf)
         # A step has a token at least: without steps tokens alone end a training.
         steps = min(one for one in (tokens, self.max_steps) if one is not None)
+        between = run.settings.train.interpolation if self.interpolates else []
         sections = {
-            "train": {"max_tokens": tokens, "max_steps": steps},
+            "train": {"max_tokens": tokens, "max_steps": steps, "interpolation": between},
             "loop": {"max_iterations": self.max_iterations, "initialization_tokens": first},
             "validate": {"max_documents": self.max_documents},
         }
@@ -100,6 +104,8 @@ class Sizes(NamedTuple):
         asked = {"loop.max_iterations": settings.loop.max_iterations, "validate.max_documents": asked_documents(run)}
         settled = dict(zip(asked, (self.max_iterations, self.max_documents), strict=True))
         less = [f"{name} = {settled[name]:,}, not {most:,}" for name, most in asked.items() if settled[name] < most]
+        if not self.interpolates:
+            less.append("train.interpolation = []")
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
         if tokens >= _tokens_of_steps(run):
             why += "; train.max_steps ends it sooner than the time does, and more steps may take away"
@@ -130,8 +136,7 @@ def _settled(run: Run, begun: float, compared: bool) -> Stage:
         if (least := work_of(sizes.of(run)).estimate(speed, sizes.tokens(run)).seconds) > 1.1 * rest:
             say(
                 f"warning: minutes = {settings.minutes:g}: with one step in each training the run still takes about "
-                f"{duration(least + seconds - rest)}; raise it, lower validate.max_documents, or set "
-                "train.interpolation to []"
+                f"{duration(least + seconds - rest)}; raise it, or lower validate.max_documents"
             )
         return {"speed": list(speed), **sizes._asdict()}
 
@@ -142,8 +147,8 @@ def _settled(run: Run, begun: float, compared: bool) -> Stage:
 def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Sizes:
     """What takes so many seconds: as much as was asked for beside training, or what leaves it enough of them."""
     found, asked, of_steps = None, run.settings.train.max_tokens or math.inf, _tokens_of_steps(run)
-    for iterations, documents in _lower_and_lower(run, compared):
-        found = Sizes(1, iterations, documents, run.settings.train.max_steps)
+    for iterations, documents, interpolates in _lower_and_lower(run, compared):
+        found = Sizes(1, iterations, documents, run.settings.train.max_steps, interpolates)
         work = work_of(found.of(run))
         tokens = min(work.tokens(speed, seconds), asked)
         found = found._replace(max_tokens=None if tokens >= _AMPLE * of_steps else int(tokens))
@@ -153,12 +158,19 @@ def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Si
     return found
 
 
-def _lower_and_lower(run: Run, compared: bool) -> Iterator[tuple[int, int]]:
-    """Iterations and validation documents at most: as asked for, then fewer documents, then fewer iterations, too."""
+def _lower_and_lower(run: Run, compared: bool) -> Iterator[tuple[int, int, bool]]:
+    """Iterations, validation documents at most, and whether weights between two are tried: less and less of them.
+
+    First as asked for, then fewer documents, then fewer iterations, then no such weights, too.
+    """
     iterations, documents = run.settings.loop.max_iterations, asked_documents(run)
-    yield iterations, run.settings.validate.max_documents
+    yield iterations, run.settings.validate.max_documents, True
     while documents > _FEWEST_DOCUMENTS and not compared:
         documents = max(_FEWEST_DOCUMENTS, documents // 2)
-        yield iterations, documents
+        yield iterations, documents, True
     if work_of(run).annotations:
-        yield from ((fewer, documents) for fewer in range(iterations - 1, 0, -1))
+        while iterations > 1:
+            iterations -= 1
+            yield iterations, documents, True
+    if run.settings.train.interpolation:
+        yield iterations, documents, False

@@ -57,8 +57,9 @@ with warnings.catch_warnings():
             gt=0.0,
             description="About how long `infocse pretrain` may take on this cluster. Its speed is measured once, "
             "and train.max_tokens of each training is set to fit, at most to what it and train.max_steps allow; "
-            "validate.max_documents (not of a sweep's trials), then loop.max_iterations are lowered where "
-            "training would have less than two fifths of the time. Default: no limit.",
+            "validate.max_documents (not of a sweep's trials), then loop.max_iterations are lowered, and "
+            "at last train.interpolation is left out, where training would have less than two fifths of the time. "
+            "Default: no limit.",
         )
         recipe: Literal["auto"] | None = Field(
             default=None,

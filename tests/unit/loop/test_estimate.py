@@ -175,7 +175,7 @@ def test_what_reading_documents_takes(reading: str, on: str, look: float, test: 
     run.store.summary["labelled"]["test"] = 100
     work = work_of(run)
     assert work.look == pytest.approx(100 * look)
-    assert work.tested == pytest.approx(5 * 100 * look + (work.trainings + 3) * (100 * test + 200 * 10))
+    assert work.tested == pytest.approx(2 * 100 * look + (1 + work.trainings) * (100 * test + 200 * 10))
 
 
 @pytest.mark.parametrize(("on", "most"), [("sentence", 0.5), ("counterpart", 1.0)])
@@ -292,6 +292,22 @@ def test_where_there_is_little_time_fewer_documents_validate_before_there_are_fe
     assert settled(32, labelled=200)[0] == 4_000, "200 ask whatever it is"
 
 
+def test_where_there_is_less_time_still_no_weights_between_two_are_validated(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
+    root = Storage.open(str(tmp_path))
+    six = sized(run_of(root, minutes=6), time.monotonic())
+    assert (six.settings.loop.max_iterations, six.settings.train.interpolation) == (1, DEFAULT.interpolation)
+    assert "train.interpolation" not in capsys.readouterr().out
+    five = sized(run_of(root, minutes=5), time.monotonic())
+    for settings in (five.settings, five.iteration_stages.settings):
+        assert (settings.loop.max_iterations, settings.train.interpolation) == (1, [])
+    assert "loop.max_iterations = 1, not 3 and train.interpolation = [], lest little" in capsys.readouterr().out
+    assert sized(run_of(root, minutes=5), time.monotonic()).settings == five.settings
+    capsys.readouterr()
+    sized(run_of(root / "none", minutes=5, train={"interpolation": []}), time.monotonic())
+    assert "train.interpolation" not in capsys.readouterr().out
+
+
 def test_what_limits_tokens_besides_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
 
@@ -334,7 +350,7 @@ def test_a_run_that_an_earlier_version_sized_goes_on_as_it_was(tmp_path, monkeyp
     monkeypatch.setattr(minutes, "run_stage", lambda *_: SimpleNamespace(summary=settled))
     settled = {"speed": [1000.0, 5.0, None], "max_tokens": 5000, "max_iterations": 2, "max_documents": 200}
     train = sized(run_of(minutes=60, train={"max_steps": 30}), time.monotonic()).settings.train
-    assert (train.max_tokens, train.max_steps) == (5000, 5000)
+    assert (train.max_tokens, train.max_steps, train.interpolation) == (5000, 5000, DEFAULT.interpolation)
 
 
 def test_runs_without_minutes_keep_their_identity():
