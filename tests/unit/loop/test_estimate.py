@@ -156,6 +156,9 @@ def test_what_a_run_has_to_do_follows_from_its_corpus_and_settings():
     for dimensions, texts in {most: 900 * 100, most + 1: math.inf}.items():
         of_vectors = work_of(run_of(encoder={"model": "m", "dimensions": dimensions}))
         assert of_vectors.texts == pytest.approx(texts), "9,000 sentences, and some memory for their vectors"
+    two = run_of(encoder={"model": "m", "dimensions": 2 * most})
+    two.iteration_stages.where["train"] = Placement(2, False, 2)
+    assert work_of(two).texts == pytest.approx(900 * 100), "of each worker"
 
 
 @pytest.mark.parametrize(

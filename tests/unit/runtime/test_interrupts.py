@@ -196,9 +196,10 @@ def test_ctrl_c_in_a_notebook_that_does_not_wait(looked: bool):
 
 
 def test_ctrl_c_of_a_process_that_takes_it_itself_stays_its_own():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    there = board()
+    there, came = board(), []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
     run_interruptible(lambda: send(signal.SIGINT), there, ended=True)
+    assert came == [signal.SIGINT]
     assert not there.asked.is_set()
 
 
