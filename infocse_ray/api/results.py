@@ -11,7 +11,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.shown_in_notebook import result_table
 from infocse_ray.settings import Encoder
-from infocse_ray.storage.checksums import digest
+from infocse_ray.storage.checksums import file_digest
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
@@ -89,7 +89,7 @@ class RunResult:
         """The encoder's folder on this machine."""
         folder = resolve_encoder(self.model_path, "model_path")
         for name, expected in self.files.items():
-            if not (folder / name).exists() or digest((folder / name).read_bytes()).hex() != expected:
+            if not (folder / name).exists() or file_digest(folder / name) != expected:
                 raise ValueError(
                     f"{self.model_path}: isn't this result's encoder any more ({name} is another, or gone): a run of "
                     "the same name wrote it since; give runs names of their own, or take the later run's result"

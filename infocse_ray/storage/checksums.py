@@ -111,7 +111,7 @@ def sign_folder(folder: Path) -> None:
 
 def sizes(folder: Path, names: list[str]) -> dict[str, list[int | str]]:
     """The size and digest of files of a local folder."""
-    return {name: [(folder / name).stat().st_size, _file_digest(folder / name)] for name in names}
+    return {name: [(folder / name).stat().st_size, file_digest(folder / name)] for name in names}
 
 
 def differs(folder: Path, signed: dict[str, Any]) -> tuple[str, str] | None:
@@ -127,11 +127,12 @@ def differs(folder: Path, signed: dict[str, Any]) -> tuple[str, str] | None:
             return path, "it is missing"
         if file.stat().st_size != size:
             return path, f"it has {file.stat().st_size:,} bytes, not {size:,}"
-        if _file_digest(file) != expected:
+        if file_digest(file) != expected:
             return path, OTHER
     return None
 
 
-def _file_digest(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """`digest` of a local file's content, in hexadecimal, without holding it in memory."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_BYTES)).hexdigest()

@@ -137,23 +137,34 @@ def test_a_signal_ends_the_wait_and_the_task(wait: Callable[[Path], Any], tmp_pa
 
 def _looks(folder: Path, board: Any) -> None:
     request = Request(board)
+    request.now()  # the board knows that somebody looks
     (folder / "process").touch()
     while not request.made():
         time.sleep(0.1)
     (folder / "stopped").touch()
 
 
-def test_work_that_looks_whether_it_is_to_stop_comes_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("around", "number", "raised"),
+    [(listening, signal.SIGTERM, Interrupted), (contextlib.nullcontext, signal.SIGINT, KeyboardInterrupt)],
+    ids=["a job", "Ctrl-C in a process of somebody's own"],
+)
+def test_work_that_looks_whether_it_is_to_stop_comes_to_its_end(
+    around: Callable[[], Any], number: int, raised: type[BaseException], tmp_path: Path
+) -> None:
     def signalled() -> None:
         while not (tmp_path / "process").exists():
             time.sleep(0.05)
-        time.sleep(1)  # it has looked once
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
-    with listening(), Board("testing", "step") as board:
-        threading.Thread(target=signalled).start()
-        with pytest.raises(Interrupted):
-            in_one_task(_looks, tmp_path, board.handle, where=WHERE, asked=board)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts tests with it ignored
+    try:
+        with around(), Board("testing", "step") as board:
+            threading.Thread(target=signalled).start()
+            with pytest.raises(raised):
+                in_one_task(_looks, tmp_path, board.handle, where=WHERE, asked=board)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (tmp_path / "stopped").exists()
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import ray
@@ -16,9 +13,6 @@ from ray.exceptions import RayError
 
 from infocse_ray.runtime import tasks as tasks_module
 from infocse_ray.runtime.failures import caused_by
-from infocse_ray.runtime.interrupts import Request
-from infocse_ray.runtime.placement import Placement
-from infocse_ray.runtime.progress import Board
 from infocse_ray.runtime.tasks import in_one_task, in_tasks
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -93,28 +87,3 @@ def test_what_has_ended_is_not_cancelled(tmp_path: Path, monkeypatch: pytest.Mon
     results.close()  # pyright: ignore[reportAttributeAccessIssue]
     assert ended not in cancelled
     assert set(cancelled) == set(waiting)
-
-
-def _until_asked(folder: Path, board: Any) -> None:
-    request = Request(board)
-    while not request.now():
-        (folder / "at-work").touch()
-    time.sleep(0.5)
-    (folder / "checkpoint").touch()
-
-
-def test_ctrl_c_in_a_process_of_somebodys_own_waits_for_the_checkpoint(tmp_path: Path) -> None:
-    def interrupt() -> None:
-        while not (tmp_path / "at-work").exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    where, sender = Placement(1, False, 1), threading.Thread(target=interrupt)
-    try:
-        sender.start()
-        with Board("training", "steps") as board, pytest.raises(KeyboardInterrupt):
-            in_one_task(_until_asked, tmp_path, board.handle, where=where, title="training", retries=0, asked=board)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert (tmp_path / "checkpoint").exists()
