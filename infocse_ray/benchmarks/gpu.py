@@ -34,7 +34,12 @@ from infocse_ray.settings import Settings, Train
 from infocse_ray.train.state import TrainState
 from infocse_ray.train.step import train_step
 
-MODELS = {"bert_base": "BERT-base", "minilm": "MiniLM-L6", "modernbert_base": "ModernBERT-base"}
+MODELS = {
+    "bert_base": "BERT-base",
+    "minilm": "MiniLM-L6",
+    "modernbert_base": "ModernBERT-base",
+    "qwen3": "Qwen3-0.6B",
+}
 """As `--models` has them, and as tables do."""
 DISTILLATION = Train().distillation
 """That the default trains with."""

@@ -10,7 +10,15 @@ import numpy as np
 import pyarrow as pa
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3Model,
+)
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, offsets_of
@@ -25,6 +33,15 @@ MAX_LENGTH = 32
 
 _IDS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
 _MINI: dict[str, Any] = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1_536}
+_QWEN: dict[str, Any] = {
+    "hidden_size": 1_024,
+    "num_hidden_layers": 28,
+    "intermediate_size": 3_072,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "use_cache": False,
+}
 _TINY: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64, "num_attention_heads": 2}
 
 
@@ -34,6 +51,9 @@ def backbone(name: str, small: bool) -> Any:
     vocabulary = WORDS + len(SPECIAL)
     if name == "ModernBERT-base":
         return ModernBertModel(ModernBertConfig(vocab_size=vocabulary, **_IDS, **(_TINY if small else {})))
+    if name == "Qwen3-0.6B":
+        tiny = {**_QWEN, **_TINY, "num_key_value_heads": 1, "head_dim": 16}
+        return Qwen3Model(Qwen3Config(vocab_size=vocabulary, pad_token_id=0, **(tiny if small else _QWEN)))
     shape = _TINY if small else _MINI if name == "MiniLM-L6" else {}
     return BertModel(BertConfig(vocab_size=vocabulary, pad_token_id=0, **shape))
 

@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     backends.add_argument("--repeats", type=_count, default=5, help="measurements of each, in turns")
 
     gpu = _command(commands, "gpu", "one GPU with random encoders: its tests, annotating, IDC, training steps")
-    models = ("bert_base", "minilm", "modernbert_base")
+    models = ("bert_base", "minilm", "modernbert_base", "qwen3")
     gpu.add_argument("--models", nargs="+", choices=models, default=models, help="encoders of these shapes")
     gpu.add_argument("--small", action="store_true", help="tiny encoders and few sentences, on a CPU too")
 

@@ -87,7 +87,9 @@ class _Trial:
         config = encoder.backbone.config
         self._heads = config.num_attention_heads
         self._size = getattr(config, "head_dim", None) or config.hidden_size // self._heads
-        self._windows = [(-1, -1)] if getattr(config, "sliding_window", None) is None else [(-1, -1), (8, 8)]
+        reaches = (-1,) if getattr(config, "sliding_window", None) is None else (-1, 8)
+        causal = {bool(one.is_causal) for one in encoder.backbone.modules() if hasattr(one, "is_causal")} or {False}
+        self._windows = [(reach, 0 if ahead_unseen else reach) for reach in reaches for ahead_unseen in causal]
         self._device, self._dtype = device, dtype
 
     def passed(self, kernel: Kernel, cases: tuple[tuple[int, ...], ...], gradients: bool = False) -> bool:

@@ -79,10 +79,18 @@ def by_mask(asked: Asked) -> torch.Tensor:
 
 SHORT = 64
 """Tokens of a sentence that `by_block` takes at most: of a longer one the block would not fit into registers."""
+WIDE = 128
+"""Elements of a head that it takes at most, likewise."""
 
 
 def by_block(asked: Asked) -> torch.Tensor:
-    """The `Kernel` of this library for GPUs, for sentences of at most SHORT tokens; has dropout."""
+    """The `Kernel` of this library for GPUs, for sentences of at most SHORT tokens; has dropout.
+
+    Raises:
+        ValueError: a sentence or a head is longer than it takes.
+    """
+    if asked.longest > SHORT or asked.query.shape[-1] > WIDE:
+        raise ValueError(f"sentences of {asked.longest} tokens, heads of {asked.query.shape[-1]} elements")
     from infocse_ray.encoder.short_attention import attend
 
     return attend(asked)
@@ -134,23 +142,32 @@ def _attend(
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
-    position_bias: torch.Tensor | None = None,
+    is_causal: bool | None = None,
     packed: tuple[Kernel, torch.Tensor, int] | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """An attention function as transformers calls it: [1, heads, tokens, d] -> [1, tokens, heads, d]."""
-    if packed is None or attention_mask is not None or position_bias is not None:
+    """An attention function as transformers calls it: [1, heads, tokens, d] -> [1, tokens, heads, d].
+
+    Keys and values may have fewer heads, each for as many of queries that follow one another.
+    """
+    unknown = any(one is not None for one in (attention_mask, position_bias, softcap, s_aux))
+    if packed is None or unknown or value.shape != key.shape or key.shape[2:] != query.shape[2:]:
         raise ValueError(f"{type(module).__name__} can't attend to packed sentences")
-    # Theirs counts the token itself.
-    window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
     kernel, bounds, longest = packed
-    if key.shape != query.shape or value.shape != query.shape:
-        raise ValueError(f"{type(module).__name__} has fewer heads of keys and values than of queries")
+    # Theirs counts the token itself.
+    reach = -1 if sliding_window is None else sliding_window - 1
+    causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
+    window = (reach, 0 if causal else reach)
     # Under autocast torch's own attention takes all three to one type; what a rotary embedding made is often fp32.
     device = query.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
     # Not tensor[0], whose gradient is a copy into zeros.
     query, key, value = (tensor.to(dtype).squeeze(0).transpose(0, 1) for tensor in (query, key, value))
+    if (times := query.shape[1] // key.shape[1]) > 1:
+        key, value = (tensor.repeat_interleave(times, 1) for tensor in (key, value))
     return kernel(Asked(query, key, value, bounds, longest, scaling, window, dropout))[None], None
 
 

@@ -109,8 +109,6 @@ class _Shape:
 
     def __init__(self, asked: Asked) -> None:
         heads, size = asked.query.shape[1:]
-        if asked.longest > SHORT:
-            raise ValueError(f"sentences of {asked.longest} tokens, more than {SHORT}")
         self.grid = (len(asked.bounds) - 1, heads)
         reach = [SHORT if one < 0 else one for one in asked.window]
         self.scalars = (size**-0.5 if asked.scale is None else asked.scale, *reach, asked.dropout, heads)
@@ -149,9 +147,5 @@ class _Attention(torch.autograd.Function):
 
 
 def attend(asked: Asked) -> torch.Tensor:
-    """The `Kernel`: every token's attention to its sentence, [tokens, heads, d], differentiable.
-
-    Raises:
-        ValueError: a sentence has more than SHORT tokens.
-    """
+    """The `Kernel`: every token's attention to its sentence, [tokens, heads, d], differentiable; see `by_block`."""
     return _Attention.apply(asked.query, asked.key, asked.value, asked)  # pyright: ignore

@@ -18,6 +18,7 @@ from infocse_ray.annotate import annotator as annotator_module
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.components import clusters_by_component
 from infocse_ray.annotate.idc import cluster
+from infocse_ray.benchmarks.made_up import backbone
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.checkpoint import EncoderFolder
@@ -111,8 +112,12 @@ def test_components_are_those_of_the_cpu() -> None:
     assert not clusters_by_component(source, target, np.array([0, 5_000])).any()
 
 
-def test_sentences_without_padding_are_embedded_as_with_it(tiny_encoder: Path) -> None:
-    packed = for_inference(encoder_on(CPU, tiny_encoder, False), "bf16", GPU)
+@pytest.mark.parametrize("left_to_right", [False, True])
+def test_sentences_without_padding_are_embedded_as_with_it(tiny_encoder: Path, left_to_right: bool) -> None:
+    encoder = encoder_on(CPU, tiny_encoder, False)
+    if left_to_right:
+        encoder.backbone = backbone("Qwen3-0.6B", small=True)
+    packed = for_inference(encoder, "bf16", GPU)
     assert isinstance(packed.kernel, ByLength), "no kernel for this GPU"
     batch = sentences(300, 1)
     found = embed(packed, batch)
@@ -129,8 +134,8 @@ def attended(kernel: Any, given: list[torch.Tensor], bounds: torch.Tensor, longe
     return [out.detach(), *torch.autograd.grad(out, inputs, given[3])]
 
 
-@pytest.mark.parametrize("size", [32, 64])
-@pytest.mark.parametrize("window", [(-1, -1), (8, 8), (3, 11)])
+@pytest.mark.parametrize("size", [32, 64, 128])
+@pytest.mark.parametrize("window", [(-1, -1), (8, 8), (3, 11), (-1, 0), (8, 0)])
 @pytest.mark.parametrize("longest", [16, 32, 64])
 def test_attention_in_short_sentences_and_its_gradients_are_the_masks(size: int, window: Any, longest: int) -> None:
     lengths = np.random.default_rng(longest).integers(1, longest + 1, 200)

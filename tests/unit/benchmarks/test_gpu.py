@@ -24,7 +24,7 @@ _WITHOUT_RAY = """
 import sys
 sys.modules["ray"] = None
 from infocse_ray.commands.benchmark import main
-sys.exit(main(["gpu", "--small", "--models", "bert_base", "modernbert_base"]))
+sys.exit(main(["gpu", "--small", "--models", "bert_base", "modernbert_base", "qwen3"]))
 """
 
 

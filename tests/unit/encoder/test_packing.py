@@ -32,7 +32,7 @@ from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.pack_trial import device_kernel, model_packs
-from infocse_ray.encoder.packing import Asked, by_mask
+from infocse_ray.encoder.packing import SHORT, WIDE, Asked, by_block, by_mask
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {
@@ -52,20 +52,20 @@ MODERN: dict[str, Any] = {
     "cls_token_id": 2,
     "sep_token_id": 3,
 }
+GEMMA: dict[str, Any] = {
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}
 MODELS: dict[str, Any] = {
     "bert": lambda: BertModel(BertConfig(**SHAPE)),
     "roberta": lambda: RobertaModel(RobertaConfig(**SHAPE, pad_token_id=1)),
     "electra": lambda: ElectraModel(ElectraConfig(**SHAPE, embedding_size=16)),
     "modernbert": lambda: ModernBertModel(ModernBertConfig(**SHAPE, **MODERN)),
-}
-
-
-CAUSAL: dict[str, Any] = {
-    "qwen3": lambda: Qwen3Model(Qwen3Config(**SHAPE, num_key_value_heads=4, head_dim=8)),
-    "gemma": lambda: Gemma3TextModel(
-        Gemma3TextConfig(
-            **SHAPE, num_key_value_heads=4, head_dim=8, sliding_window=8, layer_types=["sliding_attention"] * 3
-        )
+    "qwen3": lambda: Qwen3Model(Qwen3Config(**SHAPE, num_key_value_heads=2, head_dim=8)),
+    "gemma": lambda: Gemma3TextModel(Gemma3TextConfig(**SHAPE, **GEMMA, sliding_window=8)),
+    "embedding_gemma": lambda: Gemma3TextModel(
+        Gemma3TextConfig(**SHAPE, **GEMMA, sliding_window=14, use_bidirectional_attention=True)
     ),
 }
 
@@ -81,7 +81,7 @@ def sentences() -> Tokens:
     return Tokens(draw.integers(5, 90, int(lengths.sum())).astype(np.uint16), offsets_of(lengths))
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
 @pytest.mark.parametrize("name", MODELS)
 def test_vectors_are_those_of_padding(tiny_encoder, name, pooling):
     encoder = encoder_of(MODELS[name], tiny_encoder, pooling)
@@ -122,9 +122,9 @@ def test_cudnns_attention_is_left_out_on_gpus(device, left_out):
 
 
 @pytest.mark.parametrize("padded", [True, False])
-@pytest.mark.parametrize("name", [*MODELS, *CAUSAL])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_mask_that_nobody_looked_at_changes_nothing(tiny_encoder, monkeypatch, name, padded):
-    encoder = encoder_of((MODELS | CAUSAL)[name], tiny_encoder)
+    encoder = encoder_of(MODELS[name], tiny_encoder)
     draw = np.random.default_rng(2)
     lengths = draw.integers(1, 25, 40) if padded else np.full(40, 12)
     batch = Tokens(draw.integers(5, 90, int(lengths.sum())).astype(np.uint16), offsets_of(lengths))
@@ -158,12 +158,7 @@ def test_models_that_dont_pack_are_found_out(tiny_encoder, monkeypatch):
     assert not model_packs(leaking)
 
 
-@pytest.mark.parametrize("name", CAUSAL)
-def test_what_reads_from_left_to_right_is_padded(tiny_encoder, name):
-    assert not model_packs(encoder_of(CAUSAL[name], tiny_encoder))
-
-
-def attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> list[Asked]:
+def attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **more: Any) -> list[Asked]:
     """What a kernel is asked for, for tensors [1, heads, tokens, d]."""
     asked: list[Asked] = []
 
@@ -172,7 +167,8 @@ def attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> lis
         return one.query
 
     bounds = torch.tensor([0, query.shape[2]], dtype=torch.int32)
-    packing._attend(torch.nn.Module(), query, key, value, None, dropout=0.25, packed=(kernel, bounds, query.shape[2]))
+    packed = (kernel, bounds, query.shape[2])
+    packing._attend(torch.nn.Module(), query, key, value, None, dropout=0.25, packed=packed, **more)
     return asked
 
 
@@ -188,10 +184,48 @@ def test_under_autocast_a_kernel_is_given_one_type_and_dropout():
     assert [tuple(one.shape) for one in asked[:3]] == [(6, 4, 8)] * 3
 
 
-def test_fewer_heads_of_keys_than_of_queries_are_refused():
-    query, key = torch.randn(1, 4, 6, 8), torch.randn(1, 1, 6, 8)
-    with pytest.raises(ValueError, match="fewer heads"):
-        attended(query, key, key)
+def test_a_head_of_keys_is_of_the_queries_that_follow_one_another():
+    query, key = torch.randn(1, 4, 6, 8), torch.randn(1, 2, 6, 8)
+    (asked,) = attended(query, key, -key)
+    assert torch.equal(asked.key, key[0].transpose(0, 1)[:, [0, 0, 1, 1]])
+    assert torch.equal(asked.value, -asked.key)
+
+
+@pytest.mark.parametrize(
+    "more", [{"softcap": 50.0}, {"s_aux": torch.zeros(4)}, {"position_bias": torch.zeros(1, 4, 6, 6)}]
+)
+def test_attention_of_another_kind_is_refused(more):
+    query = torch.randn(1, 4, 6, 8)
+    with pytest.raises(ValueError, match="can't attend to packed"):
+        attended(query, query, query, **more)
+
+
+@pytest.mark.parametrize(("longest", "size"), [(SHORT + 1, 32), (8, WIDE + 1)])
+def test_a_block_is_of_short_sentences_and_narrow_heads(longest, size):
+    given = torch.zeros(3, longest, 1, size)
+    asked = Asked(*given, bounds=torch.tensor([0, longest]), longest=longest, scale=None, window=(-1, -1))
+    with pytest.raises(ValueError, match=f"of {longest} tokens, heads of {size}"):
+        by_block(asked)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gemma", "embedding_gemma"])
+def test_a_kernel_is_tried_with_what_the_model_sees(tiny_encoder, monkeypatch, name):
+    encoder = encoder_of(MODELS[name], tiny_encoder)
+    tried, used = set(), set()
+
+    def trying(asked: Asked) -> torch.Tensor:
+        tried.add(tuple(reach >= 0 for reach in asked.window))
+        return by_mask(asked)
+
+    def using(asked: Asked) -> torch.Tensor:
+        used.add(tuple(reach >= 0 for reach in asked.window))
+        return by_mask(asked)
+
+    monkeypatch.setattr(pack_trial, "_KERNELS", (trying,))
+    assert device_kernel(encoder, CPU, torch.float32) is trying
+    encoder.kernel = using
+    embed(encoder, sentences())
+    assert tried == used
 
 
 def test_a_training_kernel_must_have_the_masks_gradients_and_dropout(tiny_encoder, monkeypatch):

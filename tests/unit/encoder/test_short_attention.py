@@ -23,7 +23,13 @@ def differences(lengths: list[int], size: int, window: tuple[int, int]) -> list[
 
 @pytest.mark.parametrize(
     ("lengths", "size", "window"),
-    [([5, 1, 16], 32, (-1, -1)), ([30, 17, 1, 9], 24, (3, 5)), ([60, 1, 39], 64, (8, 8))],
+    [
+        ([5, 1, 16], 32, (-1, -1)),
+        ([30, 17, 1, 9], 24, (3, 5)),
+        ([60, 1, 39], 64, (8, 8)),
+        ([30, 17, 1, 9], 128, (-1, 0)),
+        ([60, 1, 39], 64, (8, 0)),
+    ],
 )
 def test_it_is_the_masks_and_so_are_its_gradients(monkeypatch, lengths, size, window):
     pytest.importorskip("triton")
