@@ -22,6 +22,8 @@ from infocse_ray.storage.redact import redacted
 Item = TypeVar("Item")
 
 _LINE_SECONDS = 15.0
+_NODE = "ray.io/node-id"
+"""Ray's label of a node by its id."""
 _WARNING = "warning: "
 _kept: list[list[str]] = []
 _waits: list[list[float]] = []
@@ -206,7 +208,10 @@ class Board:
         import ray
 
         self._points = points
-        self.handle: Any = ray.remote(num_cpus=0, max_restarts=-1)(_BoardActor).remote()
+        # On the driver's node. Without resources it would be on any: an autoscaler keeps that for its sake, and with a
+        # spot node would go what was told.
+        here = {_NODE: ray.get_runtime_context().get_node_id()}
+        self.handle: Any = ray.remote(num_cpus=0, max_restarts=-1, label_selector=here)(_BoardActor).remote()
         self._bar = Bar(title, total, unit)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)

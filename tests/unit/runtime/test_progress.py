@@ -7,9 +7,10 @@ import threading
 import types
 
 import pytest
+import ray
 
 from infocse_ray.runtime import progress
-from infocse_ray.runtime.progress import Bar, say, warnings_kept
+from infocse_ray.runtime.progress import Bar, Board, say, warnings_kept
 
 
 def work(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +106,15 @@ def test_a_notebook_has_a_widget(monkeypatch):
     made.clear()
     Bar("annotating", 5, "documents").to(2)
     assert made == []
+
+
+def test_a_board_is_on_the_drivers_node_which_no_autoscaler_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    actor = types.SimpleNamespace(remote=lambda: None)
+    monkeypatch.setattr(ray, "remote", lambda **options: asked.append(options) or (lambda _: actor))
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: types.SimpleNamespace(get_node_id=lambda: "f00"))
+    Board("training", "steps")
+    assert asked == [{"num_cpus": 0, "max_restarts": -1, "label_selector": {"ray.io/node-id": "f00"}}]
 
 
 def test_warnings_are_kept_once_whoever_says_them(capsys):
