@@ -11,7 +11,6 @@ numbers a task.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -23,11 +22,11 @@ from ray.exceptions import RayError
 from infocse_ray.corpus.read import Piece
 from infocse_ray.corpus.runs import RunWriter, read_cells, rows_of, run_file, write_run
 from infocse_ray.corpus.source import packs_of, text_bytes_of
-from infocse_ray.errors import DamagedFile, UnreadableFile
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.runtime.failures import caused_by
 from infocse_ray.runtime.tasks import in_tasks
 from infocse_ray.settings import fingerprint
-from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
 
 _FORMAT = 3
@@ -127,12 +126,11 @@ class Shuffle:
     def _written(self, write: Write) -> list[dict[str, Any]] | None:
         """What `write` returned for all shards, if it has written all, and all is there."""
         counts: list[dict[str, Any]] = []
-        with contextlib.suppress(FileNotFoundError, DamagedFile):
-            while len(counts) < self._shards:
-                counts += read_checked(_note_of(self._notes, len(counts)))["counts"]
-            if all(write.there(shard, one) for shard, one in enumerate(counts)):
-                return counts
-        return None
+        while len(counts) < self._shards:
+            if (noted := _noted(_note_of(self._notes, len(counts)))) is None:
+                return None
+            counts += noted["counts"]
+        return counts if all(write.there(shard, one) for shard, one in enumerate(counts)) else None
 
     def _read(self, read: Read) -> Iterator[str]:
         """Have the runs written; their names, in the order of the source."""
@@ -198,8 +196,8 @@ def _write_runs(number: int, pack: list[Piece], work: tuple[Read, Storage, int, 
     read, folder, shards, most_bytes = work
     file = folder / _task_name(number)
     note = folder / f"{_task_name(number)}.json"
-    with contextlib.suppress(FileNotFoundError):
-        runs = read_checked(note)["runs"]
+    if (noted := _noted(note)) is not None:
+        runs = noted["runs"]
         if all(run_file(file, run).exists() for run in range(runs)):
             return number, runs
     writer = RunWriter(file, shards, most_bytes)
@@ -218,6 +216,17 @@ def _join(work: tuple[Storage, int, list[str]], begin: int, end: int, name: str)
         write_run(folder / name, begin, [b"".join(parts) for parts in zip(*cells, strict=True)])
 
 
+def _noted(note: Storage) -> dict[str, Any] | None:
+    """What a task noted; None if it didn't, or the note isn't as it was written: then it is written again.
+
+    So it gets no mark, for which a stage that has it would count as damaged.
+    """
+    try:
+        return verified(note.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
 def _note_of(notes: Storage, begin: int) -> Storage:
     """Where a merging task notes what it wrote of the shards from `begin` on."""
     return notes / f"merged-{begin:06d}.json"
@@ -227,8 +236,8 @@ def _merge(work: tuple[Storage, Storage, _Span, pa.Schema, Write], begin: int, e
     """What a merging task does: have the shards `begin` to before `end` written; what that returned."""
     folder, notes, span, schema, write = work
     note = _note_of(notes, begin)
-    with contextlib.suppress(FileNotFoundError, DamagedFile):
-        counts = read_checked(note)["counts"]
+    if (noted := _noted(note)) is not None:
+        counts = noted["counts"]
         if all(write.there(shard, one) for shard, one in zip(range(begin, end), counts, strict=True)):
             return counts
     cells = read_cells([folder / run for run in span.runs], span.first, begin, end)

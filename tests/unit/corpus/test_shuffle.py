@@ -102,7 +102,7 @@ def written(folder: Path) -> dict[str, list[int]]:
 def notes_alone(folder: Path) -> bool:
     """Whether nothing is left of the sorting but notes of what was written."""
     (left,) = (folder / "sorting").iterdir()
-    return left.name.endswith("-written") and all(file.name.startswith("merged-") for file in left.iterdir())
+    return left.name.endswith("-written") and all(file.match("merged-*.json") for file in left.iterdir())
 
 
 WANTED = {f"{shard}.json": [row for row, to in enumerate(ROWS) if to == shard] for shard in range(SHARDS)}
@@ -180,6 +180,20 @@ def test_a_damaged_note_says_nothing_of_what_was_written(tmp_path: Path, tasks: 
         note.write_bytes(note.read_bytes()[:-3] + b"???")
     assert len(shuffled(tmp_path)) == SHARDS
     assert written(tmp_path) == WANTED
+    assert notes_alone(tmp_path), "no mark, for which the finished stage would be made again"
+
+
+def test_a_damaged_note_of_runs_has_them_written_again(tmp_path: Path, tasks: Tasks):
+    tasks.crash_after = {"_merge": 0}
+    with pytest.raises(Crash):
+        shuffled(tmp_path)
+    tasks.crash_after = {}
+    (note,) = tmp_path.glob("sorting/*/000003.json")
+    note.write_bytes(note.read_bytes()[:-3] + b"???")
+    reads.clear()
+    shuffled(tmp_path)
+    assert written(tmp_path) == WANTED
+    assert reads == [6, 7]
 
 
 def test_killed_while_the_runs_are_removed_all_is_written(tmp_path: Path, tasks: Tasks, monkeypatch):
