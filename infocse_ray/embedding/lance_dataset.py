@@ -19,6 +19,7 @@ import pyarrow.fs as pafs
 
 from infocse_ray.embedding.index import OVER, Over
 from infocse_ray.embedding.shards import Part
+from infocse_ray.loop.contents import at_once
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 
@@ -124,6 +125,6 @@ class LanceWriter(NamedTuple):
         import lance
 
         uri, options = dataset_place(self.output / f"{over}.lance")
-        pieces = (read_checked(self.piece(shard))[over] for shard in range(shards))
+        pieces = at_once(lambda shard: read_checked(self.piece(shard))[over], range(shards))
         fragments = [lance.FragmentMetadata.from_json(one) for piece in pieces for one in piece]
         lance.LanceDataset.commit(uri, lance.LanceOperation.Overwrite(schema, fragments), storage_options=options)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,20 @@ def test_it_is_there_with_all_shards_or_not_at_all(tmp_path: Path, tiny_encoder:
     rows = lance.dataset(uri).to_table().to_pylist()
     assert sorted(row["doc_id"] for row in rows) == sorted(text.doc_id for text in TEXTS)
     assert lance.dataset((output / "sentences.lance").path).count_rows() == sum(len(t.sentences) for t in TEXTS)
+
+
+def test_descriptions_of_shards_are_read_several_at_once(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    import infocse_ray.embedding.lance_dataset as module
+
+    read, all_read = module.read_checked, threading.Barrier(3, timeout=60)
+
+    def read_together(file: Storage) -> dict[str, Any]:
+        all_read.wait()
+        return read(file)
+
+    monkeypatch.setattr(module, "read_checked", read_together)
+    output = write_index(tmp_path, tiny_encoder, format="lance")
+    assert lance.dataset((output / "documents.lance").path).count_rows() == len(TEXTS)
 
 
 def test_a_shard_is_one_fragment_however_many_row_groups_it_has(tmp_path: Path, tiny_encoder: Path, monkeypatch):
