@@ -24,6 +24,7 @@ from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.its_run import say_unlike_its_run
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Annotate, Corpus, Encoder, fingerprint
 from infocse_ray.settings.embed import Embed
 from infocse_ray.stages.at_work import at_work
@@ -175,6 +176,6 @@ def _embed(
             lance.commit("sentences", sentence_schema(*shape), store.shards)
     else:
         check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(store.shards)), "output")
-    write_sampled(stage.folder, texts, store.shards, corpus.language)
+    in_one_task(write_sampled, stage.folder, texts, store.shards, corpus.language)
     texts.delete()
     return {**totals, "shards": store.shards}

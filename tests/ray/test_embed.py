@@ -11,6 +11,7 @@ import pytest
 
 import infocse_ray
 from infocse_ray.embedding import embed as embed_module
+from infocse_ray.embedding import sampled
 from infocse_ray.embedding.embed import embed_corpus
 from infocse_ray.errors import RunInUse
 from infocse_ray.settings.embed import Embed, EveryDocument
@@ -92,8 +93,9 @@ def test_an_output_is_one_process_s_at_a_time_and_of_one_reading_of_the_corpus(
     assert names == ["embedding.json", "encoder", "stages", "vectors"], "nothing is put beside"
 
 
-def test_documents_from_python_into_lance(tiny_encoder: Path, tmp_path: Path):
+def test_documents_from_python_into_lance(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lance = pytest.importorskip("lance")
+    monkeypatch.setattr(sampled, "read_texts", lambda *_: pytest.fail("the driver reads a shard, which may be 1 GiB"))
     table = pa.table({"id": ["x", "y"], "text": ["A ship. The tide.", "A judge. The law."]})
     place = infocse_ray.embed(
         str(tiny_encoder), table, output=str(tmp_path / "o"), storage=str(tmp_path / "r"), format="lance"
