@@ -4,6 +4,7 @@
 2. One thread has the device, so groups are embedded one after another, whoever read them.
 3. As many groups are in memory as threads call, and a group's counts are returned by the call that took it, once its
    pieces are written: what fails in any phase fails that call.
+A group that is too much to be embedded as a whole goes through them part by part (see `InParts`).
 """
 
 from __future__ import annotations
@@ -54,12 +55,22 @@ class Phased(Work, Protocol):
         ...
 
 
-def _here(call: Callable[..., Result], *arguments: Any) -> Result:
+@runtime_checkable
+class InParts(Work, Protocol):
+    """A work that takes a group part by part, lest all of it be in memory; it is shared by threads."""
+
+    def in_parts(self, annotator: Annotator, shards: list[int], on_device: Callable[..., Any]) -> Counts:
+        """As a call; `on_device` calls what computes, a part at a time, so that other groups' come in between."""
+        ...
+
+
+def here(call: Callable[..., Result], *arguments: Any) -> Result:
+    """Call it, where there are no other groups."""
     return call(*arguments)
 
 
 def through_phases(
-    work: Phased, annotator: Annotator, shards: list[int], on_device: Callable[..., Any] = _here
+    work: Phased, annotator: Annotator, shards: list[int], on_device: Callable[..., Any] = here
 ) -> Counts:
     """Take a group through all phases; `on_device` calls what computes."""
     group = work.read(annotator, shards)
@@ -83,4 +94,6 @@ class Pipeline:
         """The counts of a group of shards, whose pieces are written; errors are those of its own phases."""
         if isinstance(self._work, Phased):
             return through_phases(self._work, self._annotator, shards, self._on_device)
+        if isinstance(self._work, InParts):
+            return self._work.in_parts(self._annotator, shards, self._on_device)
         return self._on_device(self._work, self._annotator, shards)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.pipeline import here
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import Documents, TokenStore, documents_of, shard_name
 from infocse_ray.corpus.tokens import bounded_ranges
@@ -51,6 +52,17 @@ class Writer(Protocol):
         ...
 
 
+class _Embedded(NamedTuple):
+    """The vectors of documents `first` to before `last` of a row group."""
+
+    first: int
+    last: int
+    documents: np.ndarray
+    """float32 [last - first, d]."""
+    sentences: np.ndarray | None
+    """float32, of all sentences of these; None: they aren't asked for."""
+
+
 class EmbedShards(NamedTuple):
     """Embeds groups of shards; a piece of the stage is a shard."""
 
@@ -61,35 +73,48 @@ class EmbedShards(NamedTuple):
 
     def __call__(self, annotator: Annotator, shards: list[int]) -> list[dict[str, Any]]:
         """Write what is missing; return what each shard counted."""
+        return self.in_parts(annotator, shards, here)
+
+    def in_parts(self, annotator: Annotator, shards: list[int], on_device: Callable[..., Any]) -> list[dict[str, Any]]:
+        """As a call; a part is a row group (see `InParts`)."""
         counts = []
         for shard in shards:
             there = self.writer.counts(shard)
-            counts.append(self.writer.write(shard, self._parts(annotator, shard)) if there is None else there)
+            parts = self._parts(annotator, shard, on_device)
+            counts.append(self.writer.write(shard, parts) if there is None else there)
         return counts
 
-    def _parts(self, annotator: Annotator, shard: int) -> Iterator[Part]:
+    def _parts(self, annotator: Annotator, shard: int, on_device: Callable[..., Any]) -> Iterator[Part]:
         texts = ShardTexts(read_texts(self.texts, shard))
         for table in self.store.read(shard, SPLITS, _COLUMNS):
-            yield self._part(annotator, documents_of(table), texts)
+            documents = documents_of(table)
+            yield self._part(documents, on_device(self._embedded, annotator, documents), texts)
 
-    def _part(self, annotator: Annotator, documents: Documents, texts: ShardTexts) -> Part:
+    def _embedded(self, annotator: Annotator, documents: Documents) -> list[_Embedded]:
+        """What computes; nothing of it stays on the device."""
         asked, normalize = self.embedding, annotator.encoder.normalize
-        read: list[np.ndarray] = []
-        sentences: list[pa.Table] = []
+        embedded: list[_Embedded] = []
         for first, last, vectors in self._ranges(annotator, documents):
             offsets = documents.offsets[first : last + 1] - documents.offsets[first]
             means = None if asked.reading == "whole" else mean_vectors(vectors, offsets, normalize)
             whole = None if asked.reading == "sentences" else self._whole(annotator, documents, first, last)
-            read.append(_numpy(read_as(means, whole, normalize)))
-            if asked.sentences:
+            read = _numpy(read_as(means, whole, normalize))
+            embedded.append(_Embedded(first, last, read, _numpy(vectors) if asked.sentences else None))
+        return embedded
+
+    def _part(self, documents: Documents, embedded: list[_Embedded], texts: ShardTexts) -> Part:
+        precision = self.embedding.precision
+        sentences: list[pa.Table] = []
+        for first, last, _, vectors in embedded:
+            if vectors is not None:
                 some = documents._replace(
                     doc_ids=documents.doc_ids.slice(first, last - first),
                     keys=documents.keys[first:last],
-                    offsets=offsets,
+                    offsets=documents.offsets[first : last + 1] - documents.offsets[first],
                 )
-                sentences.append(sentence_table(some, Texts(some, texts), _numpy(vectors), asked.precision))
-        table = document_table(documents, Texts(documents, texts), np.concatenate(read), asked.precision)
-        return Part(table, sentences)
+                sentences.append(sentence_table(some, Texts(some, texts), vectors, precision))
+        read = np.concatenate([one.documents for one in embedded])
+        return Part(document_table(documents, Texts(documents, texts), read, precision), sentences)
 
     def _ranges(self, annotator: Annotator, documents: Documents) -> Iterator[tuple[int, int, torch.Tensor]]:
         """As `Annotator.vectors`, cut to the dimensions; without any vector where nothing is made of sentences'."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +16,12 @@ import pytest
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.annotate.pipeline import Pipeline
 from infocse_ray.embedding import shards
 from infocse_ray.embedding.index import Embedding, read_embedding
 from infocse_ray.embedding.numbers import vectors_of
 from infocse_ray.embedding.rows import document_schema
-from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
+from infocse_ray.embedding.shards import EmbedShards, ParquetWriter, Part
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.texts import tokenised
@@ -130,6 +135,34 @@ def test_whole_shards_are_left_and_what_is_missing_is_made(tmp_path: Path, tiny_
     assert work(annotator, [0, 1, 2]) == counts
     assert 0 < again < embedded
     assert annotator.tokens == embedded + again, "whole shards are not embedded again"
+
+
+class _Together(NamedTuple):
+    """Writes no shard before a part of each is embedded."""
+
+    writer: ParquetWriter
+    embedded: threading.Barrier
+
+    def counts(self, shard: int) -> dict[str, int] | None:
+        return self.writer.counts(shard)
+
+    def write(self, shard: int, parts: Iterator[Part]) -> dict[str, int]:
+        first = next(parts)
+        self.embedded.wait(30)
+        return self.writer.write(shard, itertools.chain([first], parts))
+
+
+def test_shards_are_written_while_others_are_on_the_device(tmp_path: Path, tiny_encoder: Path):
+    work, annotator, folder = writing(tmp_path / "one", tiny_encoder, TEXTS)
+    counts = work(annotator, [0, 1, 2])
+    work, annotator, beside = writing(tmp_path / "beside", tiny_encoder, TEXTS)
+    together = _Together(ParquetWriter(beside, document_schema(32, "fp32")), threading.Barrier(3))
+    pipeline = Pipeline(lambda: annotator, work._replace(writer=together))
+    with ThreadPoolExecutor(3) as calls:
+        assert list(calls.map(pipeline, [[0], [1], [2]])) == [[one] for one in counts]
+    assert {name: (beside / name).read_bytes() for name in beside.files()} == {
+        name: (folder / name).read_bytes() for name in folder.files()
+    }
 
 
 def test_ids_are_looked_through_once_a_shard(tmp_path: Path, tiny_encoder: Path, monkeypatch):
