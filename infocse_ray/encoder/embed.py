@@ -54,7 +54,7 @@ def length_buckets(lengths: np.ndarray, budget: int, enough: int | None = None) 
     `enough` tokens by then: padding stays a few per cent, and batches large enough to be efficient.
 
     Args:
-        lengths: int [n], at least 1.
+        lengths: int [n]; 0 where neither a text nor the tokenizer gives a token.
         budget: tokens, padding included; a row longer than that makes a batch of its own.
         enough: tokens, padding included. Default: an eighth of the budget.
 
@@ -67,7 +67,7 @@ def length_buckets(lengths: np.ndarray, budget: int, enough: int | None = None) 
     descending = -lengths[order]
     start = 0
     while start < len(order):
-        longest = -int(descending[start])
+        longest = max(1, -int(descending[start]))
         similar = int(np.searchsorted(descending, -(0.9 * longest), side="right"))
         stop = min(len(order), start + max(1, budget // longest), max(similar, start + max(1, enough // longest)))
         yield order[start:stop]
@@ -78,7 +78,7 @@ def filled(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
     """Cut rows, sorted by length, into batches of at most `budget` tokens that aren't padded before they are pooled.
 
     Args:
-        lengths: int [n], at least 1.
+        lengths: int [n], as `length_buckets` has them.
         budget: tokens; twice as many once they are padded, to be pooled. A longer row makes a batch of its own.
 
     Yields:
@@ -89,7 +89,7 @@ def filled(lengths: np.ndarray, budget: int) -> Iterator[np.ndarray]:
     start = 0
     while start < len(order):
         fit = int(np.searchsorted(until, until[start] + budget, side="right")) - 1
-        stop = max(start + 1, min(fit, start + 2 * budget // int(lengths[order[start]])))
+        stop = max(start + 1, min(fit, start + 2 * budget // max(1, int(lengths[order[start]]))))
         yield order[start:stop]
         start = stop
 
@@ -152,7 +152,7 @@ def _encode_into(
 
 
 def _encoded(encoder: SentenceEncoder, sentences: SentencesOnDevice, begin: int, end: int, role: Role) -> torch.Tensor:
-    if encoder.kernel is None:
+    if encoder.kernel is None or not sentences.lengths[begin:end].any():  # a sequence has a token at least
         ids, mask = sentences.padded(begin, end)
         return encoder(ids, mask, encoder.pooled(mask, role))
     packed = sentences.packed(begin, end)

@@ -233,13 +233,13 @@ class SentenceEncoder(nn.Module):
             role: of the texts.
 
         Returns:
-            Two int64 [b, length of the longest row], on the CPU.
+            Two int64 [b, length of the longest row, at least 1], on the CPU.
         """
         longest = longest or self.max_length
         lengths = self.lengths(tokens, longest, role)
         first, last = self.around(role)
         before, after = len(first), len(last)
-        width = int(lengths.max(initial=0))
+        width = int(lengths.max(initial=1))  # also where no text has a token: backbones take no sequence of none
         column = np.arange(width)
         body = lengths - before - after
         inside = (column >= before) & (column < (before + body)[:, None])

@@ -67,7 +67,7 @@ class SentencesOnDevice:
 
     def padded(self, begin: int, end: int) -> Batch:
         """Those from `begin` to before `end`, as `SentenceEncoder.pad` has them."""
-        width = int(self.lengths[begin:end].max(initial=0))
+        width = int(self.lengths[begin:end].max(initial=1))
         column = torch.arange(width, device=self._values.device)
         body = self._body[begin:end, None]
         mask = column < body + (self._before + self._after)

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow.fs import FileInfo
 from safetensors.torch import load_file, save_file
+from tokenizers import processors
 from transformers import (
     AutoModel,
     AutoTokenizer,
@@ -29,6 +30,7 @@ from infocse_ray.corpus.tokens import Tokens
 from infocse_ray.encoder.embed import embed, filled, for_inference, length_buckets, native_bf16
 from infocse_ray.encoder.layout import Layout, read_layout
 from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.packing import by_mask
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
@@ -71,6 +73,23 @@ def test_embed_equals_one_by_one(tiny_encoder, pooling, cosine, budget):
     torch.testing.assert_close(found.vectors, expected, rtol=0, atol=1e-5)
     assert found.tokens <= found.padded
     assert (found.tokens == found.padded) == (budget == 1)
+
+
+@pytest.mark.parametrize("kernel", [None, by_mask])
+@pytest.mark.parametrize("budget", [1, 4_096])
+def test_a_text_without_a_token_has_the_vector_of_nothing(tiny_encoder, tmp_path, budget, kernel):
+    """As one of which the tokenizer leaves nothing has, where it adds no token of its own."""
+    shutil.copytree(tiny_encoder, tmp_path, dirs_exist_ok=True)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoder)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing("$A", None, [])
+    tokenizer.save_pretrained(tmp_path)
+    encoder = load(tmp_path, cosine=True)
+    assert not encoder.extra()
+    encoder.kernel = kernel
+    for rows in ([[]], [[9, 8], []], [[9] * 12, [], [8], []]):
+        vectors = embed(encoder, ragged(rows), budget).vectors
+        np.testing.assert_allclose(vectors.norm(dim=1).numpy(), [float(len(row) > 0) for row in rows], atol=1e-6)
+        torch.testing.assert_close(encoder(*encoder.pad(ragged(rows))), vectors, rtol=0, atol=1e-5)
 
 
 def test_pooling_is_in_fp32_under_autocast(tiny_encoder):
@@ -122,7 +141,7 @@ def assert_each_once_by_length(lengths, batches):
     assert lengths[rows].tolist() == sorted(lengths.tolist(), reverse=True)
 
 
-@given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
+@given(st.lists(st.integers(0, 200), max_size=300), st.integers(1, 5000))
 @settings(max_examples=80)
 def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
@@ -132,7 +151,7 @@ def test_buckets_hold_every_row_once_within_the_budget(lengths, budget):
         assert len(bucket) == 1 or lengths[bucket].max() * len(bucket) <= budget
 
 
-@given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 5000))
+@given(st.lists(st.integers(0, 200), max_size=300), st.integers(1, 5000))
 @example([200] + [1] * 300, 300)  # which few would be, padded
 @settings(max_examples=80)
 def test_batches_without_padding_hold_every_row_once_and_are_full(lengths, budget):
@@ -143,7 +162,7 @@ def test_batches_without_padding_hold_every_row_once_and_are_full(lengths, budge
         tokens, padded = lengths[batch].sum(), lengths[batch].max() * len(batch)
         assert len(batch) == 1 or (tokens <= budget and padded <= 2 * budget)
         if after is not None:
-            longest = lengths[batch].max()
+            longest = lengths[batch].max(initial=1)
             assert tokens + lengths[after[0]] > budget or (len(batch) + 1) * longest > 2 * budget
 
 
