@@ -20,10 +20,9 @@ import pyarrow.fs as pafs
 from infocse_ray.embedding.index import OVER, Over
 from infocse_ray.embedding.shards import Part
 from infocse_ray.loop.contents import at_once
+from infocse_ray.runtime.libraries import check_installed
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
-
-NEEDED = "pip install 'infocse-ray[search]'"
 
 _FRAGMENT_BYTES = 2**26
 """From which on a fragment is written; fewer only where a shard ends. Whoever opens a dataset reads a list of all
@@ -42,10 +41,7 @@ def require_lance(setting: str) -> None:
         ValueError: it isn't.
     """
     os.environ.setdefault("LANCE_LOG", "error")  # it warns of a dataset that is about to be made
-    try:
-        import lance  # noqa: F401
-    except ImportError as error:
-        raise ValueError(f"{setting}: needs Lance: {NEEDED}") from error
+    check_installed(["lance"], "search", setting)
 
 
 def dataset_place(dataset: Storage) -> tuple[str, dict[str, str] | None]:

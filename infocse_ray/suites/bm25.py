@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from infocse_ray.runtime.libraries import check_installed
 from infocse_ray.search.words import UNSPACED
 from infocse_ray.suites.beir_layout import BeirSet
 from infocse_ray.suites.measures import DEPTH, found_once
@@ -39,11 +40,10 @@ def require_bm25() -> tuple[Any, Any]:
     Raises:
         ValueError: one isn't installed.
     """
-    try:
-        import bm25s
-        import Stemmer
-    except ImportError as error:
-        raise ValueError(f"BM25 needs {error.name}; pip install 'infocse-ray[suites]'") from error
+    check_installed(["bm25s", "Stemmer"], "suites", "BM25")
+    import bm25s
+    import Stemmer
+
     return bm25s, Stemmer
 
 

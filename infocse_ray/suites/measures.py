@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from infocse_ray.retrieval.intervals import interval, mean_of
+from infocse_ray.runtime.libraries import check_installed
 
 DEPTH = 100
 """Documents that are looked at for a query."""
@@ -33,10 +34,9 @@ def require_metrics() -> Any:
     Raises:
         ValueError: it isn't installed.
     """
-    try:
-        import pytrec_eval
-    except ImportError as error:
-        raise ValueError(f"suite = beir: needs {error.name}; pip install 'infocse-ray[suites]'") from error
+    check_installed(["pytrec_eval"], "suites", "suite = beir")
+    import pytrec_eval
+
     return pytrec_eval
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.runtime.libraries import check_installed
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import fingerprint
 from infocse_ray.stages.stage import Stage
@@ -24,10 +25,9 @@ def require_mteb() -> Any:
     Raises:
         ValueError: it isn't installed.
     """
-    try:
-        import mteb  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ValueError(f"suite = mteb: needs {error.name}; pip install 'infocse-ray[mteb]'") from error
+    check_installed(["mteb"], "mteb", "suite = mteb")
+    import mteb  # pyright: ignore[reportMissingImports]
+
     logging.getLogger("mteb").setLevel(logging.ERROR)
     return mteb
 

@@ -75,7 +75,9 @@ def test_without_lance_one_line_says_what_to_install(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "lance", None)
-    with pytest.raises(ValueError, match=r"^format = lance: needs Lance: pip install 'infocse-ray\[search\]'$"):
+    with pytest.raises(
+        ValueError, match=r"^format = lance: lance is not installed: pip install 'infocse-ray\[search\]'$"
+    ):
         require_lance("format = lance")
 
 
