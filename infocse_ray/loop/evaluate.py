@@ -156,7 +156,7 @@ def _identity(store: TokenStore, asked: Asked, precision: Precision, seed: int) 
 
 def _in_workers(evaluation: _Evaluation, placement: Placement, folder: Storage, title: str) -> None:
     if placement.workers == 1:
-        run_one_worker(_evaluate_worker, evaluation, placement, folder, max_failures=1, title=title)
+        run_one_worker(_evaluate_worker, evaluation, placement, folder, title)
         return
     name = f"workers-{fingerprint([place.name for _, place in evaluation.todo])}"
     run_workers(_evaluate_worker, evaluation, placement, folder, name, max_failures=1, title=title)

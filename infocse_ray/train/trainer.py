@@ -88,7 +88,7 @@ def run_workers(
 
 
 def run_one_worker(
-    work: Callable[[Any], None], argument: Any, placement: Placement, folder: Storage, max_failures: int, title: str
+    work: Callable[[Any], None], argument: Any, placement: Placement, folder: Storage, title: str
 ) -> None:
     """Call `work(argument)` where one worker of `placement` would be, without a group and its checkpoints.
 
@@ -96,20 +96,19 @@ def run_one_worker(
     its controller's start, its worker's and the group's.
 
     Args:
-        work: runs to its end, or from the beginning after its worker died.
+        work: runs to its end, or once more from the beginning after its worker died.
         argument: what it gets; sent by Ray.
         placement: what the worker has.
         folder: what errors of storage are about.
-        max_failures: restarts after the worker died.
         title: of the stage, for people.
 
     Raises:
-        TrainingStopped: the worker failed more often than that, or the work did.
+        TrainingStopped: the worker failed again, or the work did.
         Interrupted: a signal came.
         NoSpace, StorageUnavailable: that is why it failed.
     """
     try:
-        in_one_task(work, argument, where=placement, title=title, retries=max_failures)
+        in_one_task(work, argument, where=placement, title=title, retries=1)
     except RayError as error:
         raise _why(error, folder, title) from error
 

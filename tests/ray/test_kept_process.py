@@ -51,7 +51,7 @@ def test_what_comes_next_finds_the_process_there_with_all_cores(tmp_path: Path) 
         first = in_one_task(os.getpid, where=WHERE)
         items = list(items_of_one_task(_counted, tmp_path, where=WHERE, title="testing"))
         assert [(number, given) for number, _, given in items] == [(number, cores) for number in range(3)]
-        run_one_worker(_write_process, tmp_path, Placement(1, False, 1), Storage.open(str(tmp_path)), 1, "scoring")
+        run_one_worker(_write_process, tmp_path, Placement(1, False, 1), Storage.open(str(tmp_path)), "scoring")
         rounds.append([first, *(process for _, process, _ in items), int((tmp_path / "process").read_text())])
         if len(set(rounds[-1])) == 1:
             break
