@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from infocse_ray.corpus.in_memory import corpus_of
+from infocse_ray.corpus.in_memory import corpus_of, is_ray_dataset
 from infocse_ray.runtime.cluster import connect, quiet_data
 from infocse_ray.settings import Settings
 from infocse_ray.settings.configurations import read_config
@@ -94,7 +94,7 @@ def _fields_of(field: FieldInfo) -> Mapping[str, FieldInfo]:
 
 def of_documents(settings: _OfCorpus, documents: object, corpus: Mapping[str, Any]) -> _OfCorpus:
     """Settings whose corpus is these documents, as files that a run reads; a Ray Dataset's own tasks write them."""
-    if type(documents).__module__.startswith("ray.data"):
+    if is_ray_dataset(documents):
         connect()
         quiet_data()
     source = corpus_of(documents, Storage.for_runs(settings.storage), corpus, type(settings.corpus)).source

@@ -67,7 +67,11 @@ def corpus_of(
     corpus = kind.model_validate({**given, "source": "documents"})
     folder = root / "sources" / f"{UNFINISHED}{uuid.uuid4().hex}"
     try:
-        name = _write_dataset(documents, folder, corpus) if _is_ray(documents) else _write(documents, folder, corpus)
+        name = (
+            _write_dataset(documents, folder, corpus)
+            if is_ray_dataset(documents)
+            else _write(documents, folder, corpus)
+        )
         target = root / "sources" / name
         if not (target / CONTENT).exists():
             _move(folder, target)
@@ -95,7 +99,8 @@ def _paths(documents: object) -> str | list[str] | None:
     return None
 
 
-def _is_ray(documents: object) -> bool:
+def is_ray_dataset(documents: object) -> bool:
+    """Whether documents are a Dataset of Ray's, whose tasks a cluster does."""
     return type(documents).__module__.startswith("ray.data") and hasattr(documents, "map_batches")
 
 
