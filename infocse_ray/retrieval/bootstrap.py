@@ -46,7 +46,6 @@ class Lead(NamedTuple):
     """Share of the resamples whose mean difference is 0 or less."""
     questions: int
     documents: int
-    resamples: int
 
     def of_seeds(self, leads: np.ndarray) -> Lead:
         """The lead of such trainings, where this is of the mean of some of them: other seeds would give others.
@@ -136,7 +135,6 @@ def paired_bootstrap(
         float((means <= 0.0).mean()),
         len(ours),
         len(sizes),
-        resamples,
     )
 
 

@@ -44,7 +44,7 @@ def test_whitening_that_takes_away_is_left_out_as_if_it_had_been_off(
         }
 
     def lost(*folders: Any) -> Lead:
-        lead = compare(*folders) if begun else Lead(-0.8, -0.9, -0.7, 0.0, 40, 40, 40)
+        lead = compare(*folders) if begun else Lead(-0.8, -0.9, -0.7, 0.0, 40, 40)
         begun.append(True)
         return lead
 

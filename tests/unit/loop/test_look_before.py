@@ -81,7 +81,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
             raise Trains
 
         monkeypatch.setattr(run_module, "evaluate", evaluate)
-        monkeypatch.setattr(outcome, "compare", lambda *_: Lead(-0.05, high - 0.1, high, 1.0, 1000, 1000, 1000))
+        monkeypatch.setattr(outcome, "compare", lambda *_: Lead(-0.05, high - 0.1, high, 1.0, 1000, 1000))
         monkeypatch.setattr(infocse, "choose", begins)
         monkeypatch.setattr(plusplus, "draw_labels", begins)
         encoder = {"model": "m", **sections.pop("encoder", {})}

@@ -23,7 +23,7 @@ def judged(monkeypatch: pytest.MonkeyPatch):
         def compare(ours: Storage, theirs: Storage, metric: str) -> Lead:
             start, split = theirs.relative.split("/")
             low, high = leads[start]
-            return Lead((low + high) / 2, low, high, 0.5, 4 * asked[split], asked[split], 10_000)
+            return Lead((low + high) / 2, low, high, 0.5, 4 * asked[split], asked[split])
 
         monkeypatch.setattr(outcome, "compare", compare)
         names = [f"{name}/{split}" for name in (*leads, "result") for split in asked]

@@ -240,7 +240,7 @@ def test_lead_averages_seeds_question_by_question(tmp_path: Path):
     assert lead["difference"] == pytest.approx((1 + 0 + 0.5 + 0) / 4)
     assert (lead["over"], lead["seeds"], lead["questions"]) == ("SimCSE", [1, 2], 4)
     # Two documents with two questions each: 1 and 1/2 hits ahead; both draws are of either in a quarter of resamples.
-    by_documents = Lead(0.375, 0.25, 0.5, 0.0, 4, 2, 10_000)
+    by_documents = Lead(0.375, 0.25, 0.5, 0.0, 4, 2)
     # With seed 1 InfoCSE has two hits more, with seed 2 one: of so few seeds and documents nothing is sure.
     assert lead.items() >= by_documents.of_seeds(np.array([2 / 4, 1 / 4]))._asdict().items()
     assert lead["low"] < 0

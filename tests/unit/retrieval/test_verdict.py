@@ -14,7 +14,7 @@ from infocse_ray.retrieval.verdict import verdict, versus
 
 
 def lead(low: float, high: float) -> Lead:
-    return Lead((low + high) / 2, low, high, 0.3, 400, 120, 10_000)
+    return Lead((low + high) / 2, low, high, 0.3, 400, 120)
 
 
 @pytest.mark.parametrize(
