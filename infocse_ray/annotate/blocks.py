@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from infocse_ray.corpus.tokens import owners
+
 _GATHER_ELEMENTS = {"cpu": 2**19, "cuda": 2**26}
 """One padded block of vectors, by kind of device: 2 MiB of float32, so that the product reads it from a CPU's cache;
 256 MiB, so that a GPU has enough to do and its host little to ask for."""
@@ -143,7 +145,7 @@ def duplicates_of(
         The columns of `Duplicates`, int64 each, with the document's place in `order` as its slot.
     """
     d = vectors.shape[1]
-    document = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    document = owners(offsets)
     # Two components tell most vectors apart, so whole rows are read only for the few that agree on them.
     # Adding zero turns -0 into 0, which equals it but has other bytes.
     sample = (vectors[:, :: max(1, d // 2)].cpu() + 0.0).numpy()

@@ -22,7 +22,7 @@ from infocse_ray.annotate.clusters import number_clusters
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.pipeline import Written, through_phases
 from infocse_ray.corpus.store import drawn_sentences
-from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.corpus.tokens import Tokens, owners
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.storage.checksums import read_sealed, sealed
 from infocse_ray.storage.folder import Storage
@@ -138,7 +138,7 @@ class GlobalClusters:
         # |x - c|^2 is smallest where <x, c> - |c|^2 / 2 is largest.
         near = torch.addmm(self._centroids.square().sum(1), vectors, self._centroids.T, beta=-0.5)
         nearest = near.argmax(1).cpu().numpy()
-        document = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        document = owners(offsets)
         label = np.unique(document * len(self._centroids) + nearest, return_inverse=True)[1]
         return number_clusters(label, offsets)
 

@@ -16,6 +16,7 @@ import torch
 
 from infocse_ray.annotate.clusters import count_pairs
 from infocse_ray.annotate.idc import connected_clusters, graph_edges
+from infocse_ray.corpus.tokens import owners
 
 KINDS = ("edges", "chained", "rest of the document", "other documents")
 QUANTILES = (0.25, 0.5, 0.75)
@@ -68,7 +69,7 @@ def look_at_pairs(vectors: torch.Tensor, offsets: np.ndarray, k: int, seed: int)
     inside = _thinned(inside, len(KINDS) * _DRAWN, random)
     together = clusters[inside[:, 0]] == clusters[inside[:, 1]]
     is_edge = np.isin(inside @ (n, 1), linked @ (n, 1))
-    owner = np.repeat(np.arange(len(sizes)), sizes)
+    owner = owners(offsets)
     across = random.integers(n, size=(_DRAWN, 2))
     across = across[owner[across[:, 0]] != owner[across[:, 1]]]
 

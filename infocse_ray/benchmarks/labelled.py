@@ -13,6 +13,7 @@ from infocse_ray.benchmarks.measure import local_ray
 from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.tokens import owners
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
@@ -141,7 +142,7 @@ class WithoutLabels(NamedTuple):
     def halves(self, whitening: Whitening | None) -> dict[str, float]:
         """Of `validate.on: halves`."""
         vectors, offsets = (whitening or torch.nn.Identity())(self.asked), self.held_out.offsets
-        owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        owner = owners(offsets)
         even, odd = (
             mean_vectors(vectors[rows], np.searchsorted(owner[rows], np.arange(len(offsets))), True)
             for rows in halves(offsets)

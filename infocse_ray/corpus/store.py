@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus.schema import shard_of
-from infocse_ray.corpus.tokens import Tokens, drawn, flat, sample_hashes, tokens_of
+from infocse_ray.corpus.tokens import Tokens, drawn, flat, owners, sample_hashes, tokens_of
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, read_groups
 
@@ -66,7 +66,7 @@ def counterparts_of(table: pa.Table) -> Counterparts:
     """The counterparts that a table of the token store has."""
     texts, offsets = flat(table["counterparts"])
     keys, _ = flat(table["counterpart_keys"])
-    return Counterparts(np.repeat(np.arange(len(table)), np.diff(offsets)), keys.to_numpy(), tokens_of(texts))
+    return Counterparts(owners(offsets), keys.to_numpy(), tokens_of(texts))
 
 
 class TokenStore(NamedTuple):

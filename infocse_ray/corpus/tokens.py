@@ -80,6 +80,11 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
+def owners(offsets: np.ndarray) -> np.ndarray:
+    """int64 [offsets[-1] - offsets[0]]: i, for each of those from offsets[i] to before offsets[i + 1]."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
 def bounded_ranges(offsets: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
     """Ranges of documents that together have at most `most` sentences, or are one larger document."""
     first = 0

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.corpus.store import Documents
+from infocse_ray.corpus.tokens import owners
 from infocse_ray.embedding.numbers import vector_columns, vector_fields
 from infocse_ray.settings.embed import Stored
 
@@ -113,7 +114,7 @@ def sentence_table(documents: Documents, texts: Texts, vectors: np.ndarray, prec
         vectors: float32 [n, d].
         precision: of what is stored.
     """
-    owner = np.repeat(np.arange(len(documents.keys)), np.diff(documents.offsets))
+    owner = owners(documents.offsets)
     columns = {
         "doc_id": documents.doc_ids.take(pa.array(owner)),
         "key": pa.array(documents.keys[owner]),

@@ -17,7 +17,7 @@ import torch
 from infocse_ray.annotate.clusters import count_pairs
 from infocse_ray.corpus.copies import distinct
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import offsets_of
+from infocse_ray.corpus.tokens import offsets_of, owners
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.methods.chance import uniforms
 from infocse_ray.methods.contrast import Contrast, Encoded, own
@@ -70,7 +70,7 @@ class Idc(Plain):
         """
         assert documents.clusters is not None
         unique = distinct(documents.sentences, documents.offsets, self.longest)
-        owner = np.repeat(np.arange(len(documents.keys)), np.diff(unique.offsets))
+        owner = owners(unique.offsets)
         order = np.lexsort((documents.clusters[unique.rows], owner))
         rows, owner = unique.rows[order], owner[order]
         clusters = documents.clusters[rows]

@@ -8,7 +8,7 @@ import numpy as np
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokenizer import CorpusTokenizer
-from infocse_ray.corpus.tokens import sample_hashes
+from infocse_ray.corpus.tokens import owners, sample_hashes
 
 _PURPOSE = 0x1ABE15
 """Sets these hashes apart from others of the same seed."""
@@ -45,6 +45,5 @@ def leaking(documents: Documents, tokenizer: CorpusTokenizer) -> np.ndarray:
     """Bool [labels]: which counterparts are a sentence of their own document, whatever prompt is among its tokens."""
     assert documents.counterparts is not None
     rows, _, tokens = documents.counterparts
-    owners = np.repeat(np.arange(len(documents.keys)), np.diff(documents.offsets))
-    own = sample_hashes(0, owners, documents.sentences.hashes())
+    own = sample_hashes(0, owners(documents.offsets), documents.sentences.hashes())
     return np.isin(sample_hashes(0, rows, tokenizer.like_sentences(tokens).hashes()), own)

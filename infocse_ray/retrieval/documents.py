@@ -12,9 +12,10 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from infocse_ray.corpus.tokens import Tokens
+from infocse_ray.corpus.tokens import Tokens, owners
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.on_device import sent_up
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.encoder.spaced import as_one_text
 from infocse_ray.retrieval.maps import Map, normalized, under
@@ -110,8 +111,7 @@ def mean_vectors(vectors: torch.Tensor, offsets: np.ndarray, normalize: bool) ->
     Returns:
         float32 [documents, d].
     """
-    sizes = torch.from_numpy(np.diff(offsets)).to(vectors.device)
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device=vectors.device), sizes)
+    sizes, owner = (sent_up(numbers, vectors.device) for numbers in (np.diff(offsets), owners(offsets)))
     sums = torch.zeros(len(sizes), vectors.shape[1], dtype=vectors.dtype, device=vectors.device)
     means = sums.index_add_(0, owner, vectors) / sizes[:, None]
     return torch.nn.functional.normalize(means, dim=-1) if normalize else means

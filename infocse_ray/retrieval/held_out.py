@@ -24,7 +24,7 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.corpus.store import TokenStore, documents_of
-from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of, sample_hashes
+from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of, owners, sample_hashes
 from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
 from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
@@ -109,7 +109,7 @@ def held_out_for(
         for table in store.read(shard, [split], ["doc_id", "key", "sentences"]):
             documents = documents_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
             drawn = _draw(seed, documents.keys, documents.offsets, documents.sentences.hashes())
-            asks = np.bincount(_owners(documents.offsets)[drawn], minlength=len(documents.keys)) > 0
+            asks = np.bincount(owners(documents.offsets)[drawn], minlength=len(documents.keys)) > 0
             kept = np.repeat(asks, np.diff(documents.offsets))
             sentences.append(documents.sentences.take(np.flatnonzero(kept)))
             sizes.append(np.diff(documents.offsets)[asks])
@@ -117,7 +117,7 @@ def held_out_for(
             doc_ids += documents.doc_ids.filter(pa.array(asks)).to_pylist()
     tokens, offsets = concatenate(sentences), offsets_of(np.concatenate(sizes))
     hashes, rows = tokens.hashes(), np.flatnonzero(np.concatenate(held))
-    asker = _owners(offsets)[rows]
+    asker = owners(offsets)[rows]
     true_keys = hashes[rows]
     distinct, first = np.unique(true_keys, return_index=True)
     mine, offered = _exchange(distinct, hashes, device)
@@ -189,14 +189,9 @@ def _advised(sentences: int) -> AbstractContextManager[None]:
     )
 
 
-def _owners(offsets: np.ndarray) -> np.ndarray:
-    """int64 [sentences], the document of each."""
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-
-
 def _draw(seed: int, keys: np.ndarray, offsets: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     """Which sentences are held out, bool [sentences]: of those that their document has once, those that hash lowest."""
-    owner = _owners(offsets)
+    owner = owners(offsets)
     order = np.lexsort((hashes, owner))
     again = (np.diff(owner[order]) == 0) & (np.diff(hashes[order]) == 0)
     twice = np.zeros(len(hashes), bool)
@@ -236,7 +231,7 @@ def _exchange(distinct: np.ndarray, hashes: np.ndarray, device: torch.device) ->
 
 def _others(offsets: np.ndarray, asker: np.ndarray, hashes: np.ndarray, offered: np.ndarray) -> LeftOut:
     """Of each document every candidate that is one of its sentences."""
-    owner = _owners(offsets)
+    owner = owners(offsets)
     pairs = np.unique(np.stack([owner[offered], hashes[offered]], axis=1), axis=0)  # a text of a document once
     return LeftOut.of(asker, *pairs.T.copy())
 
@@ -247,7 +242,7 @@ def _asked(
     """Queries and answers (float32 [questions, d] each) of documents first:last, whose sentences' vectors are given."""
     begin, end = np.searchsorted(held_out.asker, [first, last])
     device, offsets = vectors.device, held_out.offsets[first : last + 1]
-    owner = torch.from_numpy(_owners(offsets)).to(device)
+    owner = torch.from_numpy(owners(offsets)).to(device)
     sums = torch.zeros(last - first, vectors.shape[1], dtype=vectors.dtype, device=device).index_add_(0, owner, vectors)
     true = vectors[torch.from_numpy(held_out.rows[begin:end] - offsets[0]).to(device)]
     asker = torch.from_numpy(held_out.asker[begin:end] - first).to(device)
