@@ -182,9 +182,13 @@ def inference_dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
 
 def for_inference(encoder: SentenceEncoder, precision: Precision, device: torch.device) -> SentenceEncoder:
-    """A copy of the encoder for embedding: evaluation mode, no gradients, cast weights, no padding where it can."""
+    """A copy of the encoder for embedding: evaluation mode, no gradients, cast weights, no padding where it can.
+
+    The tokenizer is the encoder's own.
+    """
     leave_out_cudnn_attention(device)
-    ready = copy.deepcopy(encoder).requires_grad_(False).eval()
+    # The tokenizer, which nobody changes, isn't copied: a vocabulary takes as long as the weights of a small encoder.
+    ready = copy.deepcopy(encoder, {id(encoder.tokenizer): encoder.tokenizer}).requires_grad_(False).eval()
     dtype = inference_dtype(precision, device)
     # Kernels are for GPUs, and for these precisions.
     if device.type == "cuda" and dtype != torch.float32 and model_packs(ready):

@@ -232,6 +232,7 @@ def test_for_inference_leaves_the_encoder_alone(tiny_encoder):
     before = encoder.fingerprint()
     ready = for_inference(encoder, "bf16", torch.device("cpu"))
     assert next(ready.backbone.parameters()).dtype == torch.bfloat16
+    assert ready.tokenizer is encoder.tokenizer
     assert not ready.training
     assert not any(p.requires_grad for p in ready.parameters())
     assert encoder.training
