@@ -95,7 +95,11 @@ def _inline(text: str, alt: str) -> Markup:
     return Markup(f'{head} role="img" aria-label="{escape(alt)}">{rest}')
 
 
-def literal(text: str, most: int = 28) -> str:
-    """A label: matplotlib would read what is between dollar signs as a formula; long ones are cut."""
-    cut = text if len(text) <= most else f"{text[: most - 1]}…"
-    return cut.replace("$", r"\$")
+def literal(text: str) -> str:
+    """Matplotlib would read what is between dollar signs as a formula."""
+    return text.replace("$", r"\$")
+
+
+def label(text: str, most: int = 28) -> str:
+    """As `literal`, cut if it is long."""
+    return literal(text if len(text) <= most else f"{text[: most - 1]}…")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from infocse_ray.methods.recipes import how_chosen
 from infocse_ray.page.blocks import Block, Figure, Note, Section, Table, listed
-from infocse_ray.page.figure import MARKERS, MUTED, SERIES, drawing, literal
+from infocse_ray.page.figure import MARKERS, MUTED, SERIES, drawing, label
 from infocse_ray.page.record import Record
 
 _NORMAL = 1.959964
@@ -175,7 +175,7 @@ def scores_figure(made: list[Scored], metric: str, title: str | None = None) -> 
                 markerfacecolor=SERIES[number] if number == 0 else "none",
                 label=_SPLITS[split],
             )
-        axes.set_yticks(range(len(made)), [literal(one.name) + (" ★" if one.returned else "") for one in made])
+        axes.set_yticks(range(len(made)), [label(one.name) + (" ★" if one.returned else "") for one in made])
         axes.set_ylim(len(made) - 0.5, -0.5)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(name, color=MUTED)

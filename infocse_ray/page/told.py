@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infocse_ray.page.blocks import Block, Figure, Lines, Note, Question, Section, listed
-from infocse_ray.page.figure import MUTED, SERIES, drawing, literal
+from infocse_ray.page.figure import MUTED, SERIES, drawing, label
 from infocse_ray.page.record import Record
 from infocse_ray.runtime.progress import duration
 from infocse_ray.settings import Settings
@@ -72,7 +72,7 @@ def time_section(record: Record) -> Section:
             axes.barh(places, [bars[i][-1] for i in places], color=colour, height=0.7)
         for i, (*_, seconds) in enumerate(bars):
             axes.annotate(duration(seconds), (seconds, i), (4, 0), textcoords="offset points", va="center")
-        axes.set_yticks(range(len(bars)), [literal(name) for name, *_ in bars])
+        axes.set_yticks(range(len(bars)), [label(name) for name, *_ in bars])
         axes.set_ylim(len(bars) - 0.4, -0.6)
         axes.margins(x=0.16)
         axes.grid(axis="y", visible=False)

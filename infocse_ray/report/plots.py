@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from infocse_ray.page.figure import literal
 from infocse_ray.report.outcome import PLAIN, WHITENED
 from infocse_ray.report.studies import START, Study
 
@@ -70,8 +71,3 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=150, bbox_inches="tight")
     return out.getvalue()
-
-
-def literal(text: str) -> str:
-    """Matplotlib would read what is between dollar signs as a formula."""
-    return text.replace("$", r"\$")

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from infocse_ray.page.figure import literal
 from infocse_ray.report.markdown import escape
-from infocse_ray.report.plots import literal
 from infocse_ray.runtime.progress import say
 from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.storage.folder import Storage
