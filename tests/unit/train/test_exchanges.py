@@ -10,15 +10,10 @@ from torch.profiler import ProfilerActivity, profile
 from infocse_ray.distributed import collectives as collective
 from infocse_ray.train.step import begin_step
 from tests.unit.group import on_workers
-from tests.unit.trainees import Run, annotated
+from tests.unit.trainees import Run
 
 WAITS = {"aten::_local_scalar_dense", "aten::item", "aten::nonzero"}
 EXCHANGES = ("all_reduce", "all_gather", "broadcast", "all_gather_object", "all_gather_into_tensor", "barrier")
-
-
-@pytest.fixture(scope="module")
-def annotations(tiny_encoder, tmp_path_factory):
-    return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
 
 
 def exchanges(folder, annotations, case, chunk_tokens, distillation):

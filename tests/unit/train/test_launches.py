@@ -10,15 +10,9 @@ from transformers import BertModel
 
 from infocse_ray.train.step import begin_step
 from tests.unit.train.test_packed_training import run_of
-from tests.unit.trainees import annotated
 
 LAYERS = 2, 4
 """Of the encoder, and of one twice as deep."""
-
-
-@pytest.fixture(scope="module")
-def annotations(tiny_encoder, tmp_path_factory):
-    return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
 
 
 @pytest.fixture(scope="module")

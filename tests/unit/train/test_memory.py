@@ -25,11 +25,6 @@ from tests.unit.trainees import Run, annotated, ragged, settings_for
 STEPS = 2
 
 
-@pytest.fixture(scope="module")
-def annotations(tiny_encoder, tmp_path_factory):
-    return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
-
-
 def out_of_memory(*_: object) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
 

@@ -7,14 +7,9 @@ import torch
 from infocse_ray.encoder.packing import by_mask
 from infocse_ray.train import state
 from tests.unit.group import on_workers
-from tests.unit.trainees import TRAINED, Run, annotated
+from tests.unit.trainees import TRAINED, Run
 
 SHORT = 10
-
-
-@pytest.fixture(scope="module")
-def annotations(tiny_encoder, tmp_path_factory):
-    return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
 
 
 def run_of(folder, annotations, packs, short=64, **more):

@@ -17,12 +17,7 @@ from infocse_ray.train.state import TrainState
 from tests.unit.group import on_workers
 from tests.unit.stores import counted
 from tests.unit.train.test_loss import Ids, eq_1
-from tests.unit.trainees import Run, annotated, ragged
-
-
-@pytest.fixture(scope="module")
-def annotations(tiny_encoder, tmp_path_factory):
-    return annotated(tmp_path_factory.mktemp("annotations"), tiny_encoder)
+from tests.unit.trainees import Run, ragged
 
 
 def curve(folder, annotations, chunk_tokens):
