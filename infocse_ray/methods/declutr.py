@@ -80,7 +80,7 @@ class DeCLUTR(Plain):
         self.head_is_new = section.mask > 0 and trained is None
         self.longest = min(section.max_tokens, spec.longest)
         self.lengths = Lengths(min(section.min_tokens, self.longest), self.longest)
-        self.has_mlm_labels = self.changes_inputs = section.mask > 0
+        self.changes_inputs = section.mask > 0
         self.none = f"fewer than {section.anchors} tokens"
         self.short = f"fewer than {2 * section.anchors * self.lengths.shortest} tokens, so that spans are shorter"
 

@@ -70,11 +70,6 @@ class Method(Protocol):
         ...
 
     @property
-    def has_mlm_labels(self) -> bool:
-        """Whether `inputs` gives `mlm_labels`."""
-        ...
-
-    @property
     def changes_inputs(self) -> bool:
         """Whether `inputs` gives anything; texts are padded then."""
         ...
@@ -184,7 +179,6 @@ class Plain:
     distillation = 0.0
     unreferred: frozenset[int] = frozenset()
     only_ids: frozenset[int] = frozenset()
-    has_mlm_labels = False
     changes_inputs = False
     head_is_new = False
 

@@ -67,7 +67,7 @@ METHODS: dict[MethodName, MethodSpec] = {
 
 def _declutr(settings: Settings, spec: EncoderSpec, folder: Path | None) -> DeCLUTR:
     method = DeCLUTR(settings.declutr, spec)  # first, for it may refuse
-    if folder is None or not method.has_mlm_labels:
+    if folder is None or not settings.declutr.mask:
         return method
     return DeCLUTR(settings.declutr, spec, trained_head(folder, spec.vocabulary))
 
