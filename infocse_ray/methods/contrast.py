@@ -63,26 +63,20 @@ class Encoded(NamedTuple):
     """int64 [texts], which view of its example each text is, numbered by the method."""
     texts: torch.Tensor
     """int64 [texts], equal for texts that were equal before they were augmented."""
-    known: np.ndarray | None = None
-    """`labels` on the host, which without them waits for the device to say how many texts have which."""
+    known: np.ndarray
+    """`labels` on the host, which would wait for the device to say how many texts have which."""
 
     def where(self, *labels: int) -> torch.Tensor:
         """int64: the texts with these labels, in order."""
-        if self.known is not None:
-            return sent_up(np.flatnonzero(np.isin(self.known, labels)), self.labels.device)
-        mask = torch.zeros_like(self.labels, dtype=torch.bool)
-        for label in labels:
-            mask |= self.labels == label
-        return mask.nonzero()[:, 0]
+        return sent_up(np.flatnonzero(np.isin(self.known, labels)), self.labels.device)
 
     def only(self, first: int, end: int) -> Encoded:
         """Examples whose views are numbered from `first` to before `end`: views from 0, examples anew, in order.
 
         No example has other views beside these.
         """
-        rows, known = self.where(*range(first, end)), self.known
-        if known is not None:
-            known = known[(known >= first) & (known < end)] - first
+        rows = self.where(*range(first, end))
+        known = self.known[(self.known >= first) & (self.known < end)] - first
         owner = self.owner[rows]
         begins = owner.new_zeros(len(rows))
         begins[1:] = owner[1:] != owner[:-1]

@@ -4,6 +4,7 @@ import math
 import shutil
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertModel
@@ -71,12 +72,9 @@ def views_of(case):
 
 
 def encoded(case):
-    labels, vectors = VIEWS[case], views_of(case)
-    count = EXAMPLES * len(labels)
-    owner = torch.arange(EXAMPLES).repeat_interleave(len(labels))
-    return Encoded(
-        torch.stack(vectors, 1).flatten(0, 1), owner, owner, torch.tensor(labels).repeat(EXAMPLES), torch.arange(count)
-    )
+    labels, vectors = np.tile(VIEWS[case], EXAMPLES), torch.stack(views_of(case), 1).flatten(0, 1)
+    owner = torch.arange(EXAMPLES).repeat_interleave(len(VIEWS[case]))
+    return Encoded(vectors, owner, owner, torch.from_numpy(labels), torch.arange(len(labels)), labels)
 
 
 def after_steps(folder, case, **train):

@@ -318,11 +318,8 @@ def test_no_device_is_asked_how_many_there_are(source, case):
     method, encoded, _ = batch_of(source, case)
     head = head_of(method)
     with profile(activities=[ProfilerActivity.CPU]) as seen:
-        loss = contrastive_loss(method.contrast(encoded, head))
-        loss.backward()
+        contrastive_loss(method.contrast(encoded, head)).backward()
     assert sum(event.count for event in seen.key_averages() if event.key in WAITS) == 0
-    without = contrastive_loss(method.contrast(encoded._replace(known=None), head))
-    torch.testing.assert_close(loss, without, rtol=1e-12, atol=0)
 
 
 def test_no_counterpart_of_a_document_is_its_negative(source):
