@@ -11,7 +11,6 @@ import torch
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.prompts import Role
 from infocse_ray.export.formats import GraphEncoder
 from infocse_ray.export.questions import Asked
 from infocse_ray.retrieval.bootstrap import Lead, paired_bootstrap
@@ -86,16 +85,15 @@ def check(original: Scores, exported: Scores, what: Asked, metric: Metric) -> Ch
     return Check(metric, what.on, original.metrics, exported.metrics, lead)
 
 
-def apart(original: SentenceEncoder, exported: AnyEncoder, texts: Tokens, role: Role = "document") -> Vectors:
+def apart(original: SentenceEncoder, exported: AnyEncoder, texts: Tokens) -> Vectors:
     """Compare vectors.
 
     Args:
         original: on the CPU, in fp32.
         exported: the same encoder in another form.
-        texts: those that are embedded.
-        role: of the texts.
+        texts: of documents, those that are embedded.
     """
-    theirs, ours = (embed(cast(SentenceEncoder, one), texts, role=role).vectors for one in (original, exported))
+    theirs, ours = (embed(cast(SentenceEncoder, one), texts).vectors for one in (original, exported))
     if theirs.shape != ours.shape:
         return Vectors(float("nan"), float("nan"), len(texts))
     cosines = torch.nn.functional.cosine_similarity(theirs, ours, dim=-1)

@@ -97,11 +97,11 @@ def size_of(file: Path) -> int:
     return sum(one.stat().st_size for one in file.parent.glob(f"{file.stem}.*"))
 
 
-def opened(settings: Export, encoder: SentenceEncoder, folder: Path, threads: int | None = None) -> GraphEncoder:
+def opened(settings: Export, encoder: SentenceEncoder, folder: Path) -> GraphEncoder:
     """The graph of a folder in the encoder's place."""
     assert settings.format != "torch"
     form = FORMATS[settings.format]
-    return GraphEncoder(encoder, form.Session(folder / form.file_name(settings.int8), threads))
+    return GraphEncoder(encoder, form.Session(folder / form.file_name(settings.int8)))
 
 
 def _checked(

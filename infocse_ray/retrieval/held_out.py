@@ -120,7 +120,7 @@ def held_out_for(
     asker = owners(offsets)[rows]
     true_keys = hashes[rows]
     distinct, first = np.unique(true_keys, return_index=True)
-    mine, offered = _exchange(distinct, hashes, device)
+    mine, offered = shared_out(distinct, hashes, device)
     return HeldOut(
         tokens,
         offsets,
@@ -139,20 +139,19 @@ def key_limit(there: int, most: int | None) -> int:
     return 2**63 if not most or there <= most else 2**63 * most // there
 
 
-def score_held_out(vectors: torch.Tensor, held_out: HeldOut, normalize: bool = True) -> Scores:
+def score_held_out(vectors: torch.Tensor, held_out: HeldOut) -> Scores:
     """Rank every held-out sentence and make metrics of the ranks.
 
     Args:
-        vectors: float32 [sentences, d] of this worker's sentences, as they are searched with: what `HeldOut.embed`
-            gives, or a map of it.
+        vectors: float32 [sentences, d] of this worker's sentences, of length 1, as the means that ask are to be: what
+            `HeldOut.embed` gives where similarity is the cosine, or a map of it.
         held_out: this worker's share; every worker of the process group must call.
-        normalize: whether vectors have length 1 (where similarity is the cosine), and means are to have it.
 
     Raises:
         ValueError: no worker has a question.
     """
     with _advised(len(held_out.sentences)), torch.inference_mode():
-        queries, true = _asked(vectors, held_out, 0, len(held_out.offsets) - 1, normalize)
+        queries, true = _asked(vectors, held_out, 0, len(held_out.offsets) - 1, normalize=True)
         return _score(queries, true, held_out)
 
 
@@ -205,17 +204,17 @@ def _draw(seed: int, keys: np.ndarray, offsets: np.ndarray, hashes: np.ndarray) 
     return held
 
 
-def _exchange(distinct: np.ndarray, hashes: np.ndarray, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
-    """Look at all workers' candidates, a worker's at a time.
+def shared_out(distinct: np.ndarray, hashes: np.ndarray, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
+    """Look at all workers' candidates, a worker's at a time; all of them must call.
 
     Args:
-        distinct: int64 [n], the texts that this worker holds out.
-        hashes: int64 [sentences], the texts of its documents.
+        distinct: int64 [n], the texts that this worker has as candidates.
+        hashes: int64 [m], texts that are looked for among them.
         device: to exchange from.
 
     Returns:
-        Whether this is the first worker that holds a text out (bool [n]), and whether some worker holds out the text
-        of a sentence (bool [sentences]).
+        Whether this is the first worker that has a candidate (bool [n]), and whether some worker has what is looked for
+        (bool [m]).
     """
     if workers() == 1:
         return np.ones(len(distinct), bool), np.isin(hashes, distinct)

@@ -21,13 +21,13 @@ import torch
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import Documents, TokenStore, counterparts_of, documents_of
 from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
-from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
+from infocse_ray.distributed.collectives import rank, workers
 from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.prompts import Role
 from infocse_ray.retrieval.documents import document_vectors, halves
-from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_by_pieces
+from infocse_ray.retrieval.held_out import HeldOut, held_out_for, key_limit, score_by_pieces, shared_out
 from infocse_ray.retrieval.maps import Map, under, width_under
 from infocse_ray.retrieval.ranks import LeftOut
 from infocse_ray.retrieval.scores import Scores, score_among_all
@@ -231,7 +231,7 @@ def _candidates(store: TokenStore, asked: _Asked, most: int | None, device: torc
             texts.append(there.tokens)
             keys.append(there.keys)
     distinct, first = np.unique(np.concatenate(keys), return_index=True)
-    mine = _not_on_an_earlier_worker(distinct, device)
+    mine, _ = shared_out(distinct, _NO_KEY, device)
     return _one_each(concatenate(texts).take(first[mine]))._replace(role="query"), distinct[mine]
 
 
@@ -268,18 +268,6 @@ def _joined(parts: list[_Asked]) -> _Asked:
 def _join(groups: list[Groups]) -> Groups:
     sizes = np.concatenate([np.diff(g.offsets) for g in groups])
     return Groups(concatenate([g.sentences for g in groups]), offsets_of(sizes))
-
-
-def _not_on_an_earlier_worker(keys: np.ndarray, device: torch.device) -> np.ndarray:
-    """Bool [n]: whether this is the first worker that has the key."""
-    first = np.ones(len(keys), dtype=bool)
-    if workers() > 1:
-        local = torch.from_numpy(keys).to(device)
-        counts = row_counts(local)
-        for source, theirs in enumerate(each_worker(local, counts)):
-            if source < rank():
-                first &= ~np.isin(keys, theirs.cpu().numpy())
-    return first
 
 
 def score(encoder: SentenceEncoder, questions: Questions | HeldOut, top: int = 1) -> Scores:
