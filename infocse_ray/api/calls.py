@@ -38,12 +38,12 @@ from infocse_ray.tuning.run import sweep as run_sweep
 
 @told_plainly()
 def adapt(
-    encoder: str,
+    encoder: str | os.PathLike[str],
     /,  # its name is that of a section, too
     documents: object,
     name: str,
     *,
-    storage: str = "runs",
+    storage: str | os.PathLike[str] = "runs",
     seed: int = 42,
     minutes: float | None = None,
     recipe: Literal["auto"] | None = None,
@@ -134,11 +134,11 @@ def sweep(config: Sweep) -> SweepResult:
 
 @told_plainly()
 def evaluate(
-    model: str,
+    model: str | os.PathLike[str],
     documents: object,
     *,
-    compare: str | None = None,
-    storage: str = "runs",
+    compare: str | os.PathLike[str] | None = None,
+    storage: str | os.PathLike[str] = "runs",
     corpus: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Scores:
@@ -171,11 +171,11 @@ def evaluate(
 
 @told_plainly()
 def embed(
-    model: str,
+    model: str | os.PathLike[str],
     documents: object,
     *,
-    output: str,
-    storage: str = "runs",
+    output: str | os.PathLike[str],
+    storage: str | os.PathLike[str] = "runs",
     corpus: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> str:
@@ -205,13 +205,13 @@ def embed(
 
 @told_plainly()
 def evaluate_suites(
-    model: str,
+    model: str | os.PathLike[str],
     suite: str | list[str],
     *,
-    compare: str | None = None,
+    compare: str | os.PathLike[str] | None = None,
     suite_path: str | os.PathLike[str] | list[str | os.PathLike[str]] | None = None,
     tasks: str | list[str] | None = None,
-    storage: str = "runs",
+    storage: str | os.PathLike[str] = "runs",
     **settings: Any,
 ) -> SuiteScores:
     """Judge an encoder on what isn't its own corpus, as `infocse evaluate --suite` does.

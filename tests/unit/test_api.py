@@ -284,9 +284,9 @@ def test_results_are_shown_without_credentials():
 
 def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, tiny_encoder: Path):
     with pytest.raises(ValueError, match=r"train\.batch_sise"):
-        adapt(str(tiny_encoder), [TEXT], name="x", storage=str(tmp_path), train={"batch_sise": 3})
+        adapt(tiny_encoder, [TEXT], name="x", storage=tmp_path, train={"batch_sise": 3})
     with pytest.raises(ValueError, match="splits"):
-        evaluate(str(tiny_encoder), [TEXT], storage=str(tmp_path), splits="test")
+        evaluate(tiny_encoder, [TEXT], storage=tmp_path, splits="test")
     assert list(tmp_path.iterdir()) == []
 
 
