@@ -58,6 +58,10 @@ class Tokens(NamedTuple):
             return _scramble(sums + lengths.astype(np.uint64) * _MIX).view(np.int64)
 
 
+NO_TOKENS = Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64))
+"""No row, of a type that gives way to any other where rows are put together."""
+
+
 def spans(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> Tokens:
     """Spans of a stream of token ids as rows, copied: int64 [n] where each begins, int64 [n] its length."""
     return Tokens(values[places(begins, lengths)], offsets_of(lengths))

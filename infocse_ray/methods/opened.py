@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infocse_ray.corpus.store import Documents
-from infocse_ray.corpus.tokens import Tokens, offsets_of, places
+from infocse_ray.corpus.tokens import NO_TOKENS, Tokens, offsets_of, places
 
 
 class Opened(NamedTuple):
@@ -70,5 +70,5 @@ class Views(NamedTuple):
         return cls(np.nonzero(there)[0], labels[there], opened.texts.take(rows[there]))
 
 
-NO_VIEWS = Views(np.zeros(0, np.int64), np.zeros(0, np.int64), Tokens(np.zeros(0, np.uint16), np.zeros(1, np.int64)))
+NO_VIEWS = Views(np.zeros(0, np.int64), np.zeros(0, np.int64), NO_TOKENS)
 """Of no example."""

@@ -24,7 +24,7 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.corpus.store import TokenStore, documents_of
-from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of, owners, sample_hashes
+from infocse_ray.corpus.tokens import NO_TOKENS, Tokens, bounded_ranges, concatenate, offsets_of, owners, sample_hashes
 from infocse_ray.distributed.collectives import each_worker, rank, row_counts, workers
 from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
@@ -100,7 +100,7 @@ def held_out_for(
     Every worker of the process group must call.
     """
     limit = key_limit(store.summary["documents"][split], max_documents)
-    sentences: list[Tokens] = [Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64))]
+    sentences: list[Tokens] = [NO_TOKENS]
     sizes: list[np.ndarray] = [np.zeros(0, np.int64)]
     held: list[np.ndarray] = [np.zeros(0, bool)]
     doc_ids: list[str] = []

@@ -16,7 +16,7 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.corpus.store import TokenStore, documents_of, drawn_sentences
-from infocse_ray.corpus.tokens import Tokens, concatenate
+from infocse_ray.corpus.tokens import NO_TOKENS, Tokens, concatenate
 from infocse_ray.distributed.collectives import all_reduce_sum, of_first, rank, workers
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, embed
 from infocse_ray.encoder.mixture import Mixture
@@ -99,7 +99,7 @@ def sampled(
     With `whole_for` they are each document as one text, as that encoder's tokenizer has it.
     """
     limit = sample.limit
-    parts = [Tokens(torch.zeros(0, dtype=torch.uint8).numpy(), torch.zeros(1, dtype=torch.int64).numpy())]
+    parts = [NO_TOKENS]
     if shard in store.shards_below(limit):
         for table in store.read(shard, splits, ["doc_id", "key", "sentences"]):
             documents = documents_of(table.filter(pa.array(table["key"].to_numpy() < limit)))
@@ -122,7 +122,7 @@ def moments_of(encoder: SentenceEncoder, sentences: Tokens) -> Moments:
     """
     moments = Moments.none(encoder.dimension)
     for begin in range(0, len(sentences), SENTENCES_AT_ONCE):
-        rows = torch.arange(begin, min(begin + SENTENCES_AT_ONCE, len(sentences))).numpy()
+        rows = np.arange(begin, min(begin + SENTENCES_AT_ONCE, len(sentences)))
         moments = moments.merged(Moments.of(embed(encoder, sentences.take(rows)).vectors))
     return moments
 

@@ -20,7 +20,7 @@ import torch
 
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.store import Documents, TokenStore, counterparts_of, documents_of
-from infocse_ray.corpus.tokens import Tokens, bounded_ranges, concatenate, offsets_of
+from infocse_ray.corpus.tokens import NO_TOKENS, Tokens, bounded_ranges, concatenate, offsets_of
 from infocse_ray.distributed.collectives import rank, workers
 from infocse_ray.distributed.memory import MORE, advised
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
@@ -172,7 +172,7 @@ class _Asked(NamedTuple):
     doc_ids: list[str]
 
 
-_NO_GROUP = Groups(Tokens(np.zeros(0, np.uint8), np.zeros(1, np.int64)), np.zeros(1, np.int64))
+_NO_GROUP = Groups(NO_TOKENS, np.zeros(1, np.int64))
 _NO_KEY = np.zeros(0, np.int64)
 _NO_QUESTION = _Asked(_NO_GROUP, _NO_KEY, _NO_GROUP, _NO_KEY, [])
 """The part of a worker without documents."""
