@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from pyarrow.fs import FileInfo
 
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
 from infocse_ray.storage.redact import redacted
@@ -30,10 +32,7 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
         if not (files := storage.files()):
             raise ValueError(f"{asked}: nothing is there")
         check_no_output(asked, model, files.__contains__)
-        # With their times: weights that are trained anew have the size of the old ones.
-        content = [(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]
-        known = all(time is not None for _, _, time in content)
-        return storage.local_copy(repr(content) if known else uuid.uuid4().hex)
+        return as_it_is_now(storage, files)
     folder = Path(open_filesystem(model)[1])
     if folder.is_dir():
         check_no_output(asked, model, lambda name: (folder / name).exists())
@@ -49,6 +48,19 @@ def resolve_encoder(model: str, setting: str = "encoder.model") -> Path:
     except Exception as error:  # the hub's client raises a dozen unrelated kinds
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(f"{asked}: no such folder, and not available from the Hugging Face hub: {reason}") from error
+
+
+def as_it_is_now(storage: Storage, files: Mapping[str, FileInfo]) -> Path:
+    """A folder on this machine: itself, or a copy that is made anew once a file is another.
+
+    Args:
+        storage: the folder.
+        files: that are in it now.
+    """
+    # With their times: weights that are trained anew have the size of the old ones. Some storages tell none.
+    content = [(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]
+    known = all(time is not None for _, _, time in content)
+    return storage.local_copy(repr(content) if known else uuid.uuid4().hex)
 
 
 def check_no_output(asked: str, model: str, has: Callable[[str], bool]) -> None:

@@ -11,7 +11,7 @@ import torch
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.load import load_encoder
-from infocse_ray.encoder.resolve import check_no_output
+from infocse_ray.encoder.resolve import as_it_is_now, check_no_output
 from infocse_ray.encoder.tokenizer import load_tokenizer
 from infocse_ray.export.card import megabytes
 from infocse_ray.export.check import texts_of
@@ -124,8 +124,7 @@ def _folder(model: str) -> Path:
     if not files:
         raise ValueError(f"model = {str(storage)!r}: no such folder")
     check_no_output(f"model = {str(storage)!r}", str(storage), files.__contains__)
-    # With their times, as weights that are trained anew have the size of the old ones.
-    return storage.local_copy(repr([(name, info.size, info.mtime_ns) for name, info in sorted(files.items())]))
+    return as_it_is_now(storage, files)
 
 
 def _check_credentials(folder: Path) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub
 import pytest
+from pyarrow.fs import FileInfo
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from infocse_ray.commands.push import main
+from infocse_ray.export import push
 from infocse_ray.export.contents import parts_of
+from infocse_ray.storage.folder import Storage
 from tests.unit.encoder.test_encoder import load
 from tests.unit.encoder.test_encoder_modules import some_whitening
 from tests.unit.export.hub import TOKEN, Hub, serving
@@ -84,6 +88,22 @@ def test_the_hub_gets_every_file_as_it_is(model: Path, hub: Hub, capsys: pytest.
     captured = capsys.readouterr()
     assert f"are in me/news, branch v2: {hub.url}/me/news/tree/v2" in captured.out
     assert TOKEN not in captured.out + captured.err
+
+
+def test_what_was_replaced_in_a_storage_without_times_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = Storage.files
+
+    def files(self: Storage) -> dict[str, FileInfo]:
+        return {name: FileInfo(info.path, info.type, size=info.size) for name, info in listed(self).items()}
+
+    monkeypatch.setattr(Storage, "files", files)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    remote = Storage.open(f"memory://{uuid.uuid4().hex}/model")
+    for content in (b"old", b"new"):
+        (remote / "config.json").write_bytes(content)
+        assert (push._folder(str(remote)) / "config.json").read_bytes() == content
 
 
 def test_the_hubs_refusals_are_one_line(
