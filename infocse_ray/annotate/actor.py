@@ -82,7 +82,8 @@ def in_actors(
         work: what each does with a group.
         title: says what waits until there is room.
         engine: computes the backbone.
-        tokens: of all groups, about; where they are few, all is done by one process. None: nobody knows.
+        tokens: of all groups, about; where they are few, all is done by one process. None: nobody knows, or a number of
+            actors was asked for, which are to be had then.
     """
     if tokens is not None and is_small(tokens, encoder, placement):
         given = groups, encoder, precision, work, engine

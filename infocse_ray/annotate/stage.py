@@ -74,10 +74,9 @@ def annotate(
     documents = TrainingDocuments(store, splits, encoder_store, () if share is None else (share,))
     documents.check()
     said = {} if share is None else share.summary()
-    # Who asks for a number of actors gets them.
-    few = documents.tokens if settings.num_workers == "auto" else None
+    tokens = documents.tokens if settings.num_workers == "auto" else None
     embedding = functools.partial(
-        in_actors, documents.groups(), encoder, precision, placement, engine=engine, tokens=few
+        in_actors, documents.groups(), encoder, precision, placement, engine=engine, tokens=tokens
     )
     if settings.clustering == "kmeans":
         clustering = GlobalClusters(_centroids(stage, documents, embedding, settings, seed, title))

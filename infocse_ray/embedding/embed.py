@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Literal, cast
 
 from infocse_ray.annotate.actor import in_actors
 from infocse_ray.annotate.documents import TrainingDocuments
@@ -18,6 +18,7 @@ from infocse_ray.embedding.sampled import write_sampled
 from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
 from infocse_ray.embedding.texts import write_texts
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -96,7 +97,7 @@ def _embed_into(
         output / "vectors",
         "embed",
         identity,
-        lambda stage: _embed(stage, output, embedding, corpus, source, store, where),
+        lambda stage: _embed(stage, output, embedding, corpus, source, store, where, settings.num_workers),
         piecewise=True,
     )
     counts = stage.summary or {}
@@ -152,6 +153,7 @@ def _embed(
     source: Source,
     store: TokenStore,
     where: Placement,
+    num_workers: int | Literal["auto"],
 ) -> dict[str, Any]:
     """Write the vectors of every shard that isn't there; the stage's summary."""
     quiet_data()
@@ -161,11 +163,13 @@ def _embed(
     lance = LanceWriter(stage.folder, output) if embedding.format == "lance" else None
     writer = lance or ParquetWriter(stage.folder, document_schema(*shape))
     work = EmbedShards(store, texts, embedding, writer)
-    groups = TrainingDocuments(store, list(SPLITS)).groups()
+    documents = TrainingDocuments(store, list(SPLITS))
+    tokens = documents.tokens * (2 if embedding.reading == "both" else 1) if num_workers == "auto" else None
     folder = embedding.encoder_folder(output)
     totals: Counter[str] = Counter(documents=0, sentences=0)
-    bar = Bar("embedding", store.documents(SPLITS), "documents")
-    for counts in in_actors(groups, folder, embedding.compute, where, work, "embedding"):  # pyright: ignore
+    bar = Bar("embedding", documents.count, "documents")
+    precision = cast(Precision, embedding.compute)
+    for counts in in_actors(documents.groups(), folder, precision, where, work, bar.title, tokens=tokens):
         totals.update({name: counts[name] for name in totals})
         bar.to(totals["documents"])
     bar.close()

@@ -199,9 +199,13 @@ def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Fo
     settings = run.settings.annotate
     work = ClusterAgain(annotation.documents, keys, settings, annotation.stage)
     where, precision = _placement(settings), run.settings.encoder.precision
+    # Of all documents: what one process annotated one looks at, with as many threads, lest vectors' last bits differ.
+    tokens = annotation.documents.tokens if settings.num_workers == "auto" else None
     rows: dict[int, dict[str, Any]] = {}
     bar = Bar(f"explorer: iteration {annotation.iteration}", len(keys), "documents")
-    for row in in_actors(groups, annotation.encoder, precision, where, work, engine=annotation.engine):
+    for row in in_actors(
+        groups, annotation.encoder, precision, where, work, bar.title, engine=annotation.engine, tokens=tokens
+    ):
         rows[row["key"]] = row
         bar.add(1)
     bar.close()

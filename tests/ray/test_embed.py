@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import infocse_ray
+from infocse_ray.corpus.store import TokenStore
 from infocse_ray.embedding import embed as embed_module
 from infocse_ray.embedding import sampled
 from infocse_ray.embedding.embed import embed_corpus
@@ -96,9 +98,19 @@ def test_an_output_is_one_process_s_at_a_time_and_of_one_reading_of_the_corpus(
 def test_documents_from_python_into_lance(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lance = pytest.importorskip("lance")
     monkeypatch.setattr(sampled, "read_texts", lambda *_: pytest.fail("the driver reads a shard, which may be 1 GiB"))
+    told: list[float] = []
+    in_actors = embed_module.in_actors
+
+    def telling(*arguments: Any, tokens: float) -> Any:
+        told.append(tokens)
+        return in_actors(*arguments, tokens=tokens)
+
+    monkeypatch.setattr(embed_module, "in_actors", telling)
     table = pa.table({"id": ["x", "y"], "text": ["A ship. The tide.", "A judge. The law."]})
     place = infocse_ray.embed(
         str(tiny_encoder), table, output=str(tmp_path / "o"), storage=str(tmp_path / "r"), format="lance"
     )
     assert sorted(lance.dataset(f"{place}/documents.lance").to_table()["doc_id"].to_pylist()) == ["x", "y"]
     assert infocse_ray.Index(place).search("the tide", top=2)[0].doc_id in ("x", "y")
+    (corpus,) = (tmp_path / "r" / "corpora").iterdir()
+    assert told == [2 * TokenStore.open(Storage.open(str(corpus))).summary["tokens"]], "sentences, and documents whole"

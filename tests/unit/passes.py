@@ -88,6 +88,7 @@ class Passes:
         precision: Precision,
         where: Placement,
         work: Work,
+        title: str = "annotating",
         engine: Engine = TORCH,
         tokens: float | None = None,
     ) -> Iterator[dict[str, Any]]:

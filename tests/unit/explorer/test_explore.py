@@ -196,7 +196,9 @@ def test_a_credential_in_a_text_is_not_shown(settings, monkeypatch):
     assert "swordfish" not in json.dumps(read(settings))
 
 
-def test_documents_are_clustered_again_by_what_computed_the_backbone_then(settings, monkeypatch):
+def test_documents_are_clustered_again_by_what_computed_the_backbone_then_and_by_one_process_where_one_did(
+    settings, monkeypatch
+):
     run = annotated_run(Storage.open(settings.storage), "run")
     drawn, asked, graph = draw(run.documents, 2, 0), [], object()
 
@@ -206,7 +208,10 @@ def test_documents_are_clustered_again_by_what_computed_the_backbone_then(settin
 
     monkeypatch.setattr(module, "in_actors", in_actors)
     module._found(run, run.annotations[0]._replace(engine=graph), drawn)  # pyright: ignore[reportArgumentType]
-    assert asked == [{"engine": graph}]
+    of_actors = run._replace(settings=with_sections(run.settings, annotate={"num_workers": 2}))
+    module._found(of_actors, run.annotations[0], drawn)
+    tokens = run.annotations[0].documents.tokens
+    assert asked == [{"engine": graph, "tokens": tokens}, {"engine": run.annotations[0].engine, "tokens": None}]
 
 
 def test_a_page_stays_small(settings, monkeypatch, capsys):
