@@ -213,6 +213,7 @@ class Board:
         here = {_NODE: ray.get_runtime_context().get_node_id()}
         self.handle: Any = ray.remote(num_cpus=0, max_restarts=-1, label_selector=here)(_BoardActor).remote()
         self._bar = Bar(title, total, unit)
+        self._looking: Any = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -225,6 +226,8 @@ class Board:
     ) -> None:
         self._stop.set()
         self._thread.join(timeout=10)
+        if self._looking is not None:
+            self._show()
         self._show()
         self._bar.close()
         import ray
@@ -260,10 +263,14 @@ class Board:
             How many units are done, with a note; None if the board doesn't answer.
         """
         import ray
-        from ray.exceptions import RayError
+        from ray.exceptions import GetTimeoutError, RayError
 
+        looking, self._looking = self._looking or self.handle.look.remote(), None
         try:
-            begun, done, note, lines, points = ray.get(self.handle.look.remote(), timeout=5)
+            begun, done, note, lines, points = ray.get(looking, timeout=5)
+        except GetTimeoutError:
+            self._looking = looking  # what it takes from the board is there alone
+            return None
         except RayError:  # progress is never worth a run
             return None
         if begun:

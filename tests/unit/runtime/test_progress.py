@@ -8,6 +8,7 @@ import types
 
 import pytest
 import ray
+from ray.exceptions import GetTimeoutError
 
 from infocse_ray.runtime import progress
 from infocse_ray.runtime.progress import Bar, Board, say, warnings_kept
@@ -115,6 +116,37 @@ def test_a_board_is_on_the_drivers_node_which_no_autoscaler_ends(monkeypatch: py
     monkeypatch.setattr(ray, "get_runtime_context", lambda: types.SimpleNamespace(get_node_id=lambda: "f00"))
     Board("training", "steps")
     assert asked == [{"num_cpus": 0, "max_restarts": -1, "label_selector": {"ray.io/node-id": "f00"}}]
+
+
+def test_a_look_at_the_board_that_takes_too_long_loses_nothing(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = progress._BoardActor()
+    handle = types.SimpleNamespace(look=types.SimpleNamespace(remote=told.look))
+    slow = [True, False, True, False, False]
+
+    def get(taken: object, timeout: float) -> object:
+        if slow.pop(0):
+            raise GetTimeoutError("the node is busy")
+        return taken
+
+    actor = types.SimpleNamespace(remote=lambda: handle)
+    monkeypatch.setattr(ray, "remote", lambda **_: lambda _: actor)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: types.SimpleNamespace(get_node_id=lambda: "f00"))
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray, "kill", lambda _: None)
+    monkeypatch.setattr(Board, "_watch", lambda _: None)
+    points: list[object] = []
+    with Board("training", "steps", points=points.append) as board:
+        told.line("step 0")
+        told.points([0])
+        assert board.say_lines() is None
+        told.line("step 3")
+        assert board.say_lines() is not None
+        told.points([3])
+        assert board.say_lines() is None
+        told.line("step 6")
+        told.points([6])
+    assert points == [0, 3, 6]
+    assert [line for line in capsys.readouterr().out.splitlines() if "step" in line] == ["step 0", "step 3", "step 6"]
 
 
 def test_warnings_are_kept_once_whoever_says_them(capsys):
