@@ -82,7 +82,7 @@ def test_a_large_object_whose_parts_are_refused_for_a_while_is_whole(server: S3S
     before = len(server.requests)
     server.fail(SLOW_DOWN, requests=3, concerns=lambda request: "partNumber=2" in request.query)
     (folder / "a").write_bytes(LARGE)
-    assert sum("partNumber=2" in request.query for request in server.requests[before:]) == 1 + 3
+    assert sum("partNumber=2" in request.query for request in server.requests[before:]) >= 1 + 3
     assert (folder / "a").read_bytes() == LARGE
 
 
