@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import ray
@@ -60,6 +60,11 @@ def is_small(tokens: float, encoder: EncoderFolder, placement: Placement) -> boo
     return tokens * operations_a_token(encoder) <= (_SMALL_ON_GPU if placement.use_gpu else _SMALL_ON_CPU)
 
 
+def told(tokens: float, num_workers: int | Literal["auto"]) -> float | None:
+    """What `in_actors` is told of tokens: nothing where a number of actors is asked for, which are to be had then."""
+    return tokens if num_workers == "auto" else None
+
+
 def in_actors(
     groups: list[list[int]],
     encoder: EncoderFolder,
@@ -82,8 +87,7 @@ def in_actors(
         work: what each does with a group.
         title: says what waits until there is room.
         engine: computes the backbone.
-        tokens: of all groups, about; where they are few, all is done by one process. None: nobody knows, or a number of
-            actors was asked for, which are to be had then.
+        tokens: of all groups, about; where they are few, all is done by one process. None: nobody knows.
     """
     if tokens is not None and is_small(tokens, encoder, placement):
         given = groups, encoder, precision, work, engine

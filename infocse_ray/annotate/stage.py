@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.actor import in_actors, told
 from infocse_ray.annotate.annotations import Summary
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.annotate.engine import TORCH, Engine
@@ -74,7 +74,7 @@ def annotate(
     documents = TrainingDocuments(store, splits, encoder_store, () if share is None else (share,))
     documents.check()
     said = {} if share is None else share.summary()
-    tokens = documents.tokens if settings.num_workers == "auto" else None
+    tokens = told(documents.tokens, settings.num_workers)
     embedding = functools.partial(
         in_actors, documents.groups(), encoder, precision, placement, engine=engine, tokens=tokens
     )

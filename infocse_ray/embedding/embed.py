@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Literal, cast
 
-from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.actor import in_actors, told
 from infocse_ray.annotate.documents import TrainingDocuments
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
@@ -164,7 +164,7 @@ def _embed(
     writer = lance or ParquetWriter(stage.folder, document_schema(*shape))
     work = EmbedShards(store, texts, embedding, writer)
     documents = TrainingDocuments(store, list(SPLITS))
-    tokens = documents.tokens * (2 if embedding.reading == "both" else 1) if num_workers == "auto" else None
+    tokens = told(documents.tokens * (2 if embedding.reading == "both" else 1), num_workers)
     folder = embedding.encoder_folder(output)
     totals: Counter[str] = Counter(documents=0, sentences=0)
     bar = Bar("embedding", documents.count, "documents")

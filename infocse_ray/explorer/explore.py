@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.actor import in_actors, told
 from infocse_ray.encoder.tokenizer import load_tokenizer, tokenizer_json
 from infocse_ray.explorer.annotations import AnnotatedRun, Annotation, annotated_run
 from infocse_ray.explorer.clustered import ClusterAgain
@@ -200,7 +200,7 @@ def _found(run: AnnotatedRun, annotation: Annotation, drawn: list[Drawn]) -> _Fo
     work = ClusterAgain(annotation.documents, keys, settings, annotation.stage)
     where, precision = _placement(settings), run.settings.encoder.precision
     # Of all documents: what one process annotated one looks at, with as many threads, lest vectors' last bits differ.
-    tokens = annotation.documents.tokens if settings.num_workers == "auto" else None
+    tokens = told(annotation.documents.tokens, settings.num_workers)
     rows: dict[int, dict[str, Any]] = {}
     bar = Bar(f"explorer: iteration {annotation.iteration}", len(keys), "documents")
     for row in in_actors(
