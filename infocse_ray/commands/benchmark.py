@@ -86,6 +86,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
         "--models", nargs="*", default=[], metavar="FOLDER", help="more encoders, as runs keep them"
     )
     validators.add_argument("--all", action="store_true", help="also print every encoder's scores")
+    validators.add_argument(
+        "--to", metavar="FOLDER", help="keeps corpus and scores: the same command goes on, more encoders are added"
+    )
 
     alternatives = _command(commands, "alternatives", "words alone, BM25, on the test of runs beside their encoders")
     _add_runs(alternatives)
