@@ -22,7 +22,6 @@ from infocse_ray.corpus.source import find_source
 from infocse_ray.demo.docstrings import write_docstrings
 from infocse_ray.settings import Corpus
 
-ARTICLES = 2_000
 ARTICLE_SENTENCES = (6, 30)
 """Least of an article, and after how many it is cut."""
 PURCHASES = 5
@@ -36,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     to.mkdir(parents=True, exist_ok=True)
     made = {
         "manual": manual_pages(arguments.manual),
-        "wikipedia": islice(without_titles(_rows(arguments.wikipedia, "title")), ARTICLES),
+        "wikipedia": islice(without_titles(_rows(arguments.wikipedia, "title")), arguments.articles),
         "purchases": purchases(_rows(arguments.purchases, "target", sentences="history", id="user")),
     }
     counts = {name: _write(to / f"{name}.jsonl", rows) for name, rows in made.items()}

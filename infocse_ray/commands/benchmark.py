@@ -124,6 +124,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     )
     untuned.add_argument("--manual", metavar="FOLDER", default="/usr/share/man", help="with man1/ to man8/")
     untuned.add_argument("--wikipedia", metavar="FILE", required=True, help="articles: `title`, `sentences`")
+    untuned.add_argument("--articles", type=_count, default=2_000, help="most of them")
     untuned.add_argument("--purchases", metavar="FILE", required=True, help="people: `user`, `history`, `target`")
     untuned.add_argument("--to", metavar="FOLDER", default="untuned", help="where the corpora go")
 
