@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -34,6 +35,8 @@ _RUN_BYTES = 128 * 2**20
 """Of rows that a reading task holds, before they are compressed."""
 _MOST_RUNS = 2048
 """That a task reads from."""
+_LOOKS_AT_ONCE = 16
+"""Notes and shards that are looked for at once: a request to an object store is mostly waiting."""
 _MERGES, _LEAST_MERGED_BYTES, _MOST_MERGED_BYTES = 64, 4 * 2**20, 256 * 2**20
 """How many merging tasks there are to be, and the least and the most text that one is to merge."""
 
@@ -125,12 +128,15 @@ class Shuffle:
 
     def _written(self, write: Write) -> list[dict[str, Any]] | None:
         """What `write` returned for all shards, if it has written all, and all is there."""
-        counts: list[dict[str, Any]] = []
-        while len(counts) < self._shards:
-            if (noted := _noted(_note_of(self._notes, len(counts)))) is None:
-                return None
-            counts += noted["counts"]
-        return counts if all(write.there(shard, one) for shard, one in enumerate(counts)) else None
+        names = sorted(self._notes.files())
+        with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+            noted = dict(zip(names, pool.map(lambda name: _noted(self._notes / name), names), strict=True))
+            counts: list[dict[str, Any]] = []
+            while len(counts) < self._shards:
+                if (one := noted.get(_note_of(self._notes, len(counts)).name)) is None:
+                    return None
+                counts += one["counts"]
+            return counts if all(pool.map(write.there, range(self._shards), counts)) else None
 
     def _read(self, read: Read) -> Iterator[str]:
         """Have the runs written; their names, in the order of the source."""
@@ -239,7 +245,7 @@ def _merge(work: tuple[Storage, Storage, _Span, pa.Schema, Write], begin: int, e
     if (noted := _noted(note)) is not None:
         counts = noted["counts"]
         if all(write.there(shard, one) for shard, one in zip(range(begin, end), counts, strict=True)):
-            return counts
+            return counts if all(pool.map(write.there, range(self._shards), counts)) else None
     cells = read_cells([folder / run for run in span.runs], span.first, begin, end)
     counts = [write(shard, rows_of([of_run[shard - begin] for of_run in cells], schema)) for shard in range(begin, end)]
     note.write_json(checked({"counts": counts}))
