@@ -245,7 +245,7 @@ def _merge(work: tuple[Storage, Storage, _Span, pa.Schema, Write], begin: int, e
     if (noted := _noted(note)) is not None:
         counts = noted["counts"]
         if all(write.there(shard, one) for shard, one in zip(range(begin, end), counts, strict=True)):
-            return counts if all(pool.map(write.there, range(self._shards), counts)) else None
+            return counts
     cells = read_cells([folder / run for run in span.runs], span.first, begin, end)
     counts = [write(shard, rows_of([of_run[shard - begin] for of_run in cells], schema)) for shard in range(begin, end)]
     note.write_json(checked({"counts": counts}))
