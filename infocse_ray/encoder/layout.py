@@ -21,7 +21,7 @@ from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.settings.section import Pooling
 
-_POOLINGS = "mean, cls or lasttoken"
+_POOLINGS = " or ".join([", ".join(get_args(Pooling)[:-1]), get_args(Pooling)[-1]])
 
 _WHITENING = "whitening.safetensors"
 
@@ -29,6 +29,9 @@ _LEGACY_MODES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
 }
 
 

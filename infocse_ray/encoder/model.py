@@ -174,9 +174,17 @@ class SentenceEncoder(nn.Module):
                 last = (pooled * place).argmax(1)[:, None, None].expand(-1, 1, hidden.shape[2])
                 # As sentence-transformers has it of a text of which nothing is pooled: zeros.
                 vectors = hidden.gather(1, last)[:, 0] * (pooled.sum(1, keepdim=True) > 0)
+            elif self.pooling == "max":
+                left_out = (pooled == 0)[:, :, None]
+                vectors = hidden.masked_fill(left_out, -torch.inf).amax(1)
+                vectors = vectors.masked_fill(left_out.all(1), 0.0)
             else:
                 weight = pooled.to(hidden.dtype)
-                vectors = torch.einsum("bld,bl->bd", hidden, weight) / weight.sum(1, keepdim=True).clamp_min(1.0)
+                if self.pooling == "weightedmean":
+                    weight = weight * torch.arange(1, weight.shape[1] + 1, device=weight.device)
+                whole = weight.sum(1, keepdim=True).clamp_min(1.0)
+                whole = whole.sqrt() if self.pooling == "mean_sqrt_len_tokens" else whole
+                vectors = torch.einsum("bld,bl->bd", hidden, weight) / whole
             for module in self.after:
                 vectors = module(vectors)
             if self.base_normalize:

@@ -68,7 +68,7 @@ def fit_whitenings(
     if values.sum() < _CONSTANT:
         raise ConstantVectors(
             f"encoder.whiten: the {moments.count:,} texts it is fitted on all have the same vector, or nearly; set "
-            "encoder.pooling to another of mean, cls and lasttoken, or encoder.whiten to off, or look into the corpus "
+            "encoder.pooling to another, such as mean, or encoder.whiten to off, or look into the corpus "
             "for what repeats"
         )
     values = _shrunk(values, moments.effective_count)

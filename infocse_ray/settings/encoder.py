@@ -19,7 +19,9 @@ class Encoder(Section):
     )
     pooling: PoolingName = Field(
         default="auto",
-        description="How token vectors become a sentence vector: their mean, the first or the last of them. `auto`: as "
+        description="How token vectors become a sentence vector: their mean, the first or the last of them; as "
+        "sentence-transformers has them, the largest values, the mean that weighs later tokens more, the sum over the "
+        "root of their number. `auto`: as "
         "the sentence-transformers folder says, else as published with train.method (cls: simcse, ict, conpono, "
         "tsdae; mean: the others); a language model that reads from left to right must be told.",
     )

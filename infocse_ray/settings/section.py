@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 Workers = int | Literal["auto"]
 OnGpu = bool | Literal["auto"]
 EngineName = Literal["torch", "openvino", "openvino_int8"]
-Pooling = Literal["mean", "cls", "lasttoken"]
-"""The mean of a text's token vectors, its first one, or its last one; names are sentence-transformers'."""
+Pooling = Literal["mean", "cls", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"]
+"""The mean of a text's token vectors, its first one, or its last one; the largest value of each dimension, the mean
+weighted by places counted from 1 (Muennighoff 2022, SGPT, arXiv 2202.08904), or the sum divided by the root of their
+number. Names are sentence-transformers'."""
 
 PoolingName = Literal["auto", Pooling]
 Metric = Literal["recall@5", "recall@10", "recall@20", "mrr"]

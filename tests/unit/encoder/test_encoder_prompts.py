@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from infocse_ray.loop.first_encoder import load_first_encoder
 from infocse_ray.methods.label_sample import leaking
 from infocse_ray.retrieval.validation import questions_for, score
 from infocse_ray.settings import Corpus, Settings
+from infocse_ray.settings.section import Pooling
 from infocse_ray.storage.folder import Storage
 from tests.unit.encoder.test_encoder import SENTENCES, copy_of, load, refused
 from tests.unit.stores import Written, write_store
@@ -120,7 +122,7 @@ def close(found, expected) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 @pytest.mark.parametrize("include_prompt", [True, False])
 def test_prompts_are_put_before_texts_as_others_do(folder, tmp_path, pooling, include_prompt):
     write_layout(folder, 32, pooling, True, 16, prompts=E5, include_prompt=include_prompt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -33,6 +33,7 @@ from infocse_ray.encoder.kernels import leave_out_cudnn_attention
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.pack_trial import device_kernel, model_packs
 from infocse_ray.encoder.packing import SHORT, WIDE, Asked, by_block, by_mask
+from infocse_ray.settings.section import Pooling
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {
@@ -81,7 +82,7 @@ def sentences() -> Tokens:
     return Tokens(draw.integers(5, 90, int(lengths.sum())).astype(np.uint16), offsets_of(lengths))
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 @pytest.mark.parametrize("name", MODELS)
 def test_vectors_are_those_of_padding(tiny_encoder, name, pooling):
     encoder = encoder_of(MODELS[name], tiny_encoder, pooling)

@@ -182,7 +182,10 @@ def test_folders_of_something_else_are_refused_by_what_they_are(tmp_path: Path, 
 
     transformer = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
     alone = changed("alone", [transformer])
-    assert "no Pooling module; set encoder.pooling to mean, cls or lasttoken" in refused(alone)
+    assert (
+        "no Pooling module; set encoder.pooling to mean, cls, lasttoken, max, weightedmean or mean_sqrt_len_tokens"
+        in refused(alone)
+    )
     assert load_encoder(alone, Encoder(model="x", pooling="cls"), cosine=True).pooling == "cls"
     assert "is code of the encoder's own" in refused(changed("own", [transformer | {"type": "custom_st.Transformer"}]))
     static = changed("static", [transformer | {"type": "sentence_transformers.models.StaticEmbedding"}])

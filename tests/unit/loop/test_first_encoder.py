@@ -98,9 +98,9 @@ def broken(folder: Path, what: str) -> None:
             (folder / "model.safetensors").unlink()
         case "tokenizer":
             (folder / "tokenizer.json").write_text("no JSON")
-        case "LayerNorm" | "max":
+        case "LayerNorm" | "several poolings":
             write_layout(folder, 32, "mean", False, 16)
-            pooling = {"pooling_mode": what if what == "max" else "mean"}
+            pooling = {"pooling_mode": "mean" if what == "LayerNorm" else ["mean", "max"]}
             (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
             if what == "LayerNorm":
                 modules = json.loads((folder / "modules.json").read_text())
@@ -113,7 +113,7 @@ def broken(folder: Path, what: str) -> None:
     "what",
     [
         *("no such folder", "no Hugging Face model", "no encoder", "language model"),
-        *("weights", "tokenizer", "LayerNorm", "max"),
+        *("weights", "tokenizer", "LayerNorm", "several poolings"),
     ],
 )
 def test_what_is_wrong_with_it_is_said_by_its_own_name(tiny_encoder, tmp_path, what):
@@ -121,7 +121,8 @@ def test_what_is_wrong_with_it_is_said_by_its_own_name(tiny_encoder, tmp_path, w
     if what != "no such folder":
         shutil.copytree(tiny_encoder, folder)
         broken(folder, what)
-    with pytest.raises(ValueError, match=what) as error:
+    said = r"pooling mean\+max is not supported" if what == "several poolings" else what
+    with pytest.raises(ValueError, match=said) as error:
         load_first_encoder(settings(str(folder)))
     assert str(error.value).startswith("annotate.first_encoder")
     assert "encoder.model" not in str(error.value)

@@ -126,7 +126,10 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--corpus.lanes=4097", "less than or equal to 4096"),
         ("--encoder.max_length=3", "greater than or equal to 4"),
         ("--encoder.max_length=long", "valid integer"),
-        ("--encoder.pooling=max", "'auto', 'mean', 'cls' or 'lasttoken'"),
+        (
+            "--encoder.pooling=first",
+            "'auto', 'mean', 'cls', 'lasttoken', 'max', 'weightedmean' or 'mean_sqrt_len_tokens'",
+        ),
         ("--encoder.precision=fp16", "'auto', 'fp32' or 'bf16'"),
         ("--annotate.k=0", "greater than or equal to 1"),
         ("--annotate.clustering=ward", "'partition' or 'kmeans'"),
