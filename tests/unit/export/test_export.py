@@ -66,8 +66,9 @@ def dense(folder: Path, tmp_path: Path) -> SentenceEncoder:
 
 
 def prompts_not_pooled(folder: Path, tmp_path: Path) -> SentenceEncoder:
+    """Inner products of the largest values among a text's own tokens."""
     source = copy_of(folder, tmp_path)
-    write_layout(source, 32, "mean", False, 60, prompts=PROMPTS, include_prompt=False)
+    write_layout(source, 32, "max", False, 60, prompts=PROMPTS, include_prompt=False)
     return load(source)
 
 
