@@ -32,7 +32,7 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
         setting: that named it, for errors.
 
     Raises:
-        ValueError: there is none of this name, or it is no YAML mapping.
+        ValueError: there is none of this name, it is no YAML mapping, or it is shipped for other settings.
     """
     if is_shipped(name):
         text = (_CONFIGS / f"{name}.yaml").read_text(encoding="utf-8")
@@ -54,7 +54,12 @@ def read_config(name: str, model: type[BaseModel], setting: str = "--config") ->
         raise ValueError(
             f"{setting} = {name!r}: is no YAML mapping of settings to values; `--config adapt --print_config` shows one"
         )
-    return as_settings(values, model)
+    settings = as_settings(values, model)
+    if is_shipped(name) and (others := [key for key in settings if key not in model.model_fields]):
+        raise ValueError(
+            f"{setting} = {name!r}: is for another command, with settings ({', '.join(others)}) of its own"
+        )
+    return settings
 
 
 def is_shipped(name: str) -> bool:

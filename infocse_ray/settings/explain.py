@@ -29,7 +29,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     lines = [f"{', '.join(needed)} {'is' if len(needed) == 1 else 'are'} required"] if needed else []
     for setting, texts in reasons.items():
         if setting not in missing:
-            lines.append((f"{setting}: " if setting else "") + ", ".join(texts))
+            lines.append(f"{setting}: {_alternatives(texts)}" if setting else ", ".join(texts))
     return "; ".join(lines)
 
 
@@ -47,10 +47,20 @@ def _explain(error: Any, names: list[str], removed: Collection[str]) -> tuple[st
     name = next((".".join(place[:n]) for n in range(len(place), 0, -1) if ".".join(place[:n]) in names), name)
     if error["type"] == "missing":
         return name, _REQUIRED
-    message = re.sub(r"^(Value error, |Input )", "", error["msg"])
+    if error["type"] == "model_type":
+        example = next((f", such as {known}" for known in names if known.startswith(f"{name}.")), "")
+        return f"{name} = {error['input']!r}", f"is a section; give its settings by name{example}"
+    message = re.sub(r"^(Value error, |Input |String )", "", error["msg"])
+    message = re.sub(r", unable to (parse string as an? \w+|interpret input)$", "", message)
     if error["type"] == "value_error" and isinstance(error["input"], dict):  # of several settings, which it names
         return "", message
     return (f"{name} = {error['input']!r}" if name else name), message
+
+
+def _alternatives(texts: list[str]) -> str:
+    """What is wrong with a value by each of the kinds that it may be of, any of which would do."""
+    first, *others = texts
+    return ", or ".join([first, *(text.removeprefix("should be ") for text in others)])
 
 
 def not_a(kind: str, name: str, names: Iterable[str], otherwise: str = "") -> str:

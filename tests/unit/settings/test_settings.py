@@ -237,7 +237,8 @@ def test_unknown_key_is_refused_with_the_nearest_one(capsys, config, key: str, s
         ("annotate: {k: null}", "annotate.k = None: should be a valid integer"),
         ("annotate: {num_workers: 0}", "annotate.num_workers = 0: give a whole number from 1, or auto"),
         ("corpus: {valid_fraction: 0.7, test_fraction: 0.7}", "corpus.valid_fraction = 0.7 and corpus.test_fraction"),
-        ("train: 3", "train = 3: should be a valid dictionary"),
+        ("train: 3", "train = 3: is a section; give its settings by name, such as train.method"),
+        ("annotate: {share: 2}", "annotate.share = 2: should be less than or equal to 1, or 'auto'"),
         ("train: {k: 3}", "train.k is not a setting: did you mean annotate.k?"),
         ("train: {max_steps: 5}\nseed: 1\ntrain: {batch_size: 16}", "--config = "),
         ("corpus: {id: 7}", "corpus.id = 7: "),
@@ -256,6 +257,25 @@ def test_wrong_file_is_refused(capsys, config, text: str, said: str):
 
 def test_missing_file_is_refused(capsys, tmp_path):
     assert str(tmp_path / "none.yaml") in refusal(capsys, f"--config={tmp_path / 'none.yaml'}")
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("annotate.num_workers=2.5", "annotate.num_workers = '2.5': should be a valid integer, or 'auto'"),
+        ("encoder.whiten=3", "encoder.whiten = '3': should be 'auto' or 'off', or less than or equal to 2"),
+        ("train.use_gpu=maybe", "train.use_gpu = 'maybe': should be a valid boolean, or 'auto'"),
+        ("storage=", "storage = '': should have at least 1 character"),
+    ],
+)
+def test_a_value_of_no_kind_is_told_what_it_may_be(capsys, argument: str, said: str):
+    assert refusal(capsys, f"--{argument}") == said
+
+
+@pytest.mark.parametrize("name", ["sweep", "tables"])
+def test_a_configuration_of_another_command_is_refused_as_such(capsys, name: str):
+    said = f"--config = '{name}': is for another command, with settings ("
+    assert refusal(capsys, f"--config={name}").startswith(said)
 
 
 def test_what_is_required_is_named(capsys):
