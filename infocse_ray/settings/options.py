@@ -43,7 +43,7 @@ def given(
             continue
         mapping = known.mapping_of(name)
         if name not in known.kinds and mapping is None and name not in known.removed:
-            raise ValueError(not_a("setting", name, known.kinds))
+            raise ValueError(not_a("setting", name, known.all))
         if mapping in known.whole:
             replaced.append(name)
             values = without(values, name)
@@ -61,6 +61,8 @@ class _Known(NamedTuple):
 
     kinds: dict[str, Any]
     """The settings' types, by dotted name."""
+    all: Collection[str]
+    """Their names, and those of sections in mappings that are settings of another model."""
     renamed: dict[str, str]
     """Names of earlier versions."""
     removed: set[str]
@@ -73,14 +75,18 @@ class _Known(NamedTuple):
     @classmethod
     def of(cls, model: type[BaseModel]) -> _Known:
         """What these settings have."""
-        trees = {
+        kinds = {name: field.annotation for name, field in settings_of(model)}
+        inside = {
             f"{mapping}.{name}": field.annotation
             for mapping, inner in getattr(model, "trees", {}).items()
             for name, field in settings_of(inner)
-            if _admits(field.annotation, str) and not _admits(field.annotation, bool, int, float)
+        }
+        trees = {
+            name: kind for name, kind in inside.items() if _admits(kind, str) and not _admits(kind, bool, int, float)
         }
         return cls(
-            {name: field.annotation for name, field in settings_of(model)},
+            kinds,
+            [*kinds, *(name for name in inside if name.count(".") > 1)],
             dict(renamed_settings(model)),
             set(removed_settings(model)),
             trees,

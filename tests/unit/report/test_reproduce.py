@@ -275,9 +275,13 @@ def test_the_shipped_config_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (["--settings.train.batch_size"], "--settings.train.batch_size: expected a value"),
         (["--settings.train.batch_size", "--encoder", "m"], "--settings.train.batch_size: expected a value"),
         (["--settings.train.batch_size=[1"], "--settings.train.batch_size = '[1': not a YAML value"),
+        (["--encoder.model=m"], "encoder.model is not a setting: did you mean settings.encoder.model?"),
+        (["--seed=3"], "seed is not a setting: did you mean seeds?"),
     ],
 )
-def test_an_option_without_its_value_is_refused(option: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+def test_an_option_that_is_none_or_lacks_its_value_is_refused(
+    option: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
     with pytest.raises(SystemExit) as stopped:
         parse(
             Tables,
