@@ -55,8 +55,12 @@ class MLflow(Once):
             tags["infocse.group"] = run.group
         there = tracked.data.params
         params = {name: str(value)[:_LONGEST_VALUE] for name, value in flat(run.settings)}
-        # A parameter can't be changed.
-        tags |= {f"changed.{name}": value for name, value in params.items() if there.get(name, value) != value}
+        # A parameter can't be changed; one that is what it was first may have a tag from between.
+        tags |= {
+            tag: value
+            for name, value in params.items()
+            if (tag := f"changed.{name}") in tracked.data.tags or there.get(name, value) != value
+        }
         self._write(tags=tags, params={name: value for name, value in params.items() if name not in there})
 
     def _log(self, curves: str, tag: str, axis: str, at: int, values: Mapping[str, float]) -> None:

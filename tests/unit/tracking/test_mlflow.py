@@ -153,6 +153,14 @@ def test_a_run_that_goes_on_is_under_way_again_and_takes_settings_of_any_length_
         sink.close("stopped")
 
 
+def test_a_setting_that_is_what_it_was_first_has_no_tag_of_another(client, tmp_path):
+    for seed, tag in ((1, None), (2, "2"), (1, "1")):
+        sink = MLflow()
+        sink.open(TrackedRun("news", "pretrain", Storage(str(tmp_path), "news"), {"seed": seed}, None))
+        (one,) = tracked(client)
+        assert (one.data.params["seed"], one.data.tags.get("changed.seed")) == ("1", tag)
+
+
 def test_a_server_that_cannot_tell_whether_a_run_is_there_gets_no_second_one(client, tmp_path, monkeypatch):
     tracked_run = TrackedRun("news", "pretrain", Storage(str(tmp_path), "news"), {}, None)
     MLflow().open(tracked_run)
