@@ -11,6 +11,9 @@ from infocse_ray.loop.manifest import folder_in, read_manifest
 from infocse_ray.storage.checksums import verified
 from infocse_ray.storage.folder import Storage, without_query
 
+_NAMED = 10
+"""Runs that an error names at most."""
+
 
 class StageRecord(NamedTuple):
     """A finished stage of a run."""
@@ -157,5 +160,7 @@ def _there(root: Storage, name: str) -> str:
         if (there := root / name / page).exists():
             return f"it is {kind}, shown in {there}; `infocse runs` lists its runs"
     runs = sorted({path.partition("/")[0] for path in root.files() if path.endswith("/manifest.json")})
-    near = difflib.get_close_matches(name, runs, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(runs) or 'none'}"
+    if near := difflib.get_close_matches(name, runs, n=1):
+        return f"did you mean {near[0]}?"
+    more = f" and {len(runs) - _NAMED:,} more, which `infocse runs` lists" if len(runs) > _NAMED else ""
+    return f"there are {', '.join(runs[:_NAMED]) or 'none'}{more}"

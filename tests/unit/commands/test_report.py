@@ -61,6 +61,16 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert message.replace("{root}", str(tmp_path)) in line
 
 
+def test_of_many_runs_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for number in range(12):
+        (Storage.open(str(tmp_path)) / f"run-{number:02}" / "manifest.json").write_bytes(b"{}")
+    with pytest.raises(SystemExit):
+        main(["else", "--storage", str(tmp_path)])
+    error = capsys.readouterr().err
+    assert "there are run-00, run-01, " in error
+    assert "run-09 and 2 more, which `infocse runs` lists" in error
+
+
 def test_torch_and_ray_are_not_loaded(tmp_path: Path):
     write_run(Storage.open(str(tmp_path)))
     code = f"""
