@@ -14,6 +14,7 @@ import matplotlib as mpl
 import pytest
 
 from infocse_ray.page import write
+from infocse_ray.page.told import text_of
 from infocse_ray.page.write import _joined, end_with_page, write_comparison, write_page
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
@@ -603,3 +604,13 @@ def test_figures_in_tables_are_what_they_are_called(root, monkeypatch):
     monkeypatch.setitem(CORPUS, "rejected", {"not JSON": 1})
     write_run(root, trainings=1)
     assert "All of them" in page(root).sections["corpus"]
+
+
+def test_a_number_of_many_digits_is_told_with_all_of_them():
+    assert list(map(text_of, [2e-05, 0.5, 1.0, 1.23456789e-05, 1234567.5])) == [
+        "2e-05",
+        "0.5",
+        "1",
+        "1.23456789e-05",
+        "1234567.5",
+    ], "settings that differ in the last are told as different"
