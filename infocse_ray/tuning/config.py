@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings import Section, Settings, run_name
 from infocse_ray.settings.explain import not_a
@@ -45,6 +45,15 @@ class Asha(Section):
         "if its validation score is among the best 1 / reduction_factor of all so far. Default: no trial is stopped.",
     )
     reduction_factor: float = Field(default=2.0, gt=1.0, description="See grace_iterations.")
+
+    @model_validator(mode="after")
+    def _stops_something(self) -> Asha:
+        if self.grace_iterations is None and self.reduction_factor != 2.0:
+            raise ValueError(
+                f"asha.reduction_factor = {self.reduction_factor:g}: no trial is stopped without "
+                "asha.grace_iterations; give that, too, or leave it out"
+            )
+        return self
 
 
 class Sweep(Section):

@@ -248,6 +248,7 @@ def test_credentials_are_in_no_name_and_change_none(tmp_path: Path):
     [
         ({"settings": {"name": "x"}}, "settings: name follows from `name` of the sweep"),
         ({"name": "a/b"}, "use letters, digits"),
+        ({"asha": {"reduction_factor": 3}}, "asha.reduction_factor = 3: no trial is stopped without asha.grace"),
         ({"asha": {"grace_iterations": 2}}, r"asha.grace_iterations = 2: trials have 2 iterations .*; lower it"),
         ({"asha": {"reduction_factor": 1}}, "greater than 1"),
         ({"settings": {"encoder": {"model": "m"}}}, "corpus.source is required"),
