@@ -80,6 +80,10 @@ class Export(Section):
             raise ValueError("format = torch: is what the model is in already; give dimensions, or another format")
         if self.format == "torch" and self.int8:
             raise ValueError("int8 = true: is for onnx and openvino; name one of these as format")
+        unasked = {"metric": self.metric, "max_documents": self.max_documents, "corpus.source": self.corpus.source}
+        for name, value in unasked.items() if not self.check else ():
+            if value is not None:
+                raise ValueError(f"{name} = {value!r}: is for the check; leave it out, or check = false")
         # By their values: a printed configuration names all.
         default = CorpusToCheckOn().model_dump()
         given = sorted(name for name, value in self.corpus.model_dump().items() if value != default[name])

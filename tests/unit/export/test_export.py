@@ -374,6 +374,8 @@ def test_mistakes_are_told_in_one_line(
     assert "format = torch: is what the model is in" in refused("--model", model, "--format", "torch", capsys=capsys)
     said = refused("--model", model, "--corpus.text", "body", capsys=capsys)
     assert "corpus.text: says nothing without corpus.source" in said
+    said = refused("--model", model, "--metric", "mrr", "--check", "false", capsys=capsys)
+    assert "metric = 'mrr': is for the check; leave it out, or check = false" in said
     said = refused("--model", model, "--dimensions", "8", "--check", "false", capsys=capsys)
     assert "dimensions = 8: the encoder isn't whitened" in said
     assert not Path(f"{model}_onnx_8").exists()
