@@ -17,7 +17,7 @@ from infocse_ray.settings.section import (
     Reading,
     Section,
     Workers,
-    parts,
+    each_once,
 )
 
 Suite = Literal["sts", "beir", "mteb"]
@@ -122,7 +122,7 @@ class Evaluate(Section):
     @field_validator("suite", "suite_path", "tasks", mode="before")
     @classmethod
     def _several(cls, value: object) -> object:
-        return parts(value)
+        return each_once(value)
 
     @model_validator(mode="after")
     def _corpus_or_suites(self) -> Evaluate:

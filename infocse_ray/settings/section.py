@@ -47,6 +47,12 @@ def parts(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def each_once(value: object) -> object:
+    """As `parts`, without items that are there already."""
+    items = parts(value)
+    return [item for at, item in enumerate(items) if item not in items[:at]] if isinstance(items, list) else items
+
+
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from infocse_ray.settings.section import Section, parts
+from infocse_ray.settings.section import Section, each_once
 
 SinkName = Literal["tensorboard", "mlflow", "wandb"]
 
@@ -29,5 +29,4 @@ class Tracking(Section):
     @field_validator("sinks", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
-        names = parts(value)
-        return list(dict.fromkeys(names)) if isinstance(names, list) else names
+        return each_once(value)

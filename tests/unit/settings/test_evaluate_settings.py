@@ -23,6 +23,8 @@ def test_suites_and_paths_are_lists():
     assert settings.suite_path == ["a.tsv", "b"]
     assert settings.corpus.language == "de"
     assert given("--suite", "mteb", "--tasks", "A, B").tasks == ["A", "B"]
+    twice = given("--suite", "sts,beir,sts", "--suite_path", "a.tsv,b,a.tsv")
+    assert (twice.suite, twice.suite_path) == (settings.suite, settings.suite_path), "each is judged once"
     assert Evaluate(model="m", suite=["beir"], suite_path=["a,b"]).suite_path == ["a,b"]  # pyright: ignore
 
 
