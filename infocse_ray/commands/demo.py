@@ -20,6 +20,7 @@ from infocse_ray.demo.docstrings import write_docstrings
 from infocse_ray.demo.encoder import bundled_encoder
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
+from infocse_ray.storage.redact import redacted
 
 MINUTES, MINUTES_PER_1000 = 9.0, 4.0
 """What all of it takes at most on 2 cores with native bf16: for any corpus, and for each thousand documents of it."""
@@ -46,9 +47,14 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
         minutes = round(MINUTES + MINUTES_PER_1000 * options.documents / 1000, 1)
     if not 0 < minutes < float("inf"):
         parser.error(f"--minutes = {minutes:g}: should be a number above 0, 10 say")
+    if "://" in (options.storage or ""):
+        parser.error(f"--storage = {redacted(options.storage)}: is a URI; give a folder of this machine")
     begun = time.monotonic()
-    folder = Path(options.storage or tempfile.mkdtemp(prefix="infocse-demo-")).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder = Path(options.storage or tempfile.mkdtemp(prefix="infocse-demo-")).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--storage = {options.storage}: {error.strerror}; give a folder that can be written to")
     say(f"This takes about {minutes:.0f} minutes, less on a fast machine (--minutes); work is in {folder}")
     say("reading the docstrings of the installed packages ...")
     corpus = folder / f"docstrings-{options.documents}.jsonl"

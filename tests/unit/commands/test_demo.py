@@ -36,6 +36,20 @@ def test_by_default_a_larger_corpus_has_longer(run):
     assert run("--documents", "1800").minutes == pytest.approx(16.2)
 
 
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [("s3://user:secret-key@bucket/runs", "s3://***@bucket/runs: is a URI; give a folder"), ("{file}", "{file}: ")],
+)
+def test_a_place_that_is_no_folder_is_refused(run, capsys, tmp_path, monkeypatch, storage: str, said: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        run("--storage", storage.replace("{file}", "file"))
+    assert ended.value.code == 2
+    assert f"infocse demo: error: --storage = {said.replace('{file}', 'file')}" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf"])
 def test_no_time_is_refused_before_anything_is_read(run, capsys, minutes):
     with pytest.raises(SystemExit):
