@@ -29,7 +29,7 @@ from infocse_ray.settings.configurations import as_settings
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.settings.nested import merged
-from infocse_ray.settings.unread import BY_FINETUNE, BY_PRETRAIN, given_for_nothing, names_given
+from infocse_ray.settings.unread import Unread, by_finetune, by_plusplus, by_pretrain, given_for_nothing, names_given
 from infocse_ray.storage.folder import Storage
 from infocse_ray.suites.judge import judge
 from infocse_ray.tuning.config import Sweep
@@ -102,7 +102,7 @@ def adapt(
 def pretrain(settings: Settings) -> RunResult:
     """Train without labels by InfoCSE (Alg. 1), as `infocse pretrain` does; raises what `adapt` does."""
     _prepare_process(settings, Settings)
-    _say_unread(settings, "infocse pretrain", BY_PRETRAIN)
+    _say_unread(settings, "infocse pretrain", by_pretrain(settings))
     metrics = infocse.pretrain(settings)
     return _result(settings, metrics, end_with_pages(settings))
 
@@ -111,7 +111,7 @@ def pretrain(settings: Settings) -> RunResult:
 def finetune(settings: Settings) -> RunResult:
     """Fine-tune on documents and their counterparts (section 3.3), as `infocse finetune` does."""
     _prepare_process(settings, Settings)
-    _say_unread(settings, "infocse finetune", BY_FINETUNE)
+    _say_unread(settings, "infocse finetune", by_finetune(settings))
     metrics = few_shot.finetune(settings)
     return _result(settings, metrics, end_with_page(settings.storage, settings.name))
 
@@ -120,6 +120,7 @@ def finetune(settings: Settings) -> RunResult:
 def plusplus(settings: Settings) -> RunResult:
     """InfoCSE++ (section 3.3): train without labels and fine-tune in turn, as `infocse plusplus` does."""
     _prepare_process(settings, Settings)
+    _say_unread(settings, "infocse plusplus", by_plusplus(settings))
     metrics = few_shot.plusplus(settings)
     return _result(settings, metrics, end_with_pages(settings))
 
@@ -257,6 +258,6 @@ def _prepare_process(given: object = None, kind: type[BaseModel] | None = None) 
     quiet_libraries()
 
 
-def _say_unread(settings: Settings, command: str, unread: Mapping[str, str]) -> None:
+def _say_unread(settings: Settings, command: str, unread: Unread) -> None:
     for line in given_for_nothing(settings, set(names_given(settings)), command, unread):
         say(f"warning: {line}")

@@ -24,14 +24,14 @@ from typing import Any
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.settings import Settings
-from infocse_ray.settings.unread import BY_FINETUNE
+from infocse_ray.settings.unread import by_finetune
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "labels.train_size")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse finetune") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=BY_FINETUNE)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=by_finetune)
     return 0
 
 

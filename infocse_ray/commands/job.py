@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from infocse_ray import __version__
@@ -24,7 +23,7 @@ from infocse_ray.errors import (
 )
 from infocse_ray.settings.command_line import Model, given_by_user, parse
 from infocse_ray.settings.explain import named_here
-from infocse_ray.settings.unread import given_for_nothing
+from infocse_ray.settings.unread import Unread, given_for_nothing
 from infocse_ray.storage.redact import redact_tracebacks, redacted
 
 Result = TypeVar("Result")
@@ -42,7 +41,7 @@ def run_job(
     essentials: Sequence[str] = (),
     unnamed: str | None = None,
     again: str = _AGAIN,
-    unread: Mapping[str, str] = MappingProxyType({}),
+    unread: Callable[[Model], Unread] | None = None,
 ) -> Result:
     """Read settings, do the work; a user's mistake ends the job with status 2 and one line that says the fix.
 
@@ -59,8 +58,8 @@ def run_job(
         essentials: the settings that the short help has.
         unnamed: the setting that an argument without a name is.
         again: what goes on from there after it was stopped, or failed.
-        unread: settings that it takes and doesn't read, or whole sections, and what has their place. Whoever gives
-            them, and not as their defaults are, is told.
+        unread: says what of these settings it takes and doesn't read. Whoever gives that, and not as the default is, is
+            told.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Ray's tasks are the parallelism
     redact_tracebacks()
@@ -81,9 +80,9 @@ def run_job(
     from infocse_ray.runtime.progress import say
 
     quiet_libraries()
-    given = given_by_user(type(settings), argv) if unread else {}
-    for line in given_for_nothing(settings, given, prog, unread):
-        say(f"warning: {line}")
+    if unread is not None:
+        for line in given_for_nothing(settings, given_by_user(model, argv), prog, unread(settings)):
+            say(f"warning: {line}")
     with listening():
         try:
             return work(settings)

@@ -21,13 +21,14 @@ from typing import Any
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.settings import Settings
+from infocse_ray.settings.unread import by_plusplus
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "labels.train_size")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse plusplus") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=by_plusplus)
     return 0
 
 

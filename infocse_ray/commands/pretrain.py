@@ -19,14 +19,14 @@ from typing import Any
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.settings import Settings
-from infocse_ray.settings.unread import BY_PRETRAIN
+from infocse_ray.settings.unread import by_pretrain
 
 _ESSENTIALS = ("name", "encoder.model", "corpus.source", "corpus.text", "corpus.counterpart", "storage")
 
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse pretrain") -> int:
     """Run it; the exit status."""
-    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=BY_PRETRAIN)
+    run_job(Settings, argv, prog, __doc__ or "", _work, _ESSENTIALS, unread=by_pretrain)
     return 0
 
 

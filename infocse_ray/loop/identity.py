@@ -14,6 +14,7 @@ from infocse_ray.methods.registry import METHODS
 from infocse_ray.retrieval.refit import WhiteningPlan
 from infocse_ray.retrieval.validation import On
 from infocse_ray.settings import EngineName, Settings, fingerprint
+from infocse_ray.settings.encoder import OF_CLUSTERING
 from infocse_ray.settings.section import FEW_SHOT, HOW_NOT_WHAT
 from infocse_ray.train.schedule import Budget
 
@@ -31,9 +32,6 @@ _GRAPH_FORMAT = 1
 
 _WHITENING_FORMAT = 1
 """As these, of the start's whitening, which not every run has."""
-
-OF_CLUSTERING = {"partition": ("k",), "kmeans": ("kmeans_clusters", "kmeans_sample")}
-"""Settings of annotating that one way of clustering alone reads."""
 
 
 def run_identity(

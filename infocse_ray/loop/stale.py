@@ -12,10 +12,11 @@ from typing import Any
 
 from infocse_ray.annotate.share import Share
 from infocse_ray.errors import DamagedFile
-from infocse_ray.loop.identity import OF_CLUSTERING, methods_used
+from infocse_ray.loop.identity import methods_used
 from infocse_ray.loop.manifest import folder_in
 from infocse_ray.methods.registry import METHODS
 from infocse_ray.settings import Settings
+from infocse_ray.settings.encoder import OF_CLUSTERING
 from infocse_ray.settings.section import HOW_NOT_WHAT
 from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.folder import Storage

@@ -9,6 +9,9 @@ from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.section import EngineName, OnGpu, PoolingName, Section, Workers
 
+OF_CLUSTERING = {"partition": ("k",), "kmeans": ("kmeans_clusters", "kmeans_sample")}
+"""Settings of `Annotate` that one way of clustering alone reads."""
+
 
 class Encoder(Section):
     """encoder: the sentence encoder f(.)."""

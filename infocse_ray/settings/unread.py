@@ -7,13 +7,24 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pydantic import BaseModel
 
+from infocse_ray.settings import Settings
+from infocse_ray.settings.encoder import OF_CLUSTERING
 from infocse_ray.settings.fields import settings_of
+from infocse_ray.settings.methods import MethodSections
 from infocse_ray.settings.section import FEW_SHOT
 
-BY_PRETRAIN: Mapping[str, str] = dict.fromkeys(FEW_SHOT, "`infocse plusplus` does")
-"""By name, or by section, and what has their place."""
+Unread = Mapping[str, str]
+"""Settings, or whole sections, that a job doesn't read, by dotted name, and what has their place, or why."""
 
-BY_FINETUNE: Mapping[str, str] = {
+_OF_CLUSTERS = (
+    *("annotate.clustering", "annotate.share"),
+    *(f"annotate.{name}" for names in OF_CLUSTERING.values() for name in names),
+)
+"""Settings that InfoCSE's own method alone reads."""
+
+_OF_INITIALIZATION = ("loop.initialization_steps", "loop.initialization_tokens", "loop.initialization_patience")
+
+_BY_FINETUNE: Unread = {
     "train.batch_size": "finetune.batch_size is its own",
     "train.learning_rate": "finetune.learning_rate is its own",
     "train.warmup_steps": "it has no warm-up",
@@ -23,19 +34,47 @@ BY_FINETUNE: Mapping[str, str] = {
     "validate.every_tokens": "it validates after each epoch",
     "validate.patience": "finetune.patience is its own",
     "plusplus": "`infocse plusplus` does",
+    **dict.fromkeys((*_OF_CLUSTERS, "loop", "train.method", *MethodSections.model_fields), "`infocse pretrain` does"),
 }
 
 
-def given_for_nothing(
-    settings: BaseModel, given: Collection[str], command: str, unread: Mapping[str, str]
-) -> list[str]:
+def by_pretrain(settings: Settings) -> Unread:
+    """What `infocse pretrain` doesn't read."""
+    return by_plusplus(settings) | dict.fromkeys(FEW_SHOT, "`infocse plusplus` does")
+
+
+def by_finetune(settings: Settings) -> Unread:
+    """What `infocse finetune` doesn't read."""
+    return _BY_FINETUNE
+
+
+def by_plusplus(settings: Settings) -> dict[str, str]:
+    """What `infocse plusplus` doesn't read: nor does training without labels, as the other settings are."""
+    method, initialization = settings.train.method, settings.loop.initialization
+    unread: dict[str, str] = {}
+    if settings.recipe is None:  # which tries several methods
+        others = (name for name in MethodSections.model_fields if name not in (method, initialization))
+        unread |= dict.fromkeys(others, f"train.method is {method}")
+        unread["loop.pilot_steps"] = "recipe isn't auto"
+    if initialization == "none":
+        unread |= dict.fromkeys(_OF_INITIALIZATION, "loop.initialization is none")
+    if method != "idc":
+        held = ["train.distillation"] if settings.train.distillation else []  # 0 says what is so
+        return unread | dict.fromkeys((*_OF_CLUSTERS, *held), f"train.method is {method}")
+    for way, names in OF_CLUSTERING.items():
+        if way != (clustering := settings.annotate.clustering):
+            unread |= {f"annotate.{name}": f"annotate.clustering is {clustering}" for name in names}
+    return unread
+
+
+def given_for_nothing(settings: BaseModel, given: Collection[str], command: str, unread: Unread) -> list[str]:
     """Which settings were given, and not as their defaults are, and aren't read: a line for each reason.
 
     Args:
         settings: of the job.
         given: what the user gave of them, by dotted name.
         command: that does the job.
-        unread: what it doesn't read, and why.
+        unread: what it doesn't read.
     """
     reasons: dict[str, list[str]] = {}
     for name, field in settings_of(type(settings)):

@@ -45,6 +45,37 @@ def warnings(main: Main, capsys: pytest.CaptureFixture[str], *argv: str) -> list
             ["--finetune.epochs=3", "--labels.train_size=9"],
             "labels.train_size = 9, finetune.epochs = 3: `infocse pretrain` doesn't read them; `infocse plusplus` does",
         ),
+        (
+            finetune.main,
+            ["--annotate.k=2", "--loop.max_iterations=3", "--simcse.dropout=0.3"],
+            "annotate.k = 2, loop.max_iterations = 3, simcse.dropout = 0.3: `infocse finetune` doesn't read them; "
+            "`infocse pretrain` does",
+        ),
+        (
+            pretrain.main,
+            ["--simcse.dropout=0.3"],
+            "simcse.dropout = 0.3: `infocse pretrain` doesn't read it; train.method is idc",
+        ),
+        (
+            plusplus.main,
+            ["--train.method=simcse", "--annotate.k=2", "--train.distillation=0.4", "--simcse.dropout=0.3"],
+            "annotate.k = 2, train.distillation = 0.4: `infocse plusplus` doesn't read them; train.method is simcse",
+        ),
+        (
+            pretrain.main,
+            ["--annotate.clustering=kmeans", "--annotate.kmeans_clusters=9", "--annotate.k=2"],
+            "annotate.k = 2: `infocse pretrain` doesn't read it; annotate.clustering is kmeans",
+        ),
+        (
+            pretrain.main,
+            ["--loop.initialization_steps=9"],
+            "loop.initialization_steps = 9: `infocse pretrain` doesn't read it; loop.initialization is none",
+        ),
+        (
+            pretrain.main,
+            ["--loop.pilot_steps=9"],
+            "loop.pilot_steps = 9: `infocse pretrain` doesn't read it; recipe isn't auto",
+        ),
     ],
 )
 def test_what_is_given_and_not_read_is_warned_of_in_a_line(
@@ -59,6 +90,10 @@ def test_what_is_given_and_not_read_is_warned_of_in_a_line(
         (finetune.main, ["--config=paper"]),
         (finetune.main, ["--train.batch_size=128", "--finetune.epochs=3", "--train.weight_decay=0.1"]),
         (pretrain.main, ["--config=adapt", "--train.batch_size=64"]),
+        (pretrain.main, ["--config=paper", "--train.method=simcse", "--train.distillation=0"]),
+        (pretrain.main, ["--recipe=auto", "--loop.pilot_steps=9", "--simcse.dropout=0.3"]),
+        (pretrain.main, ["--loop.initialization=cpc", "--cpc.ahead=2", "--loop.initialization_steps=9"]),
+        (pretrain.main, ["--train.method=simcse", "--simcse.dropout=0.3"]),
         (plusplus.main, ["--train.batch_size=64", "--plusplus.max_rounds=1"]),
     ],
 )
