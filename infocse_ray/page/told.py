@@ -9,7 +9,7 @@ from infocse_ray.page.figure import MUTED, SERIES, drawing, label
 from infocse_ray.page.record import Record
 from infocse_ray.runtime.progress import duration
 from infocse_ray.settings import Settings
-from infocse_ray.settings.fields import settings_of
+from infocse_ray.settings.fields import defaults_of
 from infocse_ray.settings.nested import flat
 
 _STAGES = {
@@ -107,11 +107,11 @@ def settings_section(record: Record) -> Section:
     given = dict(flat(record.settings))
     if not given:
         return Section("settings", "Settings", [Note("The run's manifest has no settings.")])
-    defaults_of = {name: text_of(value) for name, value in _defaults().items()}
+    defaults = {name: text_of(value) for name, value in defaults_of(Settings).items()}
     changed = [
-        [name, text_of(value), defaults_of.get(name)]
+        [name, text_of(value), defaults.get(name)]
         for name, value in given.items()
-        if defaults_of.get(name) != text_of(value)
+        if defaults.get(name) != text_of(value)
     ]
     head = ("setting", "value")
     return Section(
@@ -122,14 +122,6 @@ def settings_section(record: Record) -> Section:
             listed("All settings", head, [[name, text_of(value)] for name, value in given.items()], folded=True),
         ],
     )
-
-
-def _defaults() -> dict[str, Any]:
-    """Of every setting, by its dotted name; None where a value is required."""
-    return {
-        name: None if field.is_required() else field.get_default(call_default_factory=True)
-        for name, field in settings_of(Settings)
-    }
 
 
 def text_of(value: Any) -> str:

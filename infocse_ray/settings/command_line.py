@@ -10,9 +10,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from infocse_ray.settings.explain import explain
-from infocse_ray.settings.fields import is_section
+from infocse_ray.settings.fields import defaults_of
 from infocse_ray.settings.help import full_help, short_help
-from infocse_ray.settings.nested import flat, merged
+from infocse_ray.settings.nested import flat, merged, nested
 from infocse_ray.settings.options import given
 from infocse_ray.storage.redact import redacted
 
@@ -35,7 +35,7 @@ def parse(
         prog: the program's name.
         description: for the help.
         essentials: the settings that the short help has, by dotted name.
-        unnamed: the setting that an argument without a name is; None: each needs one.
+        unnamed: the setting that an argument without a name is (several, of a list); None: each needs one.
 
     Exits with status 2 and one line that names the setting, the value and the fix when they don't fit;
     `--help`, `--help all` and `--print_config` print and exit with status 0.
@@ -53,7 +53,9 @@ def parse(
         show = "--print_config" in argv
         values = given(model, [argument for argument in argv if argument != "--print_config"], unnamed)
         if show:
-            print(yaml.safe_dump(merged(_defaults(model), values), sort_keys=False, allow_unicode=True), end="")
+            print(
+                yaml.safe_dump(merged(nested(defaults_of(model)), values), sort_keys=False, allow_unicode=True), end=""
+            )
             raise SystemExit(0)
         return model.model_validate(values)
     except ValidationError as error:
@@ -72,15 +74,3 @@ def given_by_user(model: type[BaseModel], argv: Sequence[str] | None) -> dict[st
         argv: arguments that `parse` takes.
     """
     return dict(flat(given(model, list(sys.argv[1:] if argv is None else argv), shipped=False)))
-
-
-def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """The tree of defaults; null where a value is required."""
-    out: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
-        if is_section(field.annotation):
-            out[name] = _defaults(field.annotation)
-        else:
-            default = None if field.is_required() else field.get_default(call_default_factory=True)
-            out[name] = default.model_dump(mode="json") if isinstance(default, BaseModel) else default
-    return out

@@ -25,6 +25,14 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str,
             yield prefix + name, field
 
 
+def defaults_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The default of every setting by its name on the command line; None where a value is required."""
+    return {
+        name: None if field.is_required() else field.get_default(call_default_factory=True)
+        for name, field in settings_of(model)
+    }
+
+
 def renamed_settings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
     """What settings were called in earlier versions and are called now, by their names on the command line."""
     for prefix, section in _sections(model):
