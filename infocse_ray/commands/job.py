@@ -56,7 +56,7 @@ def run_job(
         description: for `--help`.
         work: gets the settings. What it had finished stays finished whatever it raises.
         essentials: the settings that the short help has.
-        unnamed: the setting that an argument without a name is.
+        unnamed: the setting that an argument without a name is (several, of a list).
         again: what goes on from there after it was stopped, or failed.
         unread: says what of these settings it takes and doesn't read. Whoever gives that, and not as the default is, is
             told.
@@ -129,10 +129,11 @@ def run_at_once(
     description: str,
     work: Callable[[Model], Result],
     essentials: Sequence[str] = (),
+    unnamed: str | None = None,
 ) -> Result:
     """As `run_job`, for work that needs neither torch nor Ray: what ends it ends it at once."""
     redact_tracebacks()
-    settings = parse(model, argv, prog, description, essentials)
+    settings = parse(model, argv, prog, description, essentials, unnamed)
     try:
         return work(settings)
     except (ValueError, OSError) as error:

@@ -11,7 +11,6 @@ Examples:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from infocse_ray.commands.job import run_at_once
@@ -22,24 +21,8 @@ _ESSENTIALS = ("names", "storage")
 
 def main(argv: Sequence[str] | None = None, prog: str = "infocse report") -> int:
     """Run it; the exit status."""
-    argv = list(sys.argv[1:] if argv is None else argv)
-    run_at_once(ReportPage, with_names(argv), prog, __doc__ or "", _work, _ESSENTIALS)
+    run_at_once(ReportPage, argv, prog, __doc__ or "", _work, _ESSENTIALS, unnamed="names")
     return 0
-
-
-def with_names(argv: Sequence[str]) -> list[str]:
-    """The arguments, those that stand alone as the values of --names."""
-    names, options, takes = [], [], False
-    for argument in argv:
-        if argument.startswith("-"):
-            options.append(argument)
-            takes = "=" not in argument
-        elif takes:
-            options.append(argument)
-            takes = False
-        else:
-            names.append(argument)
-    return [*(["--names", ",".join(names)] if names else []), *options]
 
 
 def _work(settings: ReportPage) -> None:

@@ -25,7 +25,7 @@ def given(
     Args:
         model: the settings.
         argv: the arguments.
-        unnamed: the setting that an argument without a name is; None: each needs one.
+        unnamed: the setting that an argument without a name is (several, of a list); None: each needs one.
         shipped: whether configurations that come with the package count.
 
     Raises:
@@ -48,8 +48,12 @@ def given(
             replaced.append(name)
             values = without(values, name)
         kind = known.kinds.get(name) if mapping is None else known.trees.get(name)
-        # What may be given without its name is text, however it is given.
-        value = text if name == unnamed else _value(option, text, kind)
+        if name != unnamed:
+            value = _value(option, text, kind)
+        elif _admits(kind, list):
+            value = [*(values.get(name) or []), *(_value(option, text, kind) or [])]
+        else:  # text, however it is given
+            value = text
         values = merged(values, nested({name: value}))
     for name in replaced:
         from_files = without(from_files, name)
@@ -106,19 +110,18 @@ def _options(argv: Sequence[str], known: _Known, unnamed: str | None) -> Iterato
     Raises:
         ValueError: an argument is no option, a word is one too many, or a value is missing.
     """
-    arguments, taken = deque(argv), False
-    one_too_many = f"is one word too many: put a {unnamed} of several words into quotes"
+    arguments, taken, words_follow = deque(argv), False, False
     while arguments:
         argument = arguments.popleft()
-        if argument == "--" and unnamed is not None and arguments:  # what follows is no option, whatever it looks like
-            argument = f"--{unnamed}={arguments.popleft()}"
-            if arguments:
-                raise ValueError(f"{arguments[0]!r} {one_too_many}")
-        if not argument.startswith("--"):
+        if argument == "--" and unnamed is not None and arguments and not words_follow:
+            words_follow = True  # which are no options, whatever they look like
+            continue
+        if words_follow or not argument.startswith("--"):
             if unnamed is None:
                 raise ValueError(f"{argument!r} is not an option: settings are given as --SETTING VALUE")
-            if taken:
-                raise ValueError(f"{argument!r} {one_too_many}")
+            if taken and not _admits(known.kinds[unnamed], list):
+                said = f"is one word too many: put a {unnamed} of several words into quotes"
+                raise ValueError(f"{argument!r} {said}")
             argument = f"--{unnamed}={argument}"
         option, equals, text = argument.partition("=")
         name = known.renamed.get(option.removeprefix("--"), option.removeprefix("--"))

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infocse_ray.commands.report import main, with_names
+from infocse_ray.commands import report
+from infocse_ray.commands.report import main
+from infocse_ray.settings.report import ReportPage
 from infocse_ray.storage.folder import Storage
 from tests.unit.page.runs import write_run
 
@@ -16,16 +18,20 @@ from tests.unit.page.runs import write_run
 @pytest.mark.parametrize(
     ("argv", "names"),
     [
-        (["news"], "news"),
-        (["news", "small", "--storage", "runs"], "news,small"),
-        (["--storage", "runs", "news", "small"], "news,small"),
-        (["--storage=runs", "news"], "news"),
+        (["news"], ["news"]),
+        (["news", "small", "--storage", "runs"], ["news", "small"]),
+        (["--storage", "runs", "news", "small"], ["news", "small"]),
+        (["news,small", "--storage=runs"], ["news", "small"]),
+        (["news", "--names", "small"], ["news", "small"]),
+        (["--names=[news, small]"], ["news", "small"]),
+        (["--storage=runs", "--", "news", "small"], ["news", "small"]),
     ],
 )
-def test_names_stand_where_people_put_them(argv: list[str], names: str):
-    given = with_names(argv)
-    assert given[:2] == ["--names", names]
-    assert given[2:] in ([], ["--storage", "runs"], ["--storage=runs"])
+def test_names_stand_where_people_put_them(argv: list[str], names: list[str], monkeypatch: pytest.MonkeyPatch):
+    asked: list[ReportPage] = []
+    monkeypatch.setattr(report, "_work", asked.append)
+    assert main(argv) == 0
+    assert asked[0].names == names
 
 
 def test_a_page_for_one_and_a_page_for_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
