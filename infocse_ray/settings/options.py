@@ -16,6 +16,9 @@ from infocse_ray.settings.nested import merged, nested, without
 from infocse_ray.settings.section import parts
 from infocse_ray.settings.yaml_values import load_yaml
 
+_TRUTH_VALUES = ("true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n")
+"""As settings take them."""
+
 
 def given(
     model: type[BaseModel], argv: Sequence[str], unnamed: str | None = None, shipped: bool = True
@@ -127,9 +130,12 @@ def _options(argv: Sequence[str], known: _Known, unnamed: str | None) -> Iterato
         name = known.renamed.get(option.removeprefix("--"), option.removeprefix("--"))
         taken = taken or name == unnamed
         if not equals:
-            if arguments and not arguments[0].startswith("--"):
+            switch = known.kinds.get(name) is bool
+            # Behind a switch a word is the setting that needs no name, unless it is a truth value.
+            apart = switch and unnamed is not None and bool(arguments) and arguments[0].lower() not in _TRUTH_VALUES
+            if arguments and not arguments[0].startswith("--") and not apart:
                 text = arguments.popleft()
-            elif known.kinds.get(name) is bool:
+            elif switch:
                 text = "true"
             else:
                 raise ValueError(f"{option}: expected a value")

@@ -45,6 +45,16 @@ def test_what_is_of_the_page_is_refused_without_it():
         Search.model_validate({"index": "i", "query": "oil", "port": 0})
 
 
+def test_a_query_may_stand_behind_a_switch():
+    given = {"behind": ["--exact", "oil prices"], "before": ["oil prices", "--exact"], "told": ["--exact", "no", "oil"]}
+    asked = {name: parse(Search, ["--index", "i", *argv], "", "", unnamed="query") for name, argv in given.items()}
+    assert {name: (one.exact, one.query) for name, one in asked.items()} == {
+        "behind": (True, "oil prices"),
+        "before": (True, "oil prices"),
+        "told": (False, "oil"),
+    }
+
+
 def test_a_query_of_several_words_is_asked_for_in_quotes(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         parse(Search, ["--index", "i", "oil", "prices"], "infocse search", "", unnamed="query")
