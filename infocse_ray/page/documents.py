@@ -10,10 +10,13 @@ from infocse_ray.corpus.lengths import class_name
 from infocse_ray.page.blocks import Block, Figure, Note, Section, listed
 from infocse_ray.page.figure import MUTED, SERIES, drawing
 from infocse_ray.page.record import Record, StageRecord
+from infocse_ray.settings.text import plain
 from infocse_ray.storage.parquet import open_parquet
 
 _REJECTED = 20
 """Rejected rows that are shown."""
+_LONGEST_ID = 200
+"""Characters of a rejected row's id that are shown."""
 
 _LENGTHS = {
     "sentences_a_document": ("Documents by length", "sentences", "documents"),
@@ -80,9 +83,14 @@ def _rejected(stage: StageRecord) -> list[Block]:
         some = list(itertools.islice(_rejected_rows(stage), _REJECTED))
     except (OSError, ValueError) as error:
         return [*blocks, Note(f"The rows can't be read: {error}")]
-    rows = [[row["file"], row["row"], row["doc_id"], row["reason"]] for row in some]
+    rows = [[row["file"], row["row"], _name(row["doc_id"]), row["reason"]] for row in some]
     title = f"The first {len(rows)} of them" if sum(reasons.values()) > len(rows) else "All of them"
     return [*blocks, listed(title, ("file", "row", "id", "reason"), rows, folded=True)]
+
+
+def _name(doc_id: str | None) -> str | None:
+    """An id as far as it is shown: where another column was taken for it, it may be a whole text."""
+    return None if doc_id is None else plain(doc_id, _LONGEST_ID)
 
 
 def _rejected_rows(stage: StageRecord) -> Iterator[dict[str, Any]]:

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import pyarrow as pa
 import pytest
 
+from infocse_ray.corpus.schema import rejected_schema
 from infocse_ray.page import write
 from infocse_ray.page.told import text_of
 from infocse_ray.page.write import _joined, end_with_page, write_comparison, write_page
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import write_parquet
 from tests.unit.page.runs import CORPUS, EVIL, VERDICT, scores, settings, write_run
 
 DIFFER = "Their validation questions differ"
@@ -614,3 +617,12 @@ def test_a_number_of_many_digits_is_told_with_all_of_them():
         "1.23456789e-05",
         "1234567.5",
     ], "settings that differ in the last are told as different"
+
+
+def test_an_id_that_is_a_whole_text_is_shown_in_part(root):
+    write_run(root)
+    rows = [{"doc_id": "a text " * 9_000, "file": "a.jsonl", "row": 3, "reason": "not JSON"}]
+    rejected = root / "corpora" / "c" / "rejected" / "shard-000000.parquet"
+    write_parquet(rejected, pa.Table.from_pylist(rows, rejected_schema()), [1])
+    page = write_page(root, "news").read_bytes()
+    assert 0 < page.count(b"a text") < 100
