@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -31,6 +32,18 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]):
 def test_without_a_command_the_help_and_an_error_status(capsys: pytest.CaptureFixture[str]):
     assert main([]) == 2
     assert "usage: infocse COMMAND" in capsys.readouterr().out
+
+
+def test_help_may_be_asked_for_in_a_word(capsys: pytest.CaptureFixture[str]):
+    said: list[str] = []
+    for argv in (["--help"], ["help"], ["runs", "--help"], ["help", "runs"], ["runs", "--help", "all"]):
+        with contextlib.suppress(SystemExit):
+            main(argv)
+        said.append(capsys.readouterr().out)
+    with contextlib.suppress(SystemExit):
+        main(["help", "runs", "all"])
+    assert said == [said[0], said[0], said[2], said[2], capsys.readouterr().out]
+    assert len({*said}) == 3
 
 
 def test_version(capsys: pytest.CaptureFixture[str]):
