@@ -74,15 +74,25 @@ class Engine:
         return self._probes is not None
 
     def build(self) -> None:
-        """Build the index, unless the dataset has one."""
+        """Build the index, unless the dataset has one; without one that can't be built every search is exact."""
         lists = lists_for(self.rows)
-        there = [index.name for index in self._dataset.describe_indices() if "vector" in index.field_names]
+        there = self._indexes()
         if there and self.rows // _LIST_ROWS > _MOST_LISTS:
             lists = self._lists_of(there[0], lists)  # an earlier version, which knew no most, may have built it
         elif not there:
             say(f"indexing {self.rows:,} vectors, once ...")
-            self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
+            try:
+                self._dataset.create_index("vector", "IVF_SQ", metric=self._metric, num_partitions=lists)
+            except OSError as error:  # a storage that can only be read, say
+                self._dataset.checkout_latest()  # another process may have indexed them meanwhile
+                if not self._indexes():
+                    say(f"every query is compared with all vectors: they can't be indexed ({error})")
+                    return
         self._probes = max(_FEWEST_PROBED, round(lists * _PROBED))
+
+    def _indexes(self) -> list[str]:
+        """Names of the dataset's indexes of vectors."""
+        return [index.name for index in self._dataset.describe_indices() if "vector" in index.field_names]
 
     def _lists_of(self, name: str, otherwise: int) -> int:
         """How many inverted lists an index has."""

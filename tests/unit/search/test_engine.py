@@ -55,6 +55,33 @@ def test_many_vectors_are_indexed_once_and_can_still_be_searched_exactly(tmp_pat
     assert "indexing" not in capsys.readouterr().out
 
 
+def test_an_index_that_another_process_built_meanwhile_is_taken(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(engine, "EXACT_ROWS", 1_000)
+    plain = lance.LanceDataset.create_index
+
+    def late(self: Any, *given: object, **how: object) -> None:
+        plain(lance.dataset(self.uri), *given, **how)
+        plain(self, *given, **how)  # whose version is no longer the latest
+
+    monkeypatch.setattr(lance.LanceDataset, "create_index", late)
+    searched, vectors = random_engine(tmp_path, 2_000)
+    assert searched.approximate
+    assert searched.search(vectors[3], 1)["doc_id"].to_pylist() == ["3"]
+
+
+def test_where_nothing_can_be_written_many_vectors_are_searched_exactly(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setattr(engine, "EXACT_ROWS", 1_000)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("Permission denied")
+
+    monkeypatch.setattr(lance.LanceDataset, "create_index", refuse)
+    searched, vectors = random_engine(tmp_path, 2_000)
+    assert not searched.approximate
+    assert "compared with all vectors: they can't be indexed (Permission denied)" in capsys.readouterr().out
+    assert searched.search(vectors[3], 1)["doc_id"].to_pylist() == ["3"]
+
+
 def test_what_is_asked_for_exactly_is_compared_with_every_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name, value in {"EXACT_ROWS": 1_000, "_LIST_ROWS": 10, "_FEWEST_PROBED": 1, "_PROBED": 0.01}.items():
         monkeypatch.setattr(engine, name, value)
