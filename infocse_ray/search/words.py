@@ -31,6 +31,8 @@ _LANGUAGES = {
 """Those whose words Lance stems, by ISO 639-1."""
 UNSPACED = {"ja", "km", "lo", "my", "th", "zh"}
 """Those that don't part words by spaces: ICU finds them."""
+MARKED = {"as", "bn", "bo", "dv", "dz", "gu", "hi", "kn", "ml", "mr", "ne", "or", "pa", "sa", "si", "ta", "te"}
+"""Those whose letters have marks (vowels, viramas) at which a simple tokenizer cuts words: ICU doesn't."""
 _COLUMN = "text"
 _NAME = "infocse_words_"
 
@@ -55,7 +57,7 @@ def index_words(dataset: Any, language: str | None, quiet: bool = False) -> None
         dataset.drop_index(other)
     known = _LANGUAGES.get(language or "")
     how: dict[str, Any] = {"language": known} if known else {"stem": False, "remove_stop_words": False}
-    how |= {"base_tokenizer": "icu"} if language in UNSPACED else {}
+    how |= {"base_tokenizer": "icu"} if language in UNSPACED | MARKED else {}
     try:
         dataset.create_scalar_index(_COLUMN, "INVERTED", name=name, **how)
     except OSError:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from infocse_ray.runtime.libraries import check_installed
-from infocse_ray.search.words import UNSPACED
+from infocse_ray.search.words import MARKED, UNSPACED
 from infocse_ray.suites.beir_layout import BeirSet
 from infocse_ray.suites.measures import DEPTH, found_once
 
 _AT_ONCE = 1_000
 _LETTER = r"(?u)\w"
 """Where nothing parts words each letter counts as one, as Lucene's StandardAnalyzer has it of ideographs."""
+_MARKS = "".join(c for c in map(chr, range(0x300, 0xFFFF)) if unicodedata.category(c) in ("Mn", "Mc"))
+_WITH_MARKS = rf"[\w{_MARKS}\u200c\u200d]{{2,}}"
+"""Where letters have marks, which Python's `\\w` leaves out; joiners are part of words, too."""
 
 
 class Words(NamedTuple):
@@ -69,7 +73,9 @@ def words_of(language: str) -> Words:
         stop: str | list[str] = language
     except ValueError:
         stop = []
-    return Words(stems, stop, _LETTER) if language in UNSPACED else Words(stems, stop)
+    if language in UNSPACED:
+        return Words(stems, stop, _LETTER)
+    return Words(stems, stop, _WITH_MARKS) if language in MARKED else Words(stems, stop)
 
 
 class Index:

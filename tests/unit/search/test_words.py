@@ -150,6 +150,15 @@ def test_words_of_a_language_without_spaces_are_found(tmp_path: Path):
     assert [words > 0 for words in found["words"].to_pylist()] == [True, False]
 
 
+def test_words_are_not_cut_at_the_marks_of_their_letters(tmp_path: Path):
+    texts = ["हिन्दी समाचार", "दी चित्र", "आलू"]
+    table = pa.table({"text": texts, **vector_columns(np.eye(3, dtype=np.float32), "fp32")})
+    engine = Engine(lance.write_dataset(table, str(tmp_path / "rows.lance")), True)
+    engine.index_words("hi")
+    found = engine.search_both(np.array([0.3, 0.2, 0.1], np.float32), "हिन्दी", 0.9, 3)
+    assert [words > 0 for words in found["words"].to_pylist()] == [True, False, False]
+
+
 def test_the_ends_are_vectors_alone_and_words_alone():
     near, words = np.array([0.3, -0.2, 0.1]), np.array([0.0, 4.0, 1.0])
     assert fused(near, words, 0.0).tolist() == pytest.approx([1.0, 0.0, 0.6])

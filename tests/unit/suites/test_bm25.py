@@ -34,6 +34,17 @@ def test_where_no_spaces_part_words_letters_are_found():
     assert [next(row for row, _ in found) for found in index.best(["中国首都", "水果苹果"], 2)] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("language", "texts", "query"),
+    [
+        ("hi", ["हिन्दी भाषा में समाचार", "दीवार पर चित्र", "दी सम चर"], "हिन्दी समाचार"),
+        ("bn", ["বাংলা ভাষা", "নদী ও নৌকা", "বল"], "বাংলা"),
+    ],
+)
+def test_words_are_not_cut_at_the_marks_of_their_letters(language: str, texts: list[str], query: str):
+    assert [[row for row, _ in found] for found in Index(texts, words_of(language)).best([query], 3)] == [[0]]
+
+
 def test_of_an_id_that_is_there_twice_the_better_counts(tmp_path: Path):
     write_set(tmp_path)
     good, long = {"_id": "z", "text": "zebra"}, {"_id": "z", "text": "zebra " + "and other words of all kinds " * 20}
