@@ -86,7 +86,9 @@ class SearchBlocks:
 def sentence_means(reader: TextEncoder, passages: list[Passage], language: str) -> torch.Tensor:
     """float32 [n, d]: of each document the mean of the vectors of its title and its text's sentences."""
     split = [
-        [*([passage.title] if passage.title else []), *split_sentences(passage.text, language)] for passage in passages
+        # Zero-width spaces alone are a text, and no sentence.
+        [*([passage.title] if passage.title else []), *split_sentences(passage.text, language)] or [passage.text]
+        for passage in passages
     ]
     offsets = offsets_of(np.array([len(sentences) for sentences in split], np.int64))
     parts = [torch.empty(0, reader.encoder.dimension, device=reader.encoder.device)]

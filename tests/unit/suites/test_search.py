@@ -17,8 +17,8 @@ from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
 from infocse_ray.suites import beir_layout
 from infocse_ray.suites.beir_layout import read_beir
-from infocse_ray.suites.search import BOTH, PASSAGE, SENTENCES, SearchBlocks, best_of_all
-from tests.unit.suites.data_sets import write_set
+from infocse_ray.suites.search import BOTH, PASSAGE, READINGS, SENTENCES, SearchBlocks, best_of_all
+from tests.unit.suites.data_sets import append, write_set
 
 
 @pytest.fixture
@@ -73,3 +73,14 @@ def test_a_block_that_is_whole_is_not_searched_again(
     first = SearchBlocks(data, folder, "en")(annotator, [0])
     monkeypatch.setattr(TextEncoder, "vectors", lambda *_: pytest.fail("encoded again"))
     assert SearchBlocks(data, folder, "en")(annotator, [0]) == first
+
+
+def test_a_text_of_which_nothing_is_shown_is_a_text(annotator: Annotator, tmp_path: Path):
+    write_set(tmp_path / "set")
+    append(tmp_path / "set" / "corpus.jsonl", {"_id": "unseen", "text": "\u200b"})
+    data = read_beir(Storage.open(str(tmp_path / "set")), "test")
+    folder = Storage.open(str(tmp_path / "best"))
+    assert SearchBlocks(data, folder, "en")(annotator, [0])[0]["documents"] == 31
+    for name in READINGS:
+        for found in best_of_all(folder, name, data.query_ids).values():
+            assert abs(found["unseen"]) <= 1 + 1e-5, "not NaN, which would be the best of all"
