@@ -95,5 +95,5 @@ def summarised(scores: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 def _ranked(found: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """As trec_eval ranks: the highest score first, of equal ones the last by name."""
-    return sorted(found, key=lambda one: (one[1], one[0]), reverse=True)
+    """As trec_eval ranks: the highest score first, in single precision, of equal ones the last by name."""
+    return sorted(found, key=lambda one: (np.float32(one[1]), one[0]), reverse=True)

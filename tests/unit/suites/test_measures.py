@@ -71,3 +71,10 @@ def test_of_equal_scores_the_last_by_name_is_first_as_trec_eval_has_it():
     assert theirs["q"]["recip_rank"] == pytest.approx(1 / 19)
     assert scores["mrr@10"].tolist() == [0.0]
     assert next(iter(without_itself("q", found, {}))) == "doc-9"
+
+
+def test_scores_that_are_equal_in_single_precision_are_equal_as_trec_eval_has_it():
+    found = {"doc-00": 0.1 + 1e-12} | {f"doc-{i:02d}": 0.1 for i in range(1, 12)}
+    scores = measured(["q"], {"q": found}, {"q": {"doc-00": 1}})
+    assert scores["recall@10"].tolist() == scores["mrr@10"].tolist() == [0.0]
+    assert next(iter(without_itself("q", found, {}))) == "doc-11"
