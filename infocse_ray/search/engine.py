@@ -251,7 +251,7 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
     import lance
 
     target, done = output / "search" / f"{over}.lance", output / "search" / f"{over}.json"
-    if _is_copied(done, vectors):
+    if _is_copied(target, done, vectors):
         return target
     # int8 can't be searched by Lance as it is, and half precision has more than all of its digits.
     precision = "fp16" if embedding.precision == "int8" else embedding.precision
@@ -276,16 +276,16 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
         if failed:
             raise failed[0] from None
         # Another process, or thread, copied the same at the same time, and says so next.
-        if not _comes(lambda: _is_copied(done, vectors)):
+        if not _comes(lambda: _is_copied(target, done, vectors)):
             raise
         return target
     done.write_json(checked({"vectors": vectors}))
     return target
 
 
-def _is_copied(done: Storage, vectors: str) -> bool:
-    """Whether what says that a copy is there says so of these vectors."""
-    return done.exists() and verified(done.read_bytes()) == {"vectors": vectors}
+def _is_copied(target: Storage, done: Storage, vectors: str) -> bool:
+    """Whether a copy is there, and what says of which vectors it is says of these."""
+    return target.exists() and done.exists() and verified(done.read_bytes()) == {"vectors": vectors}
 
 
 def _comes(there: Callable[[], bool]) -> bool:

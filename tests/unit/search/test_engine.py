@@ -140,6 +140,9 @@ def test_parquet_is_copied_once_and_again_when_it_is_others(tmp_path: Path, tiny
     (output / "search" / "documents.json").write_bytes(b"{}")
     assert len(Index(str(output)).search("tide", top=9)) == len(TEXTS), "what is there is replaced, not added to"
     assert len(copied) == 1
+    (output / "search" / "documents.lance").delete()
+    assert len(Index(str(output)).search("tide", top=9)) == len(TEXTS)
+    assert len(copied) == 2
 
 
 def test_two_that_copy_at_the_same_time_both_get_the_copy(tmp_path: Path, tiny_encoder: Path, monkeypatch):
