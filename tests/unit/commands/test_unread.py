@@ -88,6 +88,7 @@ def test_what_is_given_and_not_read_is_warned_of_in_a_line(
     ("main", "argv"),
     [
         (finetune.main, ["--config=paper"]),
+        (finetune.main, ["--train.method=simcse"]),  # by which a backbone without a pooling is pooled
         (finetune.main, ["--train.batch_size=128", "--finetune.epochs=3", "--train.weight_decay=0.1"]),
         (pretrain.main, ["--config=adapt", "--train.batch_size=64"]),
         (pretrain.main, ["--config=paper", "--train.method=simcse", "--train.distillation=0"]),
