@@ -1,9 +1,10 @@
 """List, and remove, what no run in a storage refers to: stages, corpora, encoders, evaluations, unfinished files.
 
-Nothing is changed without --yes. With --runs NAME that run is removed too, together with what only it referred to.
-Nothing that a running driver (the process that leads a run) uses or may need is removed. What `infocse prepare` and
-`infocse evaluate` wrote, and the corpus that `infocse embed` tokenised, belong to no run: they are listed, and the same
-command would make them again. The output of `infocse embed` is never removed, unless it is in a run that is.
+Documents that were given from Python are among it. Nothing is changed without --yes. With --runs NAME that run is
+removed too, together with what only it referred to. Nothing that a running driver (the process that leads a run) uses
+or may need is removed. What `infocse prepare` and `infocse evaluate` wrote, and the corpus that `infocse embed`
+tokenised, belong to no run: they are listed, and the same command would make them again. The output of `infocse embed`
+is never removed, unless it is in a run that is.
 
 Examples:
   infocse clean
