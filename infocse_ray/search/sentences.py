@@ -10,6 +10,7 @@ import contextlib
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from infocse_ray.embedding.numbers import vectors_of
 
@@ -45,11 +46,13 @@ class SentenceVectors:
         best = np.full(len(keys), np.nan, np.float32)
         if not len(keys):
             return best
-        there = self._dataset.to_table(columns=[_KEY, "vector"], filter=f"{_KEY} IN ({','.join(map(str, keys))})")
-        similarity = similarities(vectors_of(there), vector, self._cosine)
+        wanted = f"{_KEY} IN ({','.join(map(str, keys))})"
         order = np.argsort(keys)
-        row = order[np.searchsorted(keys, there[_KEY].to_numpy(), sorter=order)]
-        np.fmax.at(best, row, similarity)
+        # Some at a time: documents may have ten thousand sentences each.
+        for batch in self._dataset.to_batches(columns=[_KEY, "vector"], filter=wanted):
+            there = pa.Table.from_batches([batch])
+            row = order[np.searchsorted(keys, there[_KEY].to_numpy(), sorter=order)]
+            np.fmax.at(best, row, similarities(vectors_of(there), vector, self._cosine))
         return best
 
 

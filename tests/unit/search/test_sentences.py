@@ -31,7 +31,8 @@ def test_the_best_sentence_is_the_most_similar_one_of_its_document(tmp_path: Pat
     keys = draw.permutation(np.repeat(draw.integers(-(2**62), 2**62, 40), 5))
     vectors = draw.standard_normal((200, 8)).astype(np.float32)
     table = pa.table({"key": keys, **vector_columns(vectors, "fp32")})
-    sentences = SentenceVectors(lance.write_dataset(table, str(tmp_path / "rows.lance")), cosine)
+    in_parts = lance.write_dataset(table, str(tmp_path / "rows.lance"), max_rows_per_file=60)
+    sentences = SentenceVectors(in_parts, cosine)
     query = draw.standard_normal(8).astype(np.float32)
     similarity = vectors @ query
     if cosine:
