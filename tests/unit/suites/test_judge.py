@@ -244,7 +244,7 @@ def test_a_search_that_stopped_goes_on(
         ("sts", ["one"], "one': is a folder, which is for suite = beir; add that to suite, or leave it out"),
         ("beir", ["pairs.tsv"], "pairs.tsv': is a file, which is for suite = sts; add that to suite, or leave it out"),
         ("sts,beir", ["one"], "suite = sts,beir: suite_path names no file of sentence pairs"),
-        ("beir", ["one", "one"], "suite_path: two data sets are called one; rename a folder"),
+        ("beir", ["one", "other/one"], "suite_path: two data sets are called one; rename a folder"),
         ("beir", ["one/qrels"], "qrels': no corpus.jsonl in it"),
     ],
 )
@@ -253,6 +253,7 @@ def test_a_mistake_is_one_line_before_work_starts(
 ):
     write_pairs(tmp_path / "pairs.tsv")
     write_set(tmp_path / "one")
+    write_set(tmp_path / "other" / "one")
     with pytest.raises(ValueError, match="suite") as error:
         judge.judge(asked(tmp_path, tiny_encoder, suite=suite, suite_path=[str(tmp_path / path) for path in paths]))
     assert said in str(error.value)
