@@ -108,7 +108,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _correlation(rows: list[dict], validator: str, metric: str) -> str:
-    correlation = spearmanr([row[validator][metric] for row in rows], [row["truth"]["recall@5"] for row in rows])
+    scores = [row[validator][metric] for row in rows]
+    if len(set(scores)) == 1:
+        return "all alike"
+    correlation = spearmanr(scores, [row["truth"]["recall@5"] for row in rows])
     return f"{correlation.statistic:.3f}"  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -76,3 +76,10 @@ def test_an_encoders_scores_are_kept_and_those_of_another_seed_or_encoder_are_ot
     save_file({name: 1.1 * value for name, value in load_file(weights).items()}, weights, {"format": "pt"})
     score_once(str(moved), store, 0, kept)
     assert len(scored) == 3
+
+
+def test_scores_that_are_all_alike_rank_nothing() -> None:
+    rows = [{"sentence": {"mrr": score}, "truth": {"recall@5": recall}} for score, recall in ((0.5, 0.1), (0.5, 0.2))]
+    assert validators._correlation(rows, "sentence", "mrr") == "all alike"
+    rows[1]["sentence"]["mrr"] = 0.6
+    assert validators._correlation(rows, "sentence", "mrr") == "1.000"
