@@ -21,7 +21,7 @@ from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
 from infocse_ray.settings.section import Pooling
 
-_POOLINGS = " or ".join([", ".join(get_args(Pooling)[:-1]), get_args(Pooling)[-1]])
+_POOLINGS = f"one of {', '.join(get_args(Pooling))}"
 
 _WHITENING = "whitening.safetensors"
 

@@ -183,7 +183,7 @@ def test_folders_of_something_else_are_refused_by_what_they_are(tmp_path: Path, 
     transformer = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
     alone = changed("alone", [transformer])
     assert (
-        "no Pooling module; set encoder.pooling to mean, cls, lasttoken, max, weightedmean or mean_sqrt_len_tokens"
+        "no Pooling module; set encoder.pooling to one of mean, cls, lasttoken, max, weightedmean, mean_sqrt_len_tokens"
         in refused(alone)
     )
     assert load_encoder(alone, Encoder(model="x", pooling="cls"), cosine=True).pooling == "cls"
