@@ -19,6 +19,7 @@ _LANGUAGES = {
     "fr": "French",
     "hu": "Hungarian",
     "it": "Italian",
+    "nb": "Norwegian",
     "nl": "Dutch",
     "no": "Norwegian",
     "pt": "Portuguese",

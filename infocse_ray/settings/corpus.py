@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -69,7 +70,8 @@ class Corpus(Section):
     test_fraction: Fraction = Field(default=0.1, description="Share of documents drawn for the test.")
     language: str = Field(
         default="en",
-        description="ISO 639-1 code of the language whose rules split text into sentences, and stem words in searches.",
+        description="ISO 639-1 code of the language whose rules split text into sentences, and stem words in searches; "
+        "what follows it (pt-BR) doesn't count.",
     )
     encoding: str = Field(
         default="utf-8",
@@ -92,6 +94,15 @@ class Corpus(Section):
         "its own. A run of this corpus can have at most so many training workers. Another number gives other "
         "batches. `auto`: one per MiB of the source's files, from 4 to 64, so that a small corpus has few files.",
     )
+
+    @field_validator("language")
+    @classmethod
+    def _language_code(cls, value: str) -> str:
+        # A splitter or stemmer that doesn't know a name takes another language's rules, and says nothing.
+        code = re.split("[-_]", value)[0].lower()
+        if not re.fullmatch("[a-z]{2,3}", code):
+            raise ValueError("give the language's ISO 639-1 code, such as en, de or zh")
+        return code
 
     @field_validator("encoding")
     @classmethod

@@ -63,6 +63,8 @@ def words_of(language: str) -> Words:
         language: ISO 639-1 code.
     """
     bm25s, stemmer = require_bm25()
+    if language == "nb":
+        language = "no"  # Snowball's Norwegian is Bokmål
     try:
         stemmer.Stemmer(language)  # it knows the codes, too
         stems = language

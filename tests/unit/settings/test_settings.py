@@ -435,6 +435,17 @@ def test_no_is_norwegian(config, word: str):
     assert settings(f"--corpus.language={word}").corpus.language == word
 
 
+@pytest.mark.parametrize(("given", "code"), [("DE", "de"), ("pt-BR", "pt"), ("zh_CN", "zh"), ("arz", "arz")])
+def test_a_language_is_known_however_its_code_is_written(given: str, code: str):
+    assert settings(f"--corpus.language={given}").corpus.language == code
+
+
+@pytest.mark.parametrize("given", ["german", "", "d", "1"])
+def test_a_language_that_is_no_code_is_refused(capsys, given: str):
+    said = refusal(capsys, f"--corpus.language={given}")
+    assert said.startswith(f"corpus.language = {given!r}: give the language's ISO 639-1 code, such as en")
+
+
 def test_truth_values_are_taken_by_all_their_names(config):
     assert not settings(config("loop: {early_stop: no}\nencoder: {whiten: off}\n")).loop.early_stop
     assert settings(config("encoder: {whiten: off}\n")).encoder.whiten == "off"

@@ -61,6 +61,7 @@ def test_of_an_id_that_is_there_twice_the_better_counts(tmp_path: Path):
 def test_languages():
     assert words_of("de")[:2] == ("de", "de")
     assert words_of("fi")[:2] == ("fi", [])
+    assert words_of("nb")[:2] == words_of("no")[:2] == ("no", "no")
     assert words_of("ja")[:2] == (None, [])
     assert words_of("ja").said == "no stemmer, no stop words, letters as words"
     assert words_of("fi").said == "Snowball stemmer, no stop words"
