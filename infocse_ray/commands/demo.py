@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from infocse_ray.commands.job import run_job
 from infocse_ray.demo.docstrings import write_docstrings
@@ -35,26 +36,31 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
     parser.add_argument(
         "--minutes",
         type=float,
-        help="about how long it may take: it trains as much as fits, 48 steps in each of two iterations at most "
+        help="about how long it may take: it trains as much as fits, 192 steps in each of two iterations at most "
         f"(default: {MINUTES:g}, and {MINUTES_PER_1000:g} for each thousand documents)",
     )
     parser.add_argument("--storage", help="keep the run in this folder (default: a new temporary one)")
     options = parser.parse_args(argv)
+
+    def refuse(message: str) -> NoReturn:
+        print(f"{prog}: error: {message} (see --help)", file=sys.stderr)
+        raise SystemExit(2)
+
     if options.documents < 200:
-        parser.error(f"--documents = {options.documents}: training needs at least 200")
+        refuse(f"--documents = {options.documents}: training needs at least 200")
     minutes = options.minutes
     if minutes is None:
         minutes = round(MINUTES + MINUTES_PER_1000 * options.documents / 1000, 1)
     if not 0 < minutes < float("inf"):
-        parser.error(f"--minutes = {minutes:g}: should be a number above 0, 10 say")
+        refuse(f"--minutes = {minutes:g}: should be a number above 0, 10 say")
     if "://" in (options.storage or ""):
-        parser.error(f"--storage = {redacted(options.storage)}: is a URI; give a folder of this machine")
+        refuse(f"--storage = {redacted(options.storage)}: is a URI; give a folder of this machine")
     begun = time.monotonic()
     try:
         folder = Path(options.storage or tempfile.mkdtemp(prefix="infocse-demo-")).absolute()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        parser.error(f"--storage = {options.storage}: {error.strerror}; give a folder that can be written to")
+        refuse(f"--storage = {options.storage}: {error.strerror}; give a folder that can be written to")
     say(f"This takes about {minutes:.0f} minutes, less on a fast machine (--minutes); work is in {folder}")
     say("reading the docstrings of the installed packages ...")
     corpus = folder / f"docstrings-{options.documents}.jsonl"
@@ -74,7 +80,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
     try:
         given += ["--encoder.model", str(bundled_encoder())]
     except ValueError as error:
-        parser.error(str(error))
+        refuse(str(error))
     again = "the same command" + ("" if options.storage else f" with --storage {folder}")
     run_job(Settings, given, prog, __doc__ or "", demo, again=again)
     return 0

@@ -1,6 +1,6 @@
 """How fast this cluster embeds and trains, found out by doing some of it.
 
-1. Actors embed sentences of the corpus, as many as annotate.
+1. Actors embed sentences of the corpus for some seconds, as many as annotate; one process, where that is to annotate.
 2. One process in place of a node's training workers, with the cores of all of them, or with a GPU, takes some steps on
    their part of a batch: what a training token costs in embedded ones depends on the machine as much as on the passes
    that are made over it.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from infocse_ray.annotate.actor import in_actors
+from infocse_ray.annotate.actor import in_actors, is_small, told
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.documents import TrainingDocuments, joined
 from infocse_ray.annotate.enough import sentence_length
@@ -37,6 +37,12 @@ from infocse_ray.train.step import train_step
 
 _WARM = 256
 """Sentences that are embedded before time is taken."""
+
+_BLOCK = 512
+"""Sentences that are embedded at first while time is taken; then twice as many, and so on."""
+
+_SECONDS = 3.0
+"""That an actor embeds of each group of shards: on a slow machine a group takes a minute."""
 
 _STEPS = 3
 """The first is slower, for what it meets for the first time; of the others the fastest counts, as other work may be
@@ -62,9 +68,12 @@ class TimeEmbedding(NamedTuple):
         sentences = concatenate(read)
         sentences = sentences.take(_first(len(sentences), SENTENCES_AT_ONCE))
         annotator.embed(sentences.take(_first(len(sentences), _WARM)))
-        before, begun = annotator.tokens, time.monotonic()
-        annotator.embed(sentences)[:1].cpu()  # waits for the device
-        return [{"tokens": annotator.tokens - before, "seconds": time.monotonic() - begun}]
+        before, begun, done, block, seconds = annotator.tokens, time.monotonic(), 0, _BLOCK, 0.0
+        while done < len(sentences) and seconds < _SECONDS:
+            rows = np.arange(done, min(done + block, len(sentences)))
+            annotator.embed(sentences.take(rows))[:1].cpu()  # waits for the device
+            done, block, seconds = done + block, 2 * block, time.monotonic() - begun
+        return [{"tokens": annotator.tokens - before, "seconds": seconds}]
 
 
 class TimeTraining(NamedTuple):
@@ -117,17 +126,19 @@ def _first(there: int, most: int) -> np.ndarray:
 
 def measured(run: Run) -> Speed:
     """How fast the run's workers embed and train."""
-    where = run.iteration_stages.where["annotate"]
+    where, settings = run.iteration_stages.where["annotate"], run.settings
     documents = TrainingDocuments(run.store, run.iteration_stages.splits)
-    groups = documents.groups()
-    actors = min(where.workers, len(groups))
+    groups, there = documents.groups(), told(documents.tokens, settings.annotate.num_workers)
+    small = there is not None and is_small(there, run.start, where)
+    actors = 1 if small else min(where.workers, len(groups))
     quiet_data()
     begun = time.monotonic()
-    work = TimeEmbedding(documents)
-    rows = list(in_actors(groups[: 2 * actors], run.start, run.settings.encoder.precision, where, work))
+    work, precision = TimeEmbedding(documents), settings.encoder.precision
+    rows = list(in_actors(groups[: 2 * actors], run.start, precision, where, work, tokens=there))
     took = time.monotonic() - begun
     tokens, busy = (sum(row[name] for row in rows) for name in ("tokens", "seconds"))
-    return speed_of(tokens, busy, actors, took)._replace(trained_per_second=_training(run, documents, groups))
+    speed = speed_of(tokens, busy, actors, took, of_one(where) if small else 1.0)
+    return speed._replace(trained_per_second=_training(run, documents, groups))
 
 
 def _training(run: Run, documents: TrainingDocuments, groups: list[list[int]]) -> float | None:

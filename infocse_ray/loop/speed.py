@@ -16,6 +16,14 @@ class Speed(NamedTuple):
     """Tokens trained on, by all workers of `train`; None: nothing was trained yet."""
 
 
-def speed_of(tokens: float, busy: float, actors: int, took: float) -> Speed:
-    """The speed of so many actors that embedded `tokens` in `busy` seconds of all of them, `took` with their start."""
-    return Speed(max(tokens, 1) / max(busy, 1e-3) * actors, max(took - busy / actors, 0.0))
+def speed_of(tokens: float, busy: float, actors: int, took: float, times: float = 1.0) -> Speed:
+    """The speed of all workers, by some.
+
+    Args:
+        tokens: that these embedded.
+        busy: seconds that embedding took, of all of them together.
+        actors: how many they are.
+        took: seconds until all was done, with their start.
+        times: what they have, all workers have so many times.
+    """
+    return Speed(max(tokens, 1) / max(busy, 1e-3) * actors * times, max(took - busy / actors, 0.0))

@@ -206,9 +206,8 @@ def whiten_start(
         bar.close()
         small = is_small(sample, plain, placement)
         actors = 1 if small else min(placement.workers, len(groups))
-        speed = speed_of(tokens, busy, actors, time.monotonic() - begun) if tokens else None
-        if speed is not None and small:
-            speed = speed._replace(tokens_per_second=speed.tokens_per_second * of_one(placement))
+        times = of_one(placement) if small else 1.0
+        speed = speed_of(tokens, busy, actors, time.monotonic() - begun, times) if tokens else None
         in_one_task(_fit, plan, store, stage.folder, where=placement, title="whitening")
         record = read_checked(stage.folder / "whitening.json")
         mean, matrix = (torch.from_numpy(load_array(stage.folder / f"{name}.npy")) for name in ("mean", "matrix"))

@@ -46,7 +46,9 @@ def test_a_place_that_is_no_folder_is_refused(run, capsys, tmp_path, monkeypatch
     with pytest.raises(SystemExit) as ended:
         run("--storage", storage.replace("{file}", "file"))
     assert ended.value.code == 2
-    assert f"infocse demo: error: --storage = {said.replace('{file}', 'file')}" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith(f"infocse demo: error: --storage = {said.replace('{file}', 'file')}")
+    assert told.count("\n") == 1, "one line"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

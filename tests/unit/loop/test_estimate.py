@@ -85,6 +85,7 @@ def test_tokens_are_those_whose_estimate_is_the_time_there_is():
 def test_speed_is_that_of_all_actors_without_their_start():
     assert speed_of(tokens=12_000, busy=8.0, actors=2, took=9.0) == Speed(3000.0, 5.0)
     assert speed_of(0, 0.0, 1, 0.5).tokens_per_second > 0
+    assert speed_of(12_000, 8.0, 1, 9.0, times=3.0) == Speed(4500.0, 1.0), "one, in place of three times what it has"
 
 
 def run_of(folder: Storage | None = None, on: str = "counterpart", **sections: Any) -> Run:

@@ -17,7 +17,8 @@ from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.loop import pace
-from infocse_ray.loop.pace import TimeTraining
+from infocse_ray.loop.pace import TimeEmbedding, TimeTraining
+from infocse_ray.loop.speed import Speed
 from infocse_ray.runtime import kept_process
 from infocse_ray.runtime.placement import Nodes, Placement
 from tests.conftest import make_documents
@@ -39,6 +40,65 @@ def steps_of(case: str, model: Path, examples: int = 9) -> TimeTraining:
     settings = settings_for(case, model)
     folder: Any = SimpleNamespace(load=lambda: load_encoder(model, settings.encoder, cosine=True))
     return TimeTraining(folder, method_for(case, EncoderSpec.of(folder.load()), settings), settings, examples)
+
+
+def test_embedding_is_timed_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(pace, "time", clock)
+    embedded: list[list[int]] = []
+    per_sentence = 0.0
+
+    def embed(sentences: Any) -> torch.Tensor:
+        embedded.append([int(sentences.values[first]) for first in sentences.offsets[:-1]])
+        annotator.tokens += len(sentences.values)
+        clock.now += per_sentence * len(sentences)
+        return torch.zeros(len(sentences), 2)
+
+    annotator: Any = SimpleNamespace(tokens=0, embed=embed)
+    group = SimpleNamespace(sentences=ragged([[number, 1] for number in range(4_000)]))
+    documents: Any = SimpleNamespace(read=lambda shard: [group] if shard == 7 else [])
+
+    def timed() -> list[dict[str, Any]]:
+        embedded.clear()
+        return TimeEmbedding(documents)(annotator, [3, 7])
+
+    assert timed() == [{"tokens": 8_000, "seconds": 0.0}]
+    assert [len(one) for one in embedded] == [256, 512, 1024, 2048, 416], "the first without time being taken"
+    assert [number for one in embedded[1:] for number in one] == list(range(4_000)), "each once"
+    per_sentence = 0.004
+    assert timed() == [{"tokens": 3_072, "seconds": 1_536 * per_sentence}], "what began in three seconds"
+    assert TimeEmbedding(documents)(annotator, [3]) == []
+
+
+@pytest.mark.parametrize(("asked", "actors", "times"), [("auto", 1, 2.0), (3, 3, 1.0)])
+def test_embedding_is_timed_as_annotating_will_embed(
+    asked: Any, actors: int, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, float | None]] = []
+
+    def in_actors(groups: list[list[int]], *_: Any, tokens: float | None) -> list[dict[str, Any]]:
+        told.append((len(groups), tokens))
+        clock.now += 10.0
+        return [{"tokens": 60, "seconds": 3.0} for _ in groups]
+
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    documents = SimpleNamespace(groups=lambda: [[0], [1], [2], [3], [4], [5], [6]], tokens=500.0)
+    monkeypatch.setattr(pace, "time", clock)
+    monkeypatch.setattr(pace, "in_actors", in_actors)
+    monkeypatch.setattr(pace, "TrainingDocuments", lambda *_: documents)
+    monkeypatch.setattr(pace, "is_small", lambda tokens, *_: tokens == 500.0)
+    monkeypatch.setattr(pace, "of_one", lambda _: 2.0)
+    monkeypatch.setattr(pace, "_training", lambda *_: 7.0)
+    run: Any = SimpleNamespace(
+        iteration_stages=SimpleNamespace(where={"annotate": Placement(3, False, 2)}, splits=["train"]),
+        store="store",
+        start="start",
+        settings=SimpleNamespace(
+            annotate=SimpleNamespace(num_workers=asked), encoder=SimpleNamespace(precision="auto")
+        ),
+    )
+    assert pace.measured(run) == Speed(20.0 * actors * times, 4.0, 7.0)
+    assert told == [(2 * actors, 500.0 if asked == "auto" else None)]
 
 
 @pytest.mark.parametrize("case", CASES)
