@@ -29,6 +29,9 @@ _FORMAT = 2
 _ENOUGH = 0.4
 """Of the time, for training: with less there are fewer iterations."""
 
+_OVER = 1.1
+"""Times the time, what takes longer doesn't fit."""
+
 _AMPLE = 1.5
 """Times the estimate of what all steps encode, there is time for them whatever special tokens and prompts they have."""
 
@@ -133,7 +136,7 @@ def _settled(run: Run, begun: float, compared: bool) -> Stage:
         speed = measured(run)
         rest = seconds - (time.monotonic() - begun)
         sizes = _sizes(run, speed, rest, compared)
-        if (least := work_of(sizes.of(run)).estimate(speed, sizes.tokens(run)).seconds) > 1.1 * rest:
+        if (least := work_of(sizes.of(run)).estimate(speed, sizes.tokens(run)).seconds) > _OVER * rest:
             say(
                 f"warning: minutes = {settings.minutes:g}: with one step in each training the run still takes about "
                 f"{duration(least + seconds - rest)}; raise it, or lower validate.max_documents"
@@ -152,7 +155,9 @@ def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Si
         work = work_of(found.of(run))
         tokens = min(work.tokens(speed, seconds), asked)
         found = found._replace(max_tokens=None if tokens >= _AMPLE * of_steps else int(tokens))
-        if tokens >= min(asked, of_steps) or work.estimate(speed, tokens).training >= _ENOUGH * seconds:
+        estimate = work.estimate(speed, tokens)
+        enough = tokens >= min(asked, of_steps) or estimate.training >= _ENOUGH * seconds
+        if enough and estimate.seconds <= _OVER * seconds:  # one step in each of several trainings may be too much
             break
     assert found is not None
     return found

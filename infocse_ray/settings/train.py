@@ -99,7 +99,8 @@ class Train(Section):
     interpolation: list[float] = Field(
         default=[0.25, 0.5, 0.75],
         description="After training, weights this far from the starting point to the best step are validated too, "
-        "and the best of all are returned (as in WiSE-FT and LM-Cocktail). []: none.",
+        "and the best of all are returned (as in WiSE-FT and LM-Cocktail): those nearest to the best step first, and "
+        "no others where they validate no better than it. []: none.",
     )
     chunk_tokens: Annotated[int, Field(ge=64)] | Literal["auto"] = Field(
         default="auto",

@@ -31,6 +31,7 @@ class WeightsChoice:
         """
         self._metric = metric
         trained = next(entry for entry in history if entry["step"] == best_step)
+        self._nearer, self._rises = trained[metric], True
         best, kind = trained, "trained"
         if start_counts and history[0][metric] >= trained[metric]:
             best, kind = history[0], "start"
@@ -42,10 +43,21 @@ class WeightsChoice:
         """Which kind of weights is chosen."""
         return self.chosen["kind"]
 
+    @property
+    def rises(self) -> bool:
+        """Whether scores still rise away from the best step: what was offered last is better than what is nearer to it.
+
+        Between two encoders they rise and fall once, but for what questions differ by luck: where they fall no better
+        weights are to be found further on.
+        """
+        return self._rises
+
     def offer(self, entry: dict[str, Any]) -> bool:
-        """Offer an interpolation by its validation; whether it is better than all so far."""
+        """Offer an interpolation by its validation, one nearer to the best step first; whether it beats all so far."""
         self.between.append(entry)
-        if entry[self._metric] <= self.chosen[self._metric]:
+        score = entry[self._metric]
+        self._nearer, self._rises = score, score > self._nearer
+        if score <= self.chosen[self._metric]:
             return False
         self.chosen = {**entry, "kind": "interpolated"}
         return True

@@ -390,7 +390,9 @@ class TrainingWorker:
         if train.interpolation:
             start = self._training.encoder.load()
             best = self._models.load(model_name(best_step), self._encoder.max_length)
-            for share in train.interpolation:
+            for share in sorted(train.interpolation, reverse=True):
+                if not choice.rises:
+                    break
                 if any_worker(self._request.now()):
                     self._saver.wait()
                     self._reporter.tell(f"stopped, before all weights on the way to step {best_step} were validated")

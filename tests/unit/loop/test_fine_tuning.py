@@ -100,9 +100,9 @@ def test_a_training_that_only_does_harm_gives_back_its_start(
 @pytest.mark.parametrize(
     ("scores", "kind", "share"),
     [
-        ([0.1, 0.5, 0.6, 0.7, 0.8], "interpolated", 0.75),
-        ([0.1, 0.5, 0.6, 0.7, 0.7], "interpolated", 0.5),  # the first of equals
-        ([0.1, 0.5, 0.6, 0.6, 0.2], "trained", None),
+        ([0.1, 0.5, 0.6, 0.7, 0.8], "interpolated", 0.5),
+        ([0.1, 0.5, 0.6, 0.7, 0.7], "interpolated", 0.75),  # the first of equals
+        ([0.1, 0.5, 0.6, 0.6], "trained", None),  # and no other weights are looked at
         ([0.7, 0.5, 0.6, 0.7, 0.2], "start", None),
     ],
 )
@@ -120,14 +120,15 @@ def test_weights_between_start_and_best_step_come_back_where_they_are_better_tha
         else not models.exists() or not any(models.iterdir())
     )
     start, end = seen[0], seen[2 * EPOCH]
-    for number, part in ((3, 0.5), (4, 0.75)):
+    assert [entry["share"] for entry in result["between"]] == [0.75, 0.5][: len(scores) - 3]
+    for number, part in ((3, 0.75), (4, 0.5))[: len(scores) - 3]:
         for name, weight in seen[number * EPOCH].items():
             if weight.is_floating_point():
                 torch.testing.assert_close(weight, torch.lerp(start[name], end[name], part))
     if share is not None:
         saved = EncoderFolder(Storage.open(str(models / "interpolated")), "y", 16).load().state_dict()
         assert all(
-            torch.equal(saved[name], weight) for name, weight in seen[(3 if share == 0.5 else 4) * EPOCH].items()
+            torch.equal(saved[name], weight) for name, weight in seen[(3 if share == 0.75 else 4) * EPOCH].items()
         )
 
 

@@ -36,10 +36,20 @@ def test_the_best_step_is_chosen_where_it_is_better_or_the_start_doesnt_count() 
 
 def test_the_best_interpolation_is_chosen_where_it_beats_both_ends() -> None:
     choice = WeightsChoice("mrr", history(0.5, 0.6), 1, start_counts=True)
-    kept = [choice.offer({"share": share, "mrr": mrr}) for share, mrr in ((0.25, 0.55), (0.5, 0.7), (0.75, 0.65))]
-    assert kept == [False, True, False]
+    kept = [choice.offer({"share": share, "mrr": mrr}) for share, mrr in ((0.75, 0.65), (0.5, 0.7), (0.25, 0.55))]
+    assert kept == [True, True, False]
     assert (choice.kind, choice.chosen["share"]) == ("interpolated", 0.5)
     assert len(choice.between) == 3
+
+
+def test_weights_are_looked_for_while_scores_rise_away_from_the_best_step() -> None:
+    choice = WeightsChoice("mrr", history(0.9, 0.6, 0.2), 1, start_counts=True)
+    rises = [choice.rises]
+    for score in (0.7, 0.8, 0.8):  # not above the start's
+        choice.offer({"mrr": score})
+        rises.append(choice.rises)
+    assert rises == [True, True, True, False]
+    assert choice.kind == "start"
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.train import loop
 from infocse_ray.train.checkpoint import Snapshot
 from infocse_ray.train.checkpoints import OfRayTrain
+from infocse_ray.train.choice import WeightsChoice
 from infocse_ray.train.loop import Training, TrainingWorker
 from infocse_ray.train.memory import ChunkMemory, OutOfMemoryEverywhere
 from infocse_ray.train.models import SavedModels
@@ -352,6 +353,7 @@ def test_who_is_asked_to_stop_while_weights_are_tried_tries_them_again(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_for("simcse", tiny_encoder, interpolation=[0.25, 0.5], never_worse=False)
+    monkeypatch.setattr(WeightsChoice, "rises", True)
     results = []
     for name, step in (("whole", None), ("cut", 11)):  # in nine steps, and before each of the two weights
         training = begun_training(settings, tmp_path / f"{name}-source", tmp_path / name, tiny_encoder, monkeypatch)
@@ -362,7 +364,7 @@ def test_who_is_asked_to_stop_while_weights_are_tried_tries_them_again(
             assert not (training.folder / "result.json").exists()
             tried = [line.split(":")[0].strip() for line in training.board.lines if "of the way" in line]
             best = results[0]["stopping"]["best_step"]
-            assert tried == [f"0.25 of the way to step {best}"]
+            assert tried == [f"0.5 of the way to step {best}"]
             assert training.board.lines[-1].endswith(f"before all weights on the way to step {best} were validated")
             asked_at(None, monkeypatch)
             worker_of(training).run()
