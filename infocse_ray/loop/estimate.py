@@ -180,7 +180,7 @@ def work_of(run: Run) -> Work:
         annotated=read_from,
         step=step,
         look=look,
-        looks=1 + bool(train.interpolation),  # the first that is no better is mostly the first
+        looks=1 + bool(train.interpolation),  # of weights between, mostly the first are no better, and the last tried
         between=float(validate.every_tokens or validate.every * step),
         tested=2 * asked + tests * a_test,  # the start and the result
         pilots=len(RECIPES) if settings.recipe else 0,
