@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
     parser.add_argument(
         "--minutes",
         type=float,
-        help="about how long it may take: it trains as much as fits, 192 steps in each of two iterations at most "
+        help="about how long it may take: it trains as much as fits, 48 steps in each of two iterations at most "
         f"(default: {MINUTES:g}, and {MINUTES_PER_1000:g} for each thousand documents)",
     )
     parser.add_argument("--storage", help="keep the run in this folder (default: a new temporary one)")
