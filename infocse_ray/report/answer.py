@@ -1,6 +1,7 @@
 """The answer to a table's question in a few sentences: which rows add to the encoder as it is, beyond luck.
 
-A row adds (or takes away) where the 95 % interval of its lead over the row that it is held against is above (below) 0.
+A row adds (or takes away) where the 95 % interval of its lead over the row that it is held against is above (below) 0,
+and at least as many documents were asked as a run's verdict takes.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from infocse_ray.report.leads import METRIC
+from infocse_ray.report.leads import METRIC, lead_in
 from infocse_ray.report.outcome import PLAIN, WHITENED
 from infocse_ray.report.studies import START, Study
+from infocse_ray.retrieval.verdict import label_of, tells
 
 
 def of_whitening(study: Study, tables: dict[str, Any]) -> str:
@@ -35,17 +37,20 @@ def of_rows(study: Study, tables: dict[str, Any]) -> str:
         known = [lead for lead in leads if "low" in lead.figures]
         if not known:
             continue
-        ahead = [lead for lead in known if lead.figures["low"] > 0]
-        below = [lead for lead in known if lead.figures["high"] < 0]
-        won, tried = ({lead.corpus for lead in some} for some in (ahead, known))
+        told = [lead for lead in known if tells(lead_in(lead.figures))]
+        ahead = [lead for lead in known if label_of(lead_in(lead.figures)) == "WIN"]
+        below = [lead for lead in known if label_of(lead_in(lead.figures)) == "LOSS"]
+        won, tried = ({lead.corpus for lead in some} for some in (ahead, told))
         silent = _listed([name for name in tables["corpora"] if name in tried - won])
         what = in_sentence(labels[over], tables)
         if ahead:
             sentences.append(f"Beyond the luck of the test documents, what added to {what}: {_by_row(ahead, True)}.")
             sentences += [f"Nothing did on {silent}."] if silent else []
-        else:
+        elif told:
             sentences.append(f"Beyond the luck of the test documents, nothing added to {what} on {silent}.")
         sentences += [f"Below it: {_by_row(below, False)}."] if below else []
+        few = _listed(list(dict.fromkeys(lead.corpus for lead in known if lead not in told)))
+        sentences += [f"Too few test documents to tell on {few}."] if few else []
         sentences += [f"Not there yet: {len(leads) - len(known)} of {len(leads)}."] if len(known) < len(leads) else []
     return " ".join(sentences)
 

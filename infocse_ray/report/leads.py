@@ -91,6 +91,11 @@ class Leads:
         return self._scores[folder, metric]
 
 
+def lead_in(figures: dict[str, Any]) -> Lead:
+    """The lead in what `Leads.over` returned, where that has one."""
+    return Lead(**{name: figures[name] for name in Lead._fields})
+
+
 def strongest_other(rows: list[dict[str, Any]], ours: dict[str, Any], variant: str) -> dict[str, Any] | None:
     """The row of another family that scores best; None: none has a score."""
     others = [

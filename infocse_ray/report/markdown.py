@@ -1,6 +1,6 @@
 """The tables as Markdown: the answer first, then a table for each corpus, what is missing and why, the paper's numbers.
 
-Scores are mean ± sd with the best of a column in bold, leads with their interval and in bold where that is above 0.
+Scores are mean ± sd with the best of a column in bold, leads with their interval and in bold where they are a WIN.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from infocse_ray.report import answer
+from infocse_ray.report.leads import lead_in
 from infocse_ray.report.outcome import PLAIN, WHITENED
 from infocse_ray.report.paper import COLUMNS
 from infocse_ray.report.studies import FEW_SHOT, ITERATIONS_STUDIED, LABEL_SHARE, PLUS_PLUS, Study
 from infocse_ray.retrieval.bootstrap import Lead
+from infocse_ray.retrieval.verdict import FEWEST, label_of, tells
 
 _SHOWN = {"recall@10": "R@10", "recall@20": "R@20", "mrr": "MRR"}
 """Besides R@5, of the variant that is compared."""
@@ -64,7 +66,7 @@ def _how(tables: dict[str, Any]) -> str:
         "R@5, or where it says so in MRR, with the 95 % interval of a paired bootstrap over the test documents, "
         f"{'and the seeds that both rows have; of one of these' if len(seeds) > 1 else 'of one seed:'} training’s own "
         "noise is not in it; one above 0 is "
-        "bold, which luck alone makes of about one in 40. The iteration"
+        f"bold, which luck alone makes of about one in 40; of fewer than {FEWEST} documents none is. The iteration"
     )
     if len(rates) > 1:
         listed = ", ".join(f"{rate:g}" for rate in rates)
@@ -171,7 +173,7 @@ def _lead(lead: dict[str, Any] | None) -> str:
     if lead is None or "low" not in lead:
         return ""
     shown = f"{lead['difference']:+.4f} ({lead['low']:+.4f} to {lead['high']:+.4f})"
-    return f"**{shown}**" if lead["low"] > 0 else shown
+    return f"**{shown}**" if label_of(lead_in(lead)) == "WIN" else shown
 
 
 def _rate(row: dict[str, Any]) -> str:
@@ -250,7 +252,7 @@ def _comparison(corpus: str, comparison: dict[str, Any]) -> str:
     ours = escape(comparison["of"])
     if "missing" in comparison:
         return f"- {escape(corpus)}: no comparison of {ours}: {escape(comparison['missing'])}."
-    lead, in_mrr = _lead_of(comparison), _lead_of(comparison["in_mrr"])
+    lead, in_mrr = lead_in(comparison), lead_in(comparison["in_mrr"])
     strongest = ", the strongest row of another method," if comparison["strongest"] else ""
     return (
         f"- {escape(corpus)}: {ours} less {escape(comparison['over'])}{strongest} is {lead.difference:+.4f} in R@5 "
@@ -260,14 +262,11 @@ def _comparison(corpus: str, comparison: dict[str, Any]) -> str:
     )
 
 
-def _lead_of(figures: dict[str, Any]) -> Lead:
-    return Lead(**{name: figures[name] for name in Lead._fields})
-
-
 def _told_apart(lead: Lead, ours: str) -> str:
-    if lead.low > 0:
-        return f"{ours} leads"
-    return f"{ours} is behind" if lead.high < 0 else "there is no telling them apart"
+    if not tells(lead):
+        return "too few documents to tell them apart"
+    said = {"WIN": f"{ours} leads", "LOSS": f"{ours} is behind"}
+    return said.get(label_of(lead), "there is no telling them apart")
 
 
 def _paper(studies: list[Study], tables: dict[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
         if self.label == "START RETURNED":
             return before
         # Without it an interval above 0 would contradict the label.
-        few = f" of {self.lead.documents:,} documents, too few to tell" if self.lead.documents < FEWEST else ""
+        few = f" of {self.lead.documents:,} documents, too few to tell" if not tells(self.lead) else ""
         return f"{before} to {self.after:.4f}, {difference(self.lead, self.among)}{few}"
 
     def content(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def verdict(lead: Lead, returned_start: bool, metric: Metric, before: float, aft
         among: encoders that the questions of the lead chose it from; 1: they didn't choose.
     """
     lead = lead.of_the_best(among)
-    return Verdict("START RETURNED" if returned_start else _label(lead), metric, before, after, lead, among)
+    return Verdict("START RETURNED" if returned_start else label_of(lead), metric, before, after, lead, among)
 
 
 def told(line: str, over: str, judged_on: str, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def told(line: str, over: str, judged_on: str, verdicts: Mapping[str, Verdict]) 
 
 def versus(lead: Lead, metric: Metric, ours: str, theirs: str) -> str:
     """One line on two encoders of these names, for people: which is better, by how much, how sure."""
-    label = _label(lead)
+    label = label_of(lead)
     better, worse = (ours, theirs) if label == "WIN" else (theirs, ours)
     said = f"{better} is better than {worse} in {metric}"
     if label == "LEVEL":
@@ -99,11 +99,17 @@ def difference(lead: Lead, among: int = 1) -> str:
 
 def asked(lead: Lead) -> str:
     """Of how much that was found."""
-    few = ", too few to tell" if lead.documents < FEWEST else ""
+    few = ", too few to tell" if not tells(lead) else ""
     return f"{lead.questions:,} questions of {lead.documents:,} documents{few}"
 
 
-def _label(lead: Lead) -> Label:
-    if lead.documents < FEWEST:
+def tells(lead: Lead) -> bool:
+    """Whether as many documents were asked as it takes to tell two encoders apart."""
+    return lead.documents >= FEWEST
+
+
+def label_of(lead: Lead) -> Label:
+    """Whether a lead is one, for sure."""
+    if not tells(lead):
         return "LEVEL"
     return "WIN" if lead.low > 0 else "LOSS" if lead.high < 0 else "LEVEL"

@@ -21,7 +21,7 @@ from infocse_ray.report.outcome import chosen_iteration
 from infocse_ray.report.paper import COLUMNS, paper_recalls
 from infocse_ray.report.runner import reproduce
 from infocse_ray.report.studies import START, STUDIES, STUDY_NAMES, Study, TableRow
-from infocse_ray.retrieval import bootstrap
+from infocse_ray.retrieval import bootstrap, verdict
 from infocse_ray.retrieval.bootstrap import Lead
 from tests.unit.table_runs import Ranks, Runs, tables
 
@@ -34,6 +34,7 @@ OFF = {"encoder.whiten": "off"}
 def _intervals_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bootstrap's alone: of two documents it is read off, Student's is all that there may be."""
     monkeypatch.setattr(bootstrap, "_FEW", 0)
+    monkeypatch.setattr(verdict, "FEWEST", 0)
 
 
 RANKS = {
@@ -211,7 +212,7 @@ def test_the_answer_names_corpora_and_rows_below():
     study = Study("s", "S", (START, *(TableRow(key, label, key) for key, label in rows)))
 
     def lead(low: float, high: float) -> dict[str, Any]:
-        return {"lead": {"difference": (low + high) / 2, "low": low, "high": high}}
+        return {"lead": Lead((low + high) / 2, low, high, 0.3, 400, 120)._asdict()}
 
     first = {"lead": None, "key": "start", "metrics": {}}
     found = {
@@ -267,6 +268,24 @@ def test_lead_is_put_in_words(tmp_path: Path, ours: int, theirs: int, said: str)
     assert f", seed 1): {told}; " in text
     assert f"): {told}." in text  # in MRR
     assert found["corpora"]["a"]["comparisons"]["zero_shot"][0]["difference"] == (theirs - ours) / 29
+
+
+@pytest.mark.parametrize("documents", [9, 10])
+def test_of_few_documents_no_row_is_ahead(tmp_path: Path, documents: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(verdict, "FEWEST", 10)
+    ranks: Ranks = lambda method, seed, t: [{"infocse": 1, "cpc": 30}.get(method, 8)] * (2 * documents)  # noqa: E731
+    _, text = made(tmp_path, Runs(ranks), only_rows=["start", "infocse", "cpc"], settings=OFF)
+    said = {
+        9: "Too few test documents to tell on a. Not there yet: 8 of 10.",
+        10: "Beyond the luck of the test documents, what added to the encoder as it is: InfoCSE as in the paper (from "
+        "CONPONO) on a (+1.0000). Not there yet: 8 of 10.",
+    }
+    assert text.split("\n\n")[1] == said[documents]
+    lead = "+1.0000 (+1.0000 to +1.0000)"
+    assert f"| {f'**{lead}**' if documents == 10 else lead} |" in text
+    told = {9: "too few documents to tell them apart", 10: "InfoCSE as in the paper (from CONPONO) leads"}
+    assert text.count(f"): {told[documents]}") == 2, "in R@5 and in MRR"
+    assert "of fewer than 10 documents none is." in text
 
 
 def test_questions_of_one_document_are_told_apart_by_key(tmp_path: Path):
