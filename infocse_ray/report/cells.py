@@ -16,7 +16,16 @@ from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.report.adapt import adapt_method
 from infocse_ray.report.cell_settings import budget_of, learning_rates_of, settings_of
 from infocse_ray.report.config import TableCorpus, Tables
-from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, METHODS, Study, TableMethod, methods_with, studies_with
+from infocse_ray.report.studies import (
+    ADAPT,
+    FIRST_ENCODER,
+    METHODS,
+    Study,
+    TableMethod,
+    TableRow,
+    methods_with,
+    studies_with,
+)
 from infocse_ray.settings import Corpus, Settings, fingerprint
 from infocse_ray.settings.section import FEW_SHOT
 
@@ -140,6 +149,7 @@ def plan_cells(config: Tables, find: Callable[[Corpus], Source] = find_source) -
                 slot = _slot(config, corpus, method, seed, files[corpus.name], stamps)
                 at[slot.place] = every.setdefault(tuple(cell.identity for cell in slot.cells), slot)
     rows = [row for study in studies for row in study.rows]
+    _check_rows(config, rows, missing)
     shown = {row.method for row in rows}
     run = {row.method for row in rows if config.only_rows is None or row.key in config.only_rows}
     slots = _with_choosers(at, [slot for place, slot in at.items() if place[1] in shown])
@@ -173,6 +183,17 @@ def _methods(config: Tables) -> tuple[dict[str, TableMethod], dict[str, str]]:
     else:
         methods[ADAPT] = adapt_method(config.adapt)
     return {key: method for key, method in methods.items() if key not in missing}, missing
+
+
+def _check_rows(config: Tables, rows: list[TableRow], missing: dict[str, str]) -> None:
+    """Refuse to run a row that can't be: the command would end at once, as if all were done.
+
+    Raises:
+        ValueError: one is asked for by name.
+    """
+    for row in rows:
+        if row.method in missing and row.key in (config.only_rows or ()):
+            raise ValueError(f"only_rows: {row.key}: {missing[row.method]}, or leave the row out")
 
 
 def _named(study: Study, methods: dict[str, TableMethod]) -> Study:

@@ -185,6 +185,15 @@ def test_the_annotators_row_needs_an_encoder(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("row", "table", "said"),
+    [("adapt", "zero_shot", "adapt isn't set"), ("infocse_first_encoder", "annotator", "first_encoder isn't set")],
+)
+def test_a_row_that_cannot_run_is_no_row_to_run(tmp_path: Path, row: str, table: str, said: str):
+    with pytest.raises(ValueError, match=f"^only_rows: {row}: {said}; name .*, or leave the row out$"):
+        plan(tmp_path, tables=[table], only_rows=["start", row])
+
+
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         (
