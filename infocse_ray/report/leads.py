@@ -21,6 +21,9 @@ from infocse_ray.storage.folder import Storage
 METRIC: Metric = "recall@5"
 """What rows are told apart by; MRR stands beside it."""
 
+_AGAIN = "remove that run, and its record in cells/, to have it made again"
+"""A cell that is finished never runs again by itself."""
+
 _Folders = tuple[str, ...]
 
 
@@ -61,14 +64,14 @@ class Leads:
         if not seeds:
             return out | {"missing": f"{named} have no seed in common yet"}
         mine, yours = (tuple(row["ranks"][variant][seed] for seed in seeds) for row in (ours, theirs))
+        if None in (*mine, *yours):
+            return out | {"missing": f"the ranks can't be read: their run doesn't say where they are; {_AGAIN}"}
         try:
             lead = self._lead(mine, yours, metric, named)
         except DamagedFile as error:
-            # Its run is finished, and a cell that is finished never runs again by itself.
             damage = str(error).partition(";")[0]
-            again = "remove that run, and its record in cells/, to have it made again"
-            return out | {"missing": f"the ranks can't be read: {damage}; {again}"}
-        except (ValueError, TypeError, OSError) as error:  # the runs' folders may be gone; the tables stay
+            return out | {"missing": f"the ranks can't be read: {damage}; {_AGAIN}"}
+        except (ValueError, OSError) as error:  # the runs' folders may be gone; the tables stay
             return out | {"missing": f"the ranks can't be read: {str(error).strip()}"}
         return out | {"seeds": [int(seed) for seed in seeds]} | lead._asdict()
 

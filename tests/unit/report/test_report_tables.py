@@ -339,6 +339,21 @@ def test_lead_says_when_it_cannot_be_had(tmp_path: Path):
     assert row_of(found, "infocse")["metrics"]["whitened"]["recall@5"]["mean"] == 0.5
 
 
+def test_ranks_that_a_run_does_not_name_are_said_to_be_missing(tmp_path: Path):
+    def pretrain(settings: Any) -> dict[str, Any]:
+        metrics = runs(settings)
+        if settings.name == "t-a-simcse-1":
+            (tmp_path / "runs" / settings.name / "manifest.json").write_text('{"stages": {}}')
+        return metrics
+
+    runs = Runs(both, plain=plain)
+    for _ in range(2):  # the second command reads it off the record
+        found, text = made(tmp_path, pretrain, only_rows=["start", "simcse", "infocse"])
+        assert "SimCSE, a: no comparison: the ranks can't be read: their run doesn't say where they are; remove" in text
+        assert row_of(found, "simcse")["metrics"]["whitened"]["recall@5"]["mean"] == 0.5
+        assert row_of(found, "infocse")["lead"]["difference"] == 0.5
+
+
 def test_each_comparison_says_what_is_so_in_mrr(tmp_path: Path):
     # All are found among five; SimCSE first, InfoCSE fourth.
     runs = Runs(lambda method, seed, t: [4] * 20 if method == "infocse" else [1] * 20)
