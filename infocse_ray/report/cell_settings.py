@@ -78,10 +78,12 @@ def stage_tokens(config: Tables, method: TableMethod) -> int:
 
 
 def budget_of(config: Tables, method: TableMethod) -> int:
-    """Tokens of all training stages of a method."""
+    """Tokens of all training stages without labels of a method, at most: rounds may end sooner."""
     stages = 1
     if method.family == "infocse":
-        stages = (method.iterations or config.iterations) + (method.initialization != "none")
+        rounds = config.rounds if method.alternates else 1
+        # Initialised once, before the first round.
+        stages = rounds * (method.iterations or config.iterations) + (method.initialization != "none")
     return stages * stage_tokens(config, method)
 
 

@@ -185,21 +185,28 @@ def show_plan(plan: CellPlan, records: Records) -> None:
     tokens = sum(cell.tokens for cell in todo)
     say(
         f"{many} cells, {many - len(todo)} finished; to go: {len(todo)}, at most "
-        f"{tokens:,} tokens of training (stages that cells share are trained once)"
+        f"{tokens:,} tokens of training{_apart(todo)} (stages that cells share are trained once)"
     )
     if todo:
-        say(_hours(tokens, len(todo), records))
+        say(_hours(todo, records))
 
 
-def _hours(tokens: int, cells: int, records: Records) -> str:
+def _apart(todo: list[Cell]) -> str:
+    """What of them no budget bounds: fine-tuning goes on until validation stops growing."""
+    return ", fine-tuning apart" if any(cell.labelled for cell in todo) else ""
+
+
+def _hours(todo: list[Cell], records: Records) -> str:
     """How long that takes, by what the finished cells took: with training by tokens, without it by cells."""
+    tokens = sum(cell.tokens for cell in todo)
     took = [_cost(record) for record in records.values() if record.get("state") == "finished"]
     alike = [one for one in took if one[1]] if tokens else took
     if not alike:
         return "how long that takes isn't known yet; the first finished cell will tell"
-    share = tokens / sum(done for _, done in alike) if tokens else cells / len(alike)
+    share = tokens / sum(done for _, done in alike) if tokens else len(todo) / len(alike)
     rest = duration(share * sum(seconds for seconds, _ in alike))
-    return f"at most about {rest}, by what {len(alike)} finished cell{'' if len(alike) == 1 else 's'} took"
+    apart = _apart(todo) if tokens else ""
+    return f"at most about {rest}{apart}, by what {len(alike)} finished cell{'' if len(alike) == 1 else 's'} took"
 
 
 def _cost(record: dict[str, Any]) -> tuple[float, int]:

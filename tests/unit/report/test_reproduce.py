@@ -396,6 +396,28 @@ def test_the_plan_counts_every_learning_rate(tmp_path: Path, runs: Runs, capsys:
     ]
 
 
+def test_the_plan_counts_the_tokens_of_every_round(tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]):
+    changes = {"tables": ["zero_shot", "plusplus", "label_share"], "label_sizes": [3], "rounds": 3}
+    rows = ["simcse", "infocse_3", "infocse_plusplus_3", "infocse_distillation_none_mixed_3"]
+    reproduce(tables(tmp_path, **changes, only_rows=rows[1:], only="plan"), runs, runs.few_shot)
+    assert [line for line in capsys.readouterr().out.splitlines() if line != NO_ADAPT] == [
+        "[1/3] a / InfoCSE, fine-tuned (3) / seed 1: to do (600 tokens)",
+        # 200 in the initialisation, and 200 in each of two iterations of three rounds; without it 300.
+        "[2/3] a / InfoCSE++ (3) / seed 1: to do (1,400 tokens)",
+        "[3/3] a / InfoCSE++, label_share = 0.5, from the encoder as it is (3) / seed 1: to do (1,800 tokens)",
+        "3 cells, 0 finished; to go: 3, at most 3,800 tokens of training, fine-tuning apart (stages that cells share "
+        "are trained once)",
+        "how long that takes isn't known yet; the first finished cell will tell",
+    ]
+    reproduce(tables(tmp_path, only_rows=rows[:1]), runs)
+    capsys.readouterr()
+    reproduce(tables(tmp_path, **changes, only_rows=rows[2:3], only="plan"), runs, runs.few_shot)
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == "at most about 70 s, fine-tuning apart, by what 1 finished cell took"
+    )
+
+
 def test_rows_with_labels_take_over_the_learning_rate(tmp_path: Path, runs: Runs):
     runs.liked = {5e-5: 0.95}
     config = tables(tmp_path, **(RATES | {"only_rows": ["simcse_3"], "tables": ["few_shot"], "label_sizes": [3]}))
