@@ -18,6 +18,7 @@ from infocse_ray.report.studies import ADAPT, FIRST_ENCODER, TableMethod
 from infocse_ray.settings import Settings
 from infocse_ray.settings.configurations import as_settings
 from infocse_ray.settings.explain import explain
+from infocse_ray.settings.fields import is_section
 from infocse_ray.settings.nested import flat, merged, nested
 
 _RATE = "train.learning_rate"
@@ -97,9 +98,20 @@ def learning_rates_of(config: Tables, method: TableMethod) -> list[float | None]
 
 
 def _own_rate(config: Tables, keys: Sequence[str]) -> float | None:
-    """The learning rate that settings of methods, later ones winning, give these."""
-    found = [dict(flat(as_settings(config.methods.get(key, {}), Settings))).get(_RATE) for key in keys]
-    return next((float(rate) for rate in reversed(found) if rate is not None), None)
+    """The learning rate that settings of methods, later ones winning, give these.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    found = [(key, dict(flat(as_settings(config.methods.get(key, {}), Settings))).get(_RATE)) for key in keys]
+    for key, rate in reversed(found):
+        if rate is None:
+            continue
+        try:
+            return float(rate)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"methods: {key}: {_RATE} = {rate!r}: should be a valid number") from error
+    return None
 
 
 def settings_of(
@@ -130,6 +142,11 @@ def settings_of(
         values = {start: nested(config.methods.get(start, {})).get(start, {})}
     for place, layer in layers:
         layer = as_settings(layer, Settings)
+        for section, value in layer.items():
+            known = Settings.model_fields.get(section)
+            # It would take the place of what the layers below have in that section.
+            if known is not None and is_section(known.annotation) and not isinstance(value, dict):
+                raise ValueError(f"{place}: {section} = {value!r}: is a section; give its settings by name")
         for setting in _dotted(layer):
             _check_place(place, setting)
         values = merged(values, layer)

@@ -200,6 +200,19 @@ def test_a_row_that_cannot_run_is_no_row_to_run(tmp_path: Path, row: str, table:
             {"methods": {"simcse": {"train": {"learning_rat": 1}}}},
             "corpus a, row SimCSE: train.learning_rat is not a setting: did you mean train.learning_rate?",
         ),
+        (
+            {"methods": {"simcse": {"train": "batch_size=64"}}},
+            "methods: simcse: train = 'batch_size=64': is a section; give its settings by name",
+        ),
+        ({"settings": {"train": 3}}, "settings: train = 3: is a section"),
+        (
+            {"methods": {"simcse": {"train.learning_rate": "fast"}}},
+            "methods: simcse: train.learning_rate = 'fast': should be a valid number",
+        ),
+        (
+            {"tables": ["options"], "methods": {"infocse_none": {"train.learning_rate": [1e-3]}}},
+            "methods: infocse_none: train.learning_rate = [0.001]: should be a valid number",
+        ),
         ({"methods": {"infocse": {"train": {"batch_size": 1}}}}, "corpus a, row InfoCSE: train.batch_size = 1: "),
         ({"methods": {"infocse": {"annotate": {"k": True}}}}, "corpus a, row InfoCSE: annotate.k = 'true': "),
         ({"settings": {"train": {"learning_rate": 3}}}, "settings: train.learning_rate follows from `learning_rates`"),
