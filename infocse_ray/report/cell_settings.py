@@ -22,6 +22,7 @@ from infocse_ray.settings.fields import is_section
 from infocse_ray.settings.nested import flat, merged, nested
 
 _RATE = "train.learning_rate"
+_MODEL = "encoder.model"
 
 _OF_THE_TABLES = {
     "name": "name",
@@ -148,7 +149,7 @@ def settings_of(
             if known is not None and is_section(known.annotation) and not isinstance(value, dict):
                 raise ValueError(f"{place}: {section} = {value!r}: is a section; give its settings by name")
         for setting in _dotted(layer):
-            _check_place(place, setting)
+            _check_place(config, place, setting)
         values = merged(values, layer)
     values = merged(values, nested(_by_the_tables(config, method, seed, rate, name)))
     try:
@@ -164,14 +165,16 @@ def _sections(method: TableMethod) -> list[str]:
     return list(dict.fromkeys(keys))
 
 
-def _check_place(place: str, setting: str) -> None:
+def _check_place(config: Tables, place: str, setting: str) -> None:
     """Refuse a setting where it can't be."""
     of_a_method = place.startswith("methods")
     if setting in _OF_THE_TABLES and not (of_a_method and setting == _RATE):
         raise ValueError(f"{place}: {setting} follows from `{_OF_THE_TABLES[setting]}` of the tables; leave it out")
     if of_a_method and setting.startswith("corpus."):
         raise ValueError(f"{place}: {setting} would make rows of different corpora; set it in `corpora`")
-    if place != "settings" and setting in _OF_ALL_CELLS:
+    if setting == _MODEL and place.startswith("corpora") and config.encoder is not None:
+        raise ValueError(f"{place}: {setting} gives way to `encoder` = {config.encoder!r} of the tables; leave one out")
+    if (place != "settings" and setting in _OF_ALL_CELLS) or (of_a_method and setting == _MODEL):
         raise ValueError(f"{place}: {setting} would make rows that can't be compared; set it in `settings`")
 
 
@@ -179,7 +182,7 @@ def _by_the_tables(config: Tables, method: TableMethod, seed: int, rate: float |
     """By dotted name, what makes a cell this cell."""
     values: dict[str, Any] = {"name": name, "storage": config.storage, "seed": seed, **method.settings}
     if config.encoder is not None:
-        values["encoder.model"] = config.encoder
+        values[_MODEL] = config.encoder
     if method.key != ADAPT:
         values |= _AS_PUBLISHED
     if rate is not None:

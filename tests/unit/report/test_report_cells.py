@@ -101,6 +101,12 @@ def test_the_nearest_override_wins(tmp_path: Path):
     )
 
 
+def test_a_corpus_may_have_an_encoder_of_its_own(tmp_path: Path):
+    own = tables(tmp_path).corpora[0].settings | {"encoder.model": "its own"}
+    found = plan(tmp_path, encoder=None, settings={"encoder.model": "m"}, corpora=[{"name": "a", "settings": own}])
+    assert {cell.settings.encoder.model for cell in found.cells} == {"its own"}
+
+
 def test_rows_with_the_same_settings_are_one_cell(tmp_path: Path):
     every = plan(tmp_path, tables=["zero_shot", "clustering", "options"])
     # 11 + K-means + 2 options; InfoCSE is in all three tables, ICT and the encoder as it is in two.
@@ -226,6 +232,14 @@ def test_a_row_that_cannot_run_is_no_row_to_run(tmp_path: Path, row: str, table:
         (
             {"methods": {"simcse": {"encoder.whiten": 1.0}}},
             "methods: simcse: encoder.whiten would make rows that can't be compared; set it in `settings`",
+        ),
+        (
+            {"encoder": None, "settings": {"encoder.model": "m"}, "methods": {"simcse": {"encoder": {"model": "n"}}}},
+            "methods: simcse: encoder.model would make rows that can't be compared; set it in `settings`",
+        ),
+        (
+            {"corpora": [{"name": "a", "settings": {"encoder.model": "n"}}]},
+            "corpora: a: settings: encoder.model gives way to `encoder` = 'model' of the tables; leave one out",
         ),
         ({"adapt": "none.yaml"}, "adapt = 'none.yaml': no such file"),
         ({"settings": {"train": {"max_tokens": 3}}}, "settings: train.max_tokens follows from `tokens`"),
