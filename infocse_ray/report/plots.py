@@ -66,8 +66,13 @@ def plot(study: Study, tables: dict[str, Any]) -> bytes:
         axes.spines[["top", "right"]].set_visible(False)
     panels[0, 0].invert_yaxis()  # the first row on top; the panels share it
     figure.suptitle(f"{study.title}: {_METRIC} (test; mean ± sd over seeds)", fontsize="large")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    # A corpus whose start hasn't run has no line.
+    named = {
+        label: handle for axes in panels.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        list(named.values()), list(named), loc="outside lower center", ncols=3, frameon=False, fontsize="small"
+    )
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=150, bbox_inches="tight")
     return out.getvalue()

@@ -62,6 +62,12 @@ def test_points_are_the_means(figures: list[Any]):
     assert legend == {"plain", "whitened", "The encoder as it is, whitened"}
 
 
+def test_the_line_is_named_whichever_corpus_has_it_first(figures: list[Any]):
+    plots.plot(STUDIES["clustering"], content({"not run yet": [None, 0.5, 0.3], "b": [0.2, 0.5, 0.3], "c": [0.1] * 3}))
+    legend = [text.get_text() for text in figures[0].legends[0].get_texts()]
+    assert sorted(legend) == ["The encoder as it is, whitened", "plain", "whitened"], "each once"
+
+
 def test_without_whitening_there_is_one_point_a_row(figures: list[Any]):
     plots.plot(STUDIES["clustering"], content({"a": [None, 0.5, 0.3]}, variants=1))
     [axes] = figures[0].axes
