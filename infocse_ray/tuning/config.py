@@ -137,6 +137,16 @@ class Sweep(Section):
             search_space(name, how)
         return parameters
 
+    @model_validator(mode="after")
+    def _draws_something(self) -> Sweep:
+        if self.samples > 1 and all("grid" in how for how in self.parameters.values()):
+            # Of trials with the same values there is one.
+            raise ValueError(
+                f"samples = {self.samples}: all parameters are grids, of which nothing is drawn; leave it out, or give "
+                "one a space to draw from, such as choice"
+            )
+        return self
+
 
 def search_space(name: str, how: Any) -> Any:
     """A parameter's space as Ray Tune takes it.

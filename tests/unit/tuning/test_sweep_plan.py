@@ -37,6 +37,15 @@ def test_every_combination_of_the_grids_is_a_trial_with_its_settings(tmp_path: P
     assert {trial.settings.name for trial in found} == {trial.name for trial in found}
 
 
+def test_samples_of_grids_alone_are_refused(tmp_path: Path):
+    with pytest.raises(
+        ValueError, match="samples = 3: all parameters are grids, of which nothing is drawn; leave it out"
+    ):
+        sweep_of(tmp_path, samples=3)
+    drawn = {"annotate.k": {"grid": [1, 2]}, "train.learning_rate": {"loguniform": [1e-5, 1e-4]}}
+    assert len(plan(tmp_path, samples=3, parameters=drawn)) == 6
+
+
 def test_trials_of_one_first_annotation_do_not_start_together(tmp_path: Path):
     grids = {"train.batch_size": {"grid": [4, 8]}, "annotate.k": {"grid": [1, 2, 3]}}
     assert values(plan(tmp_path, parameters=grids), "annotate.k") == [1, 2, 3, 1, 2, 3]
@@ -203,7 +212,7 @@ def test_a_parameter_that_no_trial_reads_is_refused(
 ):
     settings = sweep_of(tmp_path).settings | settings
     with pytest.raises(ValueError, match=rf"^parameters: {name} isn't read with these settings; leave it out$"):
-        plan(tmp_path, settings=settings, parameters=parameters, samples=3)
+        plan(tmp_path, settings=settings, parameters=parameters, samples=3 if name == "loop.pilot_steps" else 1)
 
 
 @pytest.mark.parametrize(
