@@ -71,9 +71,12 @@ def reproduce(
         RunInUse: another driver makes the same tables.
         Interrupted: a signal came; what was finished is kept.
     """
+    place = Storage.of_runs(config.storage) / config.name
+    if (place / "manifest.json").exists():
+        raise ValueError(f"name = {config.name!r}: {place} is a run; give the tables another name")
     plan = plan_cells(config)
     if config.only == "plan":
-        show_plan(plan, read_records(Storage.of_runs(config.storage) / config.name, plan))
+        show_plan(plan, read_records(place, plan))
         return 0
     folder = Storage.for_runs(config.storage) / config.name
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:

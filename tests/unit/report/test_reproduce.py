@@ -197,6 +197,15 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
     assert said.splitlines()[-1].endswith(", by what 1 finished cell took")
 
 
+def test_a_run_is_not_overwritten_by_tables_of_its_name(tmp_path: Path, runs: Runs):
+    (tmp_path / "runs" / "t").mkdir(parents=True)
+    (tmp_path / "runs" / "t" / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"^name = 't': .* is a run; give the tables another name$"):
+        reproduce(tables(tmp_path), runs)
+    assert not runs.calls
+    assert [file.name for file in (tmp_path / "runs" / "t").iterdir()] == ["manifest.json"]
+
+
 def test_a_mistake_is_refused_before_any_cell(tmp_path: Path, runs: Runs):
     with pytest.raises(ValueError, match=r"row InfoCSE, K-means: train\.batch_size = 1"):
         reproduce(tables(tmp_path, methods={"infocse_kmeans": {"train": {"batch_size": 1}}}), runs)
