@@ -341,6 +341,15 @@ def test_labels_among_pairs_are_held_against_turns_from_the_same_start(tmp_path:
         assert mixed.model_copy(update=update) == turns, "they differ in nothing else"
         assert (mixed.train.distillation, mixed.loop.initialization, mixed.labels.train_size) == (0.5, "none", size)
         assert mixed.plusplus.max_rounds == turns.plusplus.max_rounds == 5
+    # What is set for the row without labels holds with them, too, and what is set for the row itself wins.
+    key = "infocse_distillation_none"
+    methods = {key: {"train.batch_size": 9, "annotate.k": 4}, f"{key}_mixed_3": {"annotate.k": 5}}
+    told = plan(tmp_path, **asked, methods=methods)
+    by_row = {row: settings(told, f"{key}_{row}_3") for row in ("plusplus", "mixed")}
+    assert {row: (one.train.batch_size, one.annotate.k) for row, one in by_row.items()} == {
+        "plusplus": (9, 4),
+        "mixed": (9, 5),
+    }
     # With labels another learning rate may be best than without.
     chooses = {slot.place[1]: slot.chooses for slot in plan(tmp_path, **asked, learning_rates=[1e-5, 1e-4]).slots}
     assert all(chooses[f"{base}_{how}_3"] for how in ("plusplus", "mixed"))

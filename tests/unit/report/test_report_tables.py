@@ -88,6 +88,8 @@ def test_numbers_by_hand(tmp_path: Path):
     assert infocse["questions"] == 4
     assert infocse["candidates"] == 50
     assert infocse["learning_rate"] == {"chosen": 2e-5, "tried": {}}
+    assert found["budget"] == {"baseline": 600, "infocse": 200, "infocse_none": 300, "infocse_3_iterations": 800}
+    assert "only_rows" not in found["config"], "what ran last changes nothing in them"
     assert simcse["metrics"]["plain"]["recall@20"]["seeds"] == {"1": 0.5, "2": 0.75}
     assert simcse["annotation_tokens"] == {"1": None, "2": None}
     assert found["versions"]["cells"] == [{"infocse_ray": "0"}]
@@ -150,6 +152,8 @@ def test_every_row_is_there_plain_and_whitened(tmp_path: Path):
     in_mrr = row_of(found, "simcse")["lead_in_mrr"]
     gained = (1 / 2 - 1 / 30) / 4
     assert [in_mrr[name] for name in ("difference", "low", "high")] == pytest.approx([gained, 0.0, 2 * gained])
+    [line] = [line for line in text.splitlines() if line.startswith("| SimCSE |")]
+    assert line.endswith("| +0.1167 (+0.0000 to +0.2333) | 60 | 100 | 2e-05 | 0.75 | 5 |")
     assert row_of(found, "start")["lead"] is row_of(found, "start")["lead_in_mrr"] is None
     [against, adapt] = found["corpora"]["a"]["comparisons"]["zero_shot"]
     assert (against["over"], against["strongest"], against["difference"]) == ("SimCSE", True, 0.25)
@@ -303,10 +307,59 @@ def test_questions_of_one_document_are_told_apart_by_key(tmp_path: Path):
     assert lead["no_lead"] == pytest.approx(1 / 4, abs=0.02)  # only the document without 7 is drawn
 
 
+def test_rows_are_compared_by_the_seeds_that_both_have(tmp_path: Path):
+    runs = Runs(of_hand, best=1)
+    runs.failing = {"a-simcse-1": ValueError("no")}
+    rows: dict[str, Any] = {"seeds": [1, 2], "only_rows": ["simcse", "infocse"], "settings": OFF}
+    found, text = made(tmp_path, runs, **rows)
+    [lead, _] = found["corpora"]["a"]["comparisons"]["zero_shot"]
+    assert (lead["seeds"], lead["difference"]) == ([2], 3 / 4 - 1 / 4)
+    assert "4 questions, seed 2): " in text
+    assert "3 of 22 cells (runs) are finished" in text, "one that failed isn't"
+    runs.failing["a-infocse-2"] = ValueError("no")
+    found, _ = made(tmp_path, runs, name="u", **rows)
+    [lead, _] = found["corpora"]["a"]["comparisons"]["zero_shot"]
+    ours = "InfoCSE as in the paper (from CONPONO)"
+    assert lead["missing"] == f"{ours} and SimCSE, the strongest other row, have no seed in common yet"
+
+
+def test_rows_that_were_asked_other_questions_are_not_compared(tmp_path: Path):
+    runs = Runs(lambda method, seed, t: [1, 30, 1, 30])
+    for method, last in (("simcse", 4), ("infocse", 5)):
+        runs.keys = [1, 2, 3, last]
+        reproduce(tables(tmp_path, only_rows=[method]), runs)
+    found, _ = made(tmp_path, runs, only_rows=["simcse", "infocse"])
+    said = (
+        "InfoCSE as in the paper (from CONPONO) and SimCSE, the strongest other row, were not asked the same questions"
+    )
+    assert found["corpora"]["a"]["comparisons"]["zero_shot"][0]["missing"] == f"the ranks can't be read: {said}"
+
+
+def test_a_seed_that_has_not_run_yet_is_said_where_others_have(tmp_path: Path):
+    runs = Runs(lambda method, seed, t: [1, 30])
+    made(tmp_path, runs, only_rows=["start", "simcse"])
+    _, text = made(tmp_path, runs, seeds=[1, 2], only_rows=["start"])
+    assert "1. SimCSE, a, seed 2: not run yet\n" in text
+    assert text.count("not run yet") == 1, "of what hasn't run at all the row says `to do`"
+
+
+def test_tables_of_other_settings_than_the_papers_have_none_of_its_numbers(tmp_path: Path):
+    corpora = [{"name": "a", "settings": tables(tmp_path).corpora[0].settings, "like": "news"}]
+    for name, there in (("options", False), ("clustering", True)):
+        _, text = made(tmp_path, Runs(of_hand), tables=[name], corpora=corpora, only_rows=["start"])
+        assert ("arXiv" in text) == there
+
+
 def test_the_strongest_other_row_is_of_another_method(tmp_path: Path):
     ranks = {"infocse": [1, 1], "infocse_none": [1, 1], "simcse": [1, 30], "start": [30, 30]}
     found, _ = made(tmp_path, Runs(lambda method, seed, t: ranks[method]), only_rows=list(ranks))
     assert found["corpora"]["a"]["comparisons"]["zero_shot"][0]["over"] == "SimCSE"
+
+
+def test_the_strongest_other_row_is_so_in_the_metric_that_rows_are_told_apart_by(tmp_path: Path):
+    ranks = {"infocse": [1, 1], "simcse": [1, 30], "ict": [5, 5]}  # ICT finds both among five, SimCSE one of them first
+    found, _ = made(tmp_path, Runs(lambda method, seed, t: ranks[method]), only_rows=list(ranks))
+    assert found["corpora"]["a"]["comparisons"]["zero_shot"][0]["over"] == "ICT"
 
 
 def test_what_has_no_scores_is_named_in_a_sentence(tmp_path: Path):
@@ -566,6 +619,11 @@ def test_few_shot_tables(tmp_path: Path):
         {"1": 218},
         {"1": 14},
     )
+    assert plus["infocse_plusplus_3"]["seconds"] == {"1": 8.0}  # 3 without labels and 1 of fine-tuning a round
+    cell = found["cells"]["a-infocse_plusplus_3-1"]
+    assert cell["start_validation"]["recall@5"] == runs.began, "what the first fine-tuning began with"
+    [few] = found["corpora"]["a"]["comparisons"]["few_shot_3"]
+    assert (few["of"], few["strongest"], few["difference"]) == ("InfoCSE, fine-tuned", True, 0.5)
     [small, every] = found["corpora"]["a"]["comparisons"]["plusplus"]
     assert (small["of"], small["over"], small["difference"]) == ("InfoCSE++ (3)", "InfoCSE, fine-tuned (3)", -0.5)
     assert every["difference"] == 0.0

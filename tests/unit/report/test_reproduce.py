@@ -344,6 +344,8 @@ def test_validation_chooses_the_learning_rate_with_the_first_seed(tmp_path: Path
     }
     rates = {name: cell["learning_rate"] for name, cell in found["cells"].items() if cell["state"] == "finished"}
     assert rates["a-simcse-1-5e-05"] == 5e-5
+    text = (tmp_path / "runs" / "t" / "tables.md").read_text()
+    assert "and with seed 1 the learning rate among 1e-05, 2e-05, 5e-05, with the best validation score are" in text
     assert rates["a-start-1"] is None
     assert len(rates) == 6
     # Nothing is looked at again; another learning rate runs alone, and what it changes.
