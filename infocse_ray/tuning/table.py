@@ -145,15 +145,19 @@ class Table:
         for axes, name in zip(figure.subplots(1, len(names), squeeze=False, sharey=True)[0], names, strict=True):
             [way] = self.config.parameters[name]
             listed = way in ("grid", "choice")
+            values = [row["values"][name] for row in self.rows.values()]
+            numbers = all(isinstance(value, (int, float)) for value in values)
+            if listed and numbers:  # in their order, not in that in which they were drawn
+                axes.xaxis.update_units([shown_value(value) for value in sorted(values)])
             lines = defaultdict(list)
             for row in self.rows.values():
                 others = title_of({k: v for k, v in row["values"].items() if k != name})
-                value = row["values"][name]
-                lines[others].append((literal(shown_value(value)) if listed else value, self.score(row)))
+                lines[others].append((row["values"][name], self.score(row)))
             for others, points in lines.items():
                 few = len(lines) <= _MOST_LINES
-                along = zip(*(points if listed else sorted(points)), strict=True)
-                axes.plot(*along, marker="o", label=literal(others), color=None if few else "C0")
+                along, scores = zip(*(sorted(points) if numbers else points), strict=True)
+                along = [literal(shown_value(value)) for value in along] if listed else along
+                axes.plot(along, scores, marker="o", label=literal(others), color=None if few else "C0")
                 if few and others:
                     axes.legend(frameon=False)
             if "log" in way:

@@ -320,6 +320,19 @@ def test_the_plot_joins_trials_that_agree_in_all_other_parameters(tmp_path: Path
     assert [label.get_text() for label in first.get_xticklabels()] == ["1", "2"]
 
 
+def test_numbers_to_choose_from_are_in_their_order_however_they_were_drawn(
+    tmp_path: Path, runs: Runs, figures: list[Any]
+):
+    runs.scores = lambda settings: [0.0, settings.annotate.k / 100]
+    run(tmp_path, runs, parameters={"annotate.k": {"choice": [2, 10, 1, 7]}}, samples=12)
+    drawn = [row["values"]["annotate.k"] for row in content(tmp_path)["trials"]]
+    assert drawn != sorted(drawn)
+    [axes] = axes_of(figures, tmp_path / "runs" / "s" / "sweep.png").values()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "7", "10"]
+    [line] = axes.get_lines()
+    assert line.get_ydata().tolist() == [0.01, 0.02, 0.07, 0.1]
+
+
 def test_drawn_numbers_are_along_an_axis_of_numbers(tmp_path: Path, runs: Runs, figures: list[Any]):
     parameters = {"train.learning_rate": {"loguniform": [1e-5, 1e-4]}, "loop.initialization": {"choice": ["none"]}}
     run(tmp_path, runs, parameters=parameters, samples=3)
