@@ -231,8 +231,8 @@
 
   // From the top: ends of edges that go up, the farthest last, then of those that go down, the farthest first.
   function order(others, number) {
-    const up = others.filter((other) => other < number).sort((a, b) => a - b);
-    const down = others.filter((other) => other > number).sort((a, b) => a - b);
+    const up = others.filter((other) => other < number).sort((a, b) => b - a);
+    const down = others.filter((other) => other > number).sort((a, b) => b - a);
     return [...up, ...down];
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from infocse_ray.explorer.page import render
 from tests.browser.page import LOOKS, BrowserPage
-from tests.unit.explorer.contents import EVIL, content
+from tests.unit.explorer.contents import EVIL, content, document
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +174,8 @@ def test_edges_that_come_out_otherwise_are_said(browser_page: BrowserPage, file:
 def test_clusters_without_edges(browser_page: BrowserPage, tmp_path: Path):
     other = content()
     other["clustering"] = "kmeans"
-    for document in other["documents"]:
-        for found in document["iterations"].values():
+    for one in other["documents"]:
+        for found in one["iterations"].values():
             found["edges"] = []
     (tmp_path / "page.html").write_bytes(render(other))
     page = browser_page.open(tmp_path / "page.html")
@@ -184,3 +185,19 @@ def test_clusters_without_edges(browser_page: BrowserPage, tmp_path: Path):
     assert page.locator("#changes .kind").all_inner_texts() == ["1 and 2", "2 and 3", "2 and 4"]
     assert browser_page.axe_findings() == []
     browser_page.assert_quiet()
+
+
+def test_brackets_of_one_sentence_are_in_each_other_and_do_not_cross(browser_page: BrowserPage, tmp_path: Path):
+    edges = [[0, 1, 0.9], [0, 3, 0.6], [0, 5, 0.5], [1, 2, 0.7], [2, 5, 0.4], [4, 5, 0.8]]
+    found = {"clusters": [0] * 6, "edges": edges}
+    nested = content() | {"documents": [document("d", ["A sentence."] * 6, found, found)]}
+    (tmp_path / "page.html").write_bytes(render(nested))
+    page = browser_page.open(tmp_path / "page.html")
+    lines = "[...document.querySelectorAll('#arcs path')].map((one) => [one.dataset.ends, one.getAttribute('d')])"
+    drawn = {tuple(map(int, ends.split(","))): re.findall(r"[\d.]+", line) for ends, line in page.evaluate(lines)}
+    tops, bottoms = ({ends: float(line[place]) for ends, line in drawn.items()} for place in (1, -2))
+    # The farther the other end, the farther outside: above at the upper sentence, below at the lower one.
+    assert tops[0, 5] < tops[0, 3] < tops[0, 1]
+    assert bottoms[4, 5] < bottoms[2, 5] < bottoms[0, 5]
+    # What ends at a sentence is above what begins there.
+    assert bottoms[0, 1] < tops[1, 2]
