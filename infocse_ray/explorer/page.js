@@ -62,7 +62,9 @@
     const graph = graphOf(one, shown.iteration);
     at("title").textContent = one.id;
     document.title = `${one.id} · Clusters of ${data.name}`;
-    const kept = graph.edges.size, pairs = graph.pairs.size;
+    const pairs = graph.pairs.size;
+    // Edges that were computed again may join sentences that weren't in one cluster: these are no pairs.
+    const kept = [...graph.edges.keys()].filter((pair) => graph.pairs.has(pair)).length;
     at("summary").textContent =
       `${many(one.sentences.length, "sentence")}, ${many(graph.names.size, "cluster")} of two or more, ` +
       `${many(pairs, "pair")}` + (data.clustering === "partition" ? `: ${kept} kept, ${pairs - kept} chained` : "");

@@ -201,3 +201,11 @@ def test_brackets_of_one_sentence_are_in_each_other_and_do_not_cross(browser_pag
     assert bottoms[4, 5] < bottoms[2, 5] < bottoms[0, 5]
     # What ends at a sentence is above what begins there.
     assert bottoms[0, 1] < tops[1, 2]
+
+
+def test_edges_that_come_out_otherwise_count_no_pairs_that_there_are_none_of(browser_page: BrowserPage, tmp_path: Path):
+    found = {"clusters": [0, 0, 0, 1], "edges": [[0, 1, 0.9], [1, 3, 0.6], [2, 3, 0.5]], "same": False}
+    other = content() | {"documents": [document("d", ["A sentence."] * 4, found, found)]}
+    (tmp_path / "page.html").write_bytes(render(other))
+    page = browser_page.open(tmp_path / "page.html")
+    expect(page.locator("#summary")).to_have_text("4 sentences, 1 cluster of two or more, 3 pairs: 1 kept, 2 chained")
