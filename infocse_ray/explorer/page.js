@@ -265,10 +265,13 @@
     const wanted = query(), { id, sentences } = data.documents[place];
     const number = wanted ? lower[place].slice(1).findIndex((text) => text.includes(wanted)) : 0;
     const text = sentences[Math.max(0, number)] || "";
-    const from = wanted && number >= 0 ? Math.max(0, lower[place][number + 1].indexOf(wanted) - 30) : 0;
-    const most = text.slice(from, from + 90);
-    return [marked(id), marked((from ? "… " : "") + most + (from + 90 < text.length ? " …" : ""))];
+    const from = whole(text, wanted && number >= 0 ? Math.max(0, lower[place][number + 1].indexOf(wanted) - 30) : 0);
+    const to = whole(text, from + 90);
+    return [marked(id), marked((from ? "… " : "") + text.slice(from, to) + (to < text.length ? " …" : ""))];
   }
+
+  // A place where a text may be cut: emoji and rare letters are two of JavaScript's characters, of which one is none.
+  const whole = (text, place) => /[\uDC00-\uDFFF]/.test(text.charAt(place)) ? place - 1 : place;
 
   function search() {
     const wanted = query();

@@ -209,3 +209,16 @@ def test_edges_that_come_out_otherwise_count_no_pairs_that_there_are_none_of(bro
     (tmp_path / "page.html").write_bytes(render(other))
     page = browser_page.open(tmp_path / "page.html")
     expect(page.locator("#summary")).to_have_text("4 sentences, 1 cluster of two or more, 3 pairs: 1 kept, 2 chained")
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_excerpts_are_cut_between_letters(browser_page: BrowserPage, tmp_path: Path, shift: int):
+    alone = {"clusters": [0], "edges": []}
+    text = "x" * shift + "😀" * 60 + " ship" + "x" * shift + "😀" * 60
+    (tmp_path / "page.html").write_bytes(render(content() | {"documents": [document("d", [text], alone, alone)]}))
+    page = browser_page.open(tmp_path / "page.html")
+    for wanted in ("ship", ""):
+        page.get_by_label("Search").fill(wanted)
+        excerpt = page.locator("#list span").inner_text()
+        assert set(excerpt) <= {*"… shipx😀"}
+        assert "😀" in excerpt
