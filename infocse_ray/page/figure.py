@@ -101,5 +101,6 @@ def literal(text: str) -> str:
 
 
 def label(text: str, most: int = 28) -> str:
-    """As `literal`, cut if it is long."""
-    return literal(text if len(text) <= most else f"{text[: most - 1]}…")
+    """As `literal`, cut if it is long: in its middle, as names of tables' cells and of trials differ at their ends."""
+    half = most // 2
+    return literal(text if len(text) <= most else f"{text[: most - half - 1]}…{text[-half:]}")

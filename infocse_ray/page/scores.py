@@ -175,7 +175,7 @@ def scores_figure(made: list[Scored], metric: str, title: str | None = None) -> 
                 markerfacecolor=SERIES[number] if number == 0 else "none",
                 label=_SPLITS[split],
             )
-        axes.set_yticks(range(len(made)), [label(one.name) + (" ★" if one.returned else "") for one in made])
+        axes.set_yticks(range(len(made)), [_tick(one) for one in made])
         axes.set_ylim(len(made) - 0.5, -0.5)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(name, color=MUTED)
@@ -189,6 +189,12 @@ def scores_figure(made: list[Scored], metric: str, title: str | None = None) -> 
                 rows.append([one.name, split, f"{value:.4f}", f"{low:.4f} to {high:.4f}", error, scores.get("queries")])
     head = ("encoder", "questions of", name, "95 % interval", "standard error", "questions")
     return Figure(title or f"{name} by encoder", drawn.svg, listed(f"{name} by encoder", head, rows, folded=True))
+
+
+def _tick(one: Scored) -> str:
+    """Its name beside a plot: of one of several runs in two lines, the run and the encoder."""
+    lines = one.name.partition(": ")[::2]
+    return "\n".join(label(line) for line in lines if line) + (" ★" if one.returned else "")
 
 
 def _said(one: Scored, splits: list[str], metric: str) -> str:

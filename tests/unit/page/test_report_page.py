@@ -374,6 +374,17 @@ def test_runs_side_by_side(root):
     assert "small/report.html" not in found.links
 
 
+def test_a_plot_of_runs_tells_their_encoders_apart_however_long_their_names_are(root):
+    names = [f"tables-zero_shot-of-the-news-{method}-1" for method in ("infocse", "simcse")]
+    for name in names:
+        write_run(root, name, trainings=1)
+    content = write_comparison(root, names).read_bytes().decode()
+    [plot, *_] = re.findall(r"<figure>.*?</figure>", content, flags=re.DOTALL)
+    lines = re.findall(r"<text[^>]*>([^<]*)</text>", plot)
+    for run in ("tables-zero_s…news-infocse-1", "tables-zero_s…-news-simcse-1"):
+        assert [lines[at + 1] for at, line in enumerate(lines) if line == run] == ["whitened only", "iteration 1"]
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_page_that_fails_is_a_warning_and_no_failure(root, monkeypatch, capsys):
     write_run(root)
