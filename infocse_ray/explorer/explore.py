@@ -7,6 +7,7 @@ annotations or the documents asked for are others than those they were made of.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def explore_after(settings: Settings) -> Storage | None:
         if not settings.explorer.documents and not settings.explorer.ids:
             return None
         run = annotated_run(Storage.open(settings.storage), settings.name)
-        return _explore(run, settings.explorer, anew=False)
+        return _explore(run, settings.explorer)
     except Exception as error:
         say(
             f"warning: the run is finished, its cluster explorer isn't: {one_line(error)}; `infocse explorer "
@@ -71,7 +72,7 @@ def explore(asked: ExploreRun) -> None:
     own = run.settings.explorer
     documents = own.documents if asked.documents is None else asked.documents
     wanted = Explorer(documents=documents, ids=[*own.ids, *asked.ids])
-    if _explore(run, wanted, anew=True) is None:
+    if _explore(run, wanted, asked.ids) is None:
         raise ValueError(f"name = {asked.name!r}: there is nothing to show of that run")
 
 
@@ -89,8 +90,14 @@ def _forget(folder: Storage) -> None:
         (folder / name).delete()
 
 
-def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
-    """Make the page, unless it is there and need not be made `anew`; None where there is nothing to show."""
+def _explore(run: AnnotatedRun, asked: Explorer, required: Sequence[str] | None = None) -> Storage | None:
+    """Make the page; None where there is nothing to show.
+
+    Args:
+        run: whose.
+        asked: for what it has.
+        required: ids that must be there; None: none must, nor is the page made again where it is there.
+    """
     if not run.annotations:
         method = run.settings.train.method
         why = "this run annotated nothing" if method == "idc" else f"train.method = {method} makes no clusters"
@@ -99,10 +106,10 @@ def _explore(run: AnnotatedRun, asked: Explorer, anew: bool) -> Storage | None:
         return None
     page = run.folder / PAGE
     made_of = fingerprint("explorer", _FORMAT, [one.stage.fingerprint for one in run.annotations])
-    if not anew and page.exists() and _serves(run.folder / DATA, made_of, asked):
+    if required is None and page.exists() and _serves(run.folder / DATA, made_of, asked):
         say(f"the cluster explorer is there: {page}")
         return page
-    drawn = _documents(run, asked, strict=anew)
+    drawn = _documents(run, asked, required or ())
     if not drawn:
         say("no cluster explorer: there is no document to show")
         _forget(run.folder)
@@ -132,19 +139,20 @@ def _serves(file: Storage, made_of: str, asked: Explorer) -> bool:
     return False
 
 
-def _documents(run: AnnotatedRun, asked: Explorer, strict: bool) -> list[Drawn]:
+def _documents(run: AnnotatedRun, asked: Explorer, required: Sequence[str]) -> list[Drawn]:
     """Those that are named, then those that the seed draws.
 
     Raises:
-        ValueError: `strict`, and one that is named isn't there.
+        ValueError: one that is `required` isn't there.
     """
     named, missing = find(run.documents, asked.ids)
+    clustered = "clustered" if not run.documents.draws else "clustered in every iteration (annotate.share)"
+    none = f"no document that was {clustered} has such an id"
+    if refused := [one for one in missing if one in required]:
+        splits = f"ids are those of the corpus, in splits {', '.join(run.documents.splits)}"
+        raise ValueError(f"ids = {', '.join(map(repr, refused))}: {none}; {splits}")
     if missing:
-        clustered = "clustered" if not run.documents.draws else "clustered in every iteration (annotate.share)"
-        said = f"ids = {', '.join(map(repr, missing))}: no document that was {clustered} has such an id"
-        if strict:
-            raise ValueError(f"{said}; ids are those of the corpus, in splits {', '.join(run.documents.splits)}")
-        say(f"warning: explorer.{said}")
+        say(f"warning: explorer.ids = {', '.join(map(repr, missing))}: {none}")
     keys = {one.key for one in named}
     return named + [one for one in draw(run.documents, asked.documents, run.settings.seed) if one.key not in keys]
 

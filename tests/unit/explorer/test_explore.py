@@ -349,3 +349,11 @@ def test_the_run_is_named_without_an_option_and_its_report_made_again(argv, sett
     text = page.read_text()
     assert text.count('href="explorer.html"') == 2
     assert "Pairs by similarity, iteration 2" in text
+
+
+def test_an_id_that_the_run_itself_did_not_find_is_in_no_ones_way(settings, capsys):
+    change_manifest(settings, lambda manifest: manifest["settings"]["explorer"].update(ids=["nowhere"]))
+    doc_id = some_id(Path(settings.storage) / "run")
+    explore(ExploreRun(name="run", storage=settings.storage, ids=[doc_id]))
+    assert "warning: explorer.ids = 'nowhere': no document that was clustered" in capsys.readouterr().out
+    assert read(settings)["documents"][0]["id"] == doc_id
