@@ -11,6 +11,7 @@ import torch
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.layout import read_layout
 from infocse_ray.encoder.load import load_encoder
+from infocse_ray.encoder.prompts import ROLES
 from infocse_ray.encoder.resolve import as_it_is_now, check_no_output
 from infocse_ray.encoder.tokenizer import load_tokenizer
 from infocse_ray.export.card import megabytes
@@ -26,6 +27,8 @@ from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
 TOKEN = "HF_TOKEN"
+_ANY_LENGTH = 2**20
+"""Tokens: as long as the encoder takes."""
 
 
 def push(settings: Push) -> str | None:
@@ -149,8 +152,10 @@ def _check_loads(folder: Path, model: str) -> None:
     graphs = [one for one in exports if one["format"] in FORMATS]
     if (folder / "model.safetensors").exists() or list(folder.glob("model-*.safetensors")):
         cosine = read_layout(folder, setting="model").normalize
-        shape = Encoder(model=model, max_length=MAX_LENGTH)
+        shape = Encoder(model=model, max_length=_ANY_LENGTH)
         encoder = load_encoder(folder, shape, cosine=cosine, setting="model", cut_to_positions=True)
+        # Short texts are enough, whatever prompt comes before them.
+        encoder.max_length = min(encoder.max_length, MAX_LENGTH + max(map(encoder.prompt_length, ROLES)))
         if not torch.isfinite(embed(encoder, texts_of(None, encoder)).vectors).all():
             raise ValueError(f"model = {model!r}: its vectors aren't finite")
     elif not graphs:

@@ -7,6 +7,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 import pytest
@@ -15,10 +16,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from infocse_ray.commands.push import main
+from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.layout import write_layout
+from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.export import push
 from infocse_ray.export.contents import parts_of
 from infocse_ray.storage.folder import Storage
-from tests.unit.encoder.test_encoder import load
+from tests.unit.encoder.test_encoder import copy_of, load
 from tests.unit.encoder.test_encoder_modules import some_whitening
 from tests.unit.export.hub import TOKEN, Hub, serving
 
@@ -77,6 +81,24 @@ def test_a_language_models_chat_template_is_part_of_its_tokenizer(tiny_encoder: 
     (tmp_path / "model" / "README.md").write_text(CARD)
     names = {part.name for part in parts_of(tmp_path / "model")}
     assert {"chat_template.jinja", "additional_chat_templates/tools.jinja"} <= names
+
+
+def test_an_encoder_whose_prompt_is_long_is_loaded_all_the_same(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = copy_of(tiny_encoder, tmp_path)
+    (model / "README.md").write_text(CARD)
+    lengths: list[int] = []
+
+    def noted(encoder: Any, texts: Any) -> Any:
+        lengths.append(int(texts.lengths.max()))
+        return embed(encoder, texts)
+
+    monkeypatch.setattr(push, "embed", noted)
+    for prompt in ("the ship " * 15, ""):
+        write_layout(model, 32, "mean", True, 60, prompts=Prompts({"query": prompt}))
+        assert main(["--model", str(model), "--repo", "me/news", "--dry_run"]) == 0
+    assert lengths == [60, 30], "short texts do, behind the prompt"
 
 
 def test_the_hub_gets_every_file_as_it_is(model: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
