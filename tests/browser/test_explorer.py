@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 from playwright.sync_api import Page, expect
 
 from infocse_ray.explorer.page import render
-from tests.browser.page import LOOKS, BrowserPage
+from tests.browser.page import LOOKS, PHONE, BrowserPage, Look
 from tests.unit.explorer.contents import EVIL, content, document
 
 
@@ -222,3 +223,118 @@ def test_excerpts_are_cut_between_letters(browser_page: BrowserPage, tmp_path: P
         excerpt = page.locator("#list span").inner_text()
         assert set(excerpt) <= {*"… shipx😀"}
         assert "😀" in excerpt
+
+
+def written(folder: Path, *documents: dict[str, Any]) -> Path:
+    """A page of these documents."""
+    (folder / "page.html").write_bytes(render(content() | {"documents": [*documents]}))
+    return folder / "page.html"
+
+
+def test_a_document_of_many_clusters_and_pairs(browser_page: BrowserPage, tmp_path: Path):
+    size = 4 * 28
+    none = {"clusters": [*range(size)], "edges": []}
+    many = {"clusters": [n // 4 for n in range(size)], "edges": [[n, n + 1, 0.5] for n in range(size) if n % 4 < 3]}
+    page = browser_page.open(written(tmp_path, document("d", [f"Sentence {n}." for n in range(size)], none, many)))
+    letters = badges(page)[::4]
+    assert letters[:2] + letters[24:] == [f"cluster {name}" for name in ("A", "B", "Y", "Z", "AA", "AB")]
+    style = "([which, property]) => [...document.querySelectorAll(which)].map((one) => getComputedStyle(one)[property])"
+    colours = page.evaluate(style, ["#sentences .badge", "backgroundColor"])[::4]
+    assert len({*colours}) == 8
+    assert colours[8:16] == colours[:8], "each has one"
+    assert page.evaluate(style, ["#arcs path", "stroke"])[::3] == colours
+    assert page.locator("#changes h4").all_inner_texts() == ["+ Gained: 168 pairs", "− Lost: 0 pairs"]
+    assert page.locator("#changes li").count() == 51
+    expect(page.locator("#changes li").last).to_have_text("and 118 pairs more")
+    said = page.get_by_role("img").get_attribute("aria-label")
+    assert said is not None
+    assert said.startswith("84 edges between sentences: 1 and 2 (0.50), ")
+    assert said.endswith(" and more. A table of all is below.")
+    assert said.count(" (0.50)") == 20
+    browser_page.assert_quiet()
+
+
+def test_brackets_that_overlap_are_beside_each_other_and_say_how_similar_where_there_is_room(
+    browser_page: BrowserPage, tmp_path: Path
+):
+    found = {"clusters": [0] * 4, "edges": [[0, 1, 1.0], [1, 2, 0.0], [0, 2, 0.25], [1, 3, 0.5]]}
+    page = browser_page.open(written(tmp_path, document("d", ["A sentence."] * 4, found, found)))
+    arcs = page.locator("#arcs path").all()
+    left = {one.get_attribute("data-ends"): one.evaluate("one => one.getBBox().x") for one in arcs}
+    assert left["0,1"] == left["1,2"] > left["0,2"] > left["1,3"]
+    widths = [float(one.get_attribute("stroke-width") or 0) for one in arcs]
+    assert sorted(widths) == [1.0, 1.6, 2.3, 3.5], "the more similar, the thicker"
+    assert arcs[0].locator("title").text_content() == "1 and 2: 1.00"
+    assert sorted(page.locator("#arcs text").all_text_contents()) == ["0.00", "0.25", "0.50", "1.00"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.locator("#arcs text")).to_have_count(0)
+    assert page.locator("#arcs").evaluate("one => one.getBoundingClientRect().width") <= 84
+    browser_page.assert_quiet()
+
+
+def test_a_sentence_under_the_mouse_has_its_edges_alone_bright(browser_page: BrowserPage, file: Path):
+    page = browser_page.open(file)
+    faint = page.locator("#arcs path.faint")
+    page.locator("#sentences li").nth(1).hover()
+    expect(faint).to_have_count(1)
+    expect(faint).to_have_attribute("data-ends", "0,2")
+    page.locator("h1").hover()
+    expect(faint).to_have_count(0)
+
+
+def test_a_new_edge_is_dashed_and_of_the_first_iteration_none_is(browser_page: BrowserPage, file: Path):
+    page = browser_page.open(file)
+    expect(page.locator("#arcs path.new")).to_have_attribute("data-ends", "1,2")
+    assert page.locator("#arcs path.new").evaluate("one => getComputedStyle(one).strokeDasharray") != "none"
+    page.get_by_label("1", exact=True).check(force=True)
+    expect(page.locator("#arcs path.new")).to_have_count(0)
+    assert page.locator("#edge-rows tr td:last-child").all_text_contents() == ["–", "–"]
+
+
+def test_where_one_is_is_said_by_title_list_and_links(browser_page: BrowserPage, file: Path):
+    page = browser_page.open(file)
+    assert page.title() == "doc-sea · Clusters of news"
+    expect(page.locator("#rule")).to_have_text("An edge joins a sentence and the sentence most similar to it.")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#list a[aria-current]")).to_have_text(re.compile("^doc court"))
+    page.keyboard.press("Alt+ArrowRight")  # which goes through the browser's history
+    assert page.title() == "doc court/1+1=2&more · Clusters of news"
+    page.get_by_label("1", exact=True).check(force=True)
+    for link in page.locator("#list a").all():
+        assert "iteration=1" in (link.get_attribute("href") or "")
+    page.locator("#skip").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "document"
+    assert page.title() == "doc court/1+1=2&more · Clusters of news", "the address is as it was"
+
+
+@pytest.mark.parametrize("browser_page", [Look(viewport=PHONE)], indirect=True)
+def test_what_is_found_is_shown_where_it_is_in_a_text(browser_page: BrowserPage, tmp_path: Path):
+    alone = {"clusters": [0, 1], "edges": []}
+    file = written(
+        tmp_path,
+        document("d", ["The first.", f"{'Far ' * 20}behind sails a ship. {'And ' * 20}"], alone, alone),
+        document("e ship", ["İİİİ ships.", "שלום."], alone, alone),  # letters that are longer as small ones
+    )
+    page = browser_page.open(file)
+    expect(page.get_by_role("link", name="e ship")).to_be_hidden()
+    page.get_by_label("Search").fill("ship")
+    expect(page.get_by_role("link", name="e ship")).to_be_visible()
+    excerpt = page.locator("#list span").first
+    assert re.fullmatch("… .{30}ship.{56} …", excerpt.inner_text())
+    assert page.locator("#list mark").all_inner_texts() == ["ship", "ship"]
+    page.get_by_role("link", name="e ship").click()
+    expect(page.locator("#sentences li").first).to_contain_text("İİİİ ships.")
+    expect(page.locator("#sentences mark")).to_have_count(0)
+    expect(page.locator("#sentences .text").last).to_have_css("direction", "rtl")
+    page.get_by_label("Search").fill("e ship")
+    expect(page.get_by_text("1 document found")).to_be_visible()
+
+
+def test_the_list_shows_the_document_that_the_page_does(browser_page: BrowserPage, tmp_path: Path):
+    alone = {"clusters": [0], "edges": []}
+    file = written(tmp_path, *(document(f"d{n}", ["A sentence."], alone, alone) for n in range(60)))
+    page = browser_page.open(file, "doc=d50&iteration=2")
+    expect(page.get_by_role("link", name="d50")).to_be_in_viewport()
+    expect(page.get_by_role("link", name="d1", exact=False).first).not_to_be_in_viewport()
+    assert page.evaluate("window.scrollY") == 0
