@@ -22,7 +22,7 @@ from infocse_ray.loop.its_run import RunOf, judging_metric, run_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.export import Export
-from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.folder import Storage, is_remote
 from infocse_ray.storage.redact import redacted
 
 
@@ -68,7 +68,7 @@ def export(settings: Export) -> Exported:
         content["exports"][label_of(settings)] = _content(
             settings, file.relative_to(made).as_posix(), size, found, vectors
         )
-        name = run.settings.name if run is not None else settings.model.rstrip("/").rpartition("/")[2]
+        name = run.settings.name if run is not None else _name(settings.model)
         card = redacted(exported_card(folder, settings.model, name, content))
         (made / "README.md").write_text(card, encoding="utf-8")
         target.upload(made)
@@ -76,6 +76,11 @@ def export(settings: Export) -> Exported:
     inside = file.relative_to(made).as_posix()
     say(f"exported to {target}: {inside}, {megabytes(size)}; its card: {target / 'README.md'}")
     return Exported(target, inside, size, found, vectors)
+
+
+def _name(model: str) -> str:
+    """What an encoder that is no run's is called: as its folder is, or on the hub."""
+    return model.partition("?")[0].rstrip("/").rpartition("/")[2] if is_remote(model) else Storage.open(model).name
 
 
 def label_of(settings: Export) -> str:

@@ -415,6 +415,20 @@ def test_an_export_is_beside_the_model_however_that_is_named(tmp_path: Path, mon
         place_of(str(tmp_path), str(tmp_path / "_ray_pkg_0123" / "small"), "torch", 8)
 
 
+def test_an_encoder_without_a_card_is_called_as_its_folder_is(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "encoder-of-news"
+    whitened(tiny_encoder, tmp_path).save(folder)
+    monkeypatch.chdir(folder)
+    for model in (".", "../encoder-of-news/", folder.as_uri()):
+        monkeypatch.setattr(run_module, "exported_card", lambda _, __, name, ___: f"# {name}\n")
+        done = export(Export(model=model, format="torch", dimensions=5, check=False))
+        assert Path(str(done.folder), "README.md").read_text() == "# encoder-of-news\n"
+    assert run_module._name("s3://bucket/encoder-of-news/?region=eu") == "encoder-of-news"
+    assert run_module._name("sentence-transformers/all-MiniLM-L6-v2") == "all-MiniLM-L6-v2"
+
+
 def test_a_signal_is_handled_after_graphs_have_come_and_gone(tiny_encoder: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("openvino") is None:
         pytest.skip("there is no openvino")
