@@ -230,6 +230,7 @@ def test_an_encoder_that_isnt_there_is_refused_before_any_cell(
                 first_encoder=gone,
                 tables=["annotator"],
                 only_rows=["infocse_first_encoder"],
+                learning_rates=[1e-5, 2e-5],  # the row waits for the choice of another
             ),
             runs,
         )

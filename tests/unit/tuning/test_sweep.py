@@ -209,6 +209,20 @@ def test_a_new_trial_is_held_against_those_of_earlier_commands(tmp_path: Path):
     assert len(runs.calls) == 4
 
 
+def test_a_trial_of_an_earlier_command_is_known_by_what_it_had_so_far(tmp_path: Path):
+    runs = Runs(lambda settings: [0.1, 0.1 * settings.annotate.k, 0.9])
+    for ks in ([1], [1, 2]):
+        run(tmp_path, runs, asha=ASHA, parameters={"annotate.k": {"grid": ks}})
+    assert states(tmp_path) == ["finished", "finished"], "after the first iteration it had 0.1, not 0.9"
+
+
+def test_a_trial_of_more_iterations_than_others_has_them_all(tmp_path: Path):
+    runs = Runs(lambda settings: [0.1 * t for t in range(settings.loop.max_iterations + 1)])
+    run(tmp_path, runs, asha=ASHA, parameters={"loop.max_iterations": {"grid": [2, 4]}})
+    assert states(tmp_path) == ["finished", "finished"]
+    assert [len(row["iterations"]) for row in content(tmp_path)["trials"]] == [3, 5]
+
+
 def test_a_trial_is_judged_by_its_best_iteration(tmp_path: Path):
     scores = {4: [0.1, 0.5, 0.5, 0.6], 8: [0.1, 0.6, 0.2, 0.2]}
     runs = Runs(lambda settings: scores[settings.train.batch_size])
@@ -229,6 +243,8 @@ def test_trials_are_compared_by_what_they_trained(tmp_path: Path, runs: Runs):
     run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.method": "none"}, parameters=initialized)
     found = content(tmp_path)
     assert found["best"] == found["trials"][1]["name"], "nothing was trained"
+    head = (tmp_path / "runs" / "s" / "best.yaml").read_text().partition("\n")[0]
+    assert head.endswith(": recall@5 0.6000 on validation."), "of which it is no news that it is no better"
 
 
 def test_trials_that_return_their_start_are_told_apart_by_what_they_trained(
