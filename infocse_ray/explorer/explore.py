@@ -72,6 +72,8 @@ def explore(asked: ExploreRun) -> None:
     own = run.settings.explorer
     documents = own.documents if asked.documents is None else asked.documents
     wanted = Explorer(documents=documents, ids=[*own.ids, *asked.ids])
+    if not documents and not wanted.ids:  # before the page that is there is given up
+        raise ValueError("documents = 0: leaves nothing to show; name documents with ids, or let some be drawn")
     if _explore(run, wanted, asked.ids) is None:
         raise ValueError(f"name = {asked.name!r}: there is nothing to show of that run")
 

@@ -357,3 +357,12 @@ def test_an_id_that_the_run_itself_did_not_find_is_in_no_ones_way(settings, caps
     explore(ExploreRun(name="run", storage=settings.storage, ids=[doc_id]))
     assert "warning: explorer.ids = 'nowhere': no document that was clustered" in capsys.readouterr().out
     assert read(settings)["documents"][0]["id"] == doc_id
+
+
+def test_a_page_of_nothing_takes_no_ones_place(settings):
+    explore_after(settings)
+    before = read(settings)
+    with pytest.raises(ValueError, match=r"^documents = 0: leaves nothing to show; name documents with ids"):
+        explore(ExploreRun(name="run", storage=settings.storage, documents=0))
+    assert read(settings) == before
+    assert (Path(settings.storage) / "run" / "explorer.html").exists()
