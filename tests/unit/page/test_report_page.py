@@ -571,6 +571,19 @@ def test_what_an_earlier_run_of_the_name_came_to_says_nothing_of_one_under_way(r
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_iterations_are_in_the_order_of_their_numbers(root):
+    folder = write_run(root, trainings=10)
+    explorer = (folder / "explorer.json").read_json()
+    explorer["histogram"] |= {"10": explorer["histogram"]["2"]}
+    (folder / "explorer.json").write_json(explorer)
+    text = page(root).sections
+    named = re.findall(r"iteration_\d+/train", text["time"])
+    assert named == [f"iteration_{number}/train" for number in range(1, 11)]
+    drawn = re.findall(r"Pairs by similarity, (iteration \d+): the figures", text["pairs"])
+    assert drawn == ["iteration 1", "iteration 10"], "the first and the last"
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_stage_that_two_names_refer_to_is_counted_once(root):
     folder = write_run(root, trainings=1)
     before = page(root).sections["time"]
