@@ -561,6 +561,15 @@ def test_a_verdict_says_over_what_and_by_which_questions(root):
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("said", "shown"), [("WIN", "win"), ("LOSS", "loss"), ("START RETURNED", "level")])
+def test_the_verdict_has_a_colour_of_its_own_and_is_said_once(root, said, shown):
+    folder = write_run(root, trainings=1)
+    changed_metrics(folder, verdict=VERDICT | {"label": said, "line": f"{said}, against the start"})
+    content = write_page(root, "news").read_bytes().decode()
+    assert f'<span class="label {shown}">{said}</span> against the start</p>' in content
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_what_an_earlier_run_of_the_name_came_to_says_nothing_of_one_under_way(root):
     folder = write_run(root, trainings=1)
     changed_manifest(folder, lambda content: content.pop("finished"))
