@@ -47,8 +47,8 @@ class WeightsChoice:
     def rises(self) -> bool:
         """Whether scores still rise away from the best step: what was offered last is better than what is nearer to it.
 
-        Between two encoders they rise and fall once, but for what questions differ by luck: where they fall no better
-        weights are to be found further on.
+        Between two encoders scores were seen to rise or fall all the way (docs/tried.md): where they fall, nothing
+        better is looked for further on.
         """
         return self._rises
 

@@ -150,6 +150,15 @@ def test_words_of_a_language_without_spaces_are_found(tmp_path: Path):
     assert [words > 0 for words in found["words"].to_pylist()] == [True, False]
 
 
+@pytest.mark.parametrize(("language", "stemmed"), [("no", True), ("nb", True), ("xx", False)])
+def test_bokmaal_is_stemmed_by_its_own_code_too(tmp_path: Path, language: str, stemmed: bool):
+    table = pa.table({"text": ["bilene", "skip"], **vector_columns(np.eye(2, dtype=np.float32), "fp32")})
+    engine = Engine(lance.write_dataset(table, str(tmp_path / "rows.lance")), True)
+    engine.index_words(language)
+    found = engine.search_both(np.array([1.0, 0.0], np.float32), "bilen", 0.9, 2)
+    assert [words > 0 for words in found["words"].to_pylist()] == [stemmed, False]
+
+
 def test_words_are_not_cut_at_the_marks_of_their_letters(tmp_path: Path):
     texts = ["हिन्दी समाचार", "दी चित्र", "आलू"]
     table = pa.table({"text": texts, **vector_columns(np.eye(3, dtype=np.float32), "fp32")})
