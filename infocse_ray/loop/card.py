@@ -14,7 +14,7 @@ from infocse_ray.loop.card_snippet import SAID, snippet
 from infocse_ray.methods.recipes import how_chosen
 from infocse_ray.methods.registry import title_of
 from infocse_ray.retrieval.ranks import shown
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Baseline, Settings
 
 
 def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
@@ -25,21 +25,31 @@ def model_card(settings: Settings, metrics: dict[str, Any]) -> str:
         metrics: of the run; `whitening` among them, if the encoder has one, is its `power` and the `dimension` of the
             vectors.
     """
-    first = settings.loop.initialization
+    first, further = settings.loop.initialization, settings.train.method
+    trained, best, whitened = further != "none", metrics["best_iteration"], metrics.get("whitening") is not None
     began = "started from" if first == "none" else f"was initialised to with {title_of(first)}"
-    trained, whitened = settings.train.method != "none", metrics.get("whitening") is not None
-    method = " and ".join([title_of(settings.train.method)] * (trained or not whitened) + ["whitening"] * whitened)
+    # Of a training that validated no better nothing is in the encoder.
+    only_initialised = first != "none" and not best
+    made = first if only_initialised else further
+    method = " and ".join([title_of(made)] * (made != "none" or not whitened) + ["whitening"] * whitened)
     chosen = f" {how_chosen(metrics['recipe'])}" if "recipe" in metrics else ""
     about = f"""A sentence encoder adapted without labels to {_corpus(metrics)} with {method} by
-infocse_ray {__version__}. It is the encoder of iteration {metrics["best_iteration"]}; iteration 0 is the one it
+infocse_ray {__version__}. It is the encoder of iteration {best}; iteration 0 is the one it
 {began}.{chosen}"""
-    how = _training(settings) if trained or first != "none" else "No training"
-    if trained and first == "none" and not metrics["best_iteration"]:
-        about = _as_it_began(metrics, f"training it further with {title_of(settings.train.method)}") + chosen
+    how = _training(settings) if made != "none" else "No training"
+    entries = metrics["iterations"]
+    if only_initialised and entries[0].get("validation", {}).get("kind") == "start":
+        tried = f"training it with {title_of(first)}" + (f", and further with {title_of(further)}," if trained else "")
+        about, how = _as_it_began(metrics, tried), f"What was tried: {how}"
+    elif only_initialised and trained:
+        about += f" Training it further with {title_of(further)} validated no better."
+        how = _batches(settings)
+    elif trained and not best:
+        about = _as_it_began(metrics, f"training it further with {title_of(further)}") + chosen
         how = f"What was tried: {how}"
-    shown_before = {0} if "start" in metrics and first == "none" else set()
-    entries = [entry for entry in metrics["iterations"] if entry["iteration"] not in shown_before]
-    rows = [_row(_name(entry["iteration"]), entry) for entry in entries]
+    if "start" in metrics and first == "none":  # which has its row above
+        entries = [entry for entry in entries if entry["iteration"]]
+    rows = [_row(_name(entry["iteration"], first), entry) for entry in entries]
     return _card(settings, metrics, about, rows, how)
 
 
@@ -56,9 +66,9 @@ def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
 infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
     if not best:
         about = _as_it_began(metrics, f"fine-tuning it on {count:,} labelled examples{how}".removesuffix(","))
-    rows = []
+    rows, first = [], settings.loop.initialization
     for one in metrics["rounds"]:
-        rows.append(_row(f"round {one['round']}: {_name(one['zero_shot']['iteration'])}", one["zero_shot"]))
+        rows.append(_row(f"round {one['round']}: {_name(one['zero_shot']['iteration'], first)}", one["zero_shot"]))
         rows.append(_row(f"round {one['round']}: fine-tuned", one["fine_tuned"]))
     section = settings.finetune
     tuning = f"fine-tuning: batch {section.batch_size}, learning rate {section.learning_rate:g}, at most "
@@ -82,7 +92,11 @@ def _corpus(metrics: dict[str, Any]) -> str:
 
 
 def _training(settings: Settings) -> str:
-    return f"{_how(settings)}batch {settings.train.batch_size}, learning rate {settings.train.learning_rate:g}"
+    return f"{_how(settings)}{_batches(settings)}"
+
+
+def _batches(settings: Settings) -> str:
+    return f"batch {settings.train.batch_size}, learning rate {settings.train.learning_rate:g}"
 
 
 def _card(settings: Settings, metrics: dict[str, Any], about: str, rows: list[str], how: str) -> str:
@@ -180,8 +194,9 @@ def _how(settings: Settings) -> str:
     return ", ".join([*parts, f"temperature {train.temperature:g}", ""])
 
 
-def _name(iteration: int) -> str:
-    return "start" if iteration == 0 else f"iteration {iteration}"
+def _name(iteration: int, first: Baseline) -> str:
+    """Of an iteration's encoder; the first is the start unless it was initialised with a method."""
+    return "start" if iteration == 0 and first == "none" else f"iteration {iteration}"
 
 
 def _row(name: str, entry: dict[str, Any]) -> str:
