@@ -148,6 +148,20 @@ def test_the_start_has_one_row_and_what_was_initialised_its_own():
     assert names == ["| start", "| iteration 1"]
 
 
+def test_the_card_says_how_vectors_are_made_and_compared():
+    said = card()
+    assert "- sentences were cut to 16 tokens; similarity: cosine\n" in said
+    assert "It is the encoder of iteration 1; iteration 0 is the one it\nstarted from." in said
+    dot = {"train": {"similarity": "dot"}}
+    assert "similarity: inner product\n" in card(**dot)
+    assert "similarity: cosine\n" in card({"power": 0.5, "dimension": 8}, **dot), "whitened vectors are of length 1"
+    assert "## Retrieval (counterpart)\n" in said
+    said = card(more={"corpus": {"documents": 5000, "sentences": 90000}}, seed=7, train={"learning_rate": 3e-5})
+    assert "5,000 documents (90,000 sentences)" in said
+    assert said.endswith("temperature 0.05, batch 128, learning rate 3e-05, seed 7.\n")
+    assert "K = 1, another encoder annotated first, distillation = 0.5" in card(annotate={"first_encoder": "other"})
+
+
 def test_the_snippet_says_which_package_splits():
     assert "from sentencex import segment  # pip install sentencex\n" in snippet_of(card())
 
@@ -168,6 +182,7 @@ def test_the_card_says_what_it_is_held_against_and_what_it_costs() -> None:
     said = card(more=more)
     assert "Verdict: WIN, against the encoder as it came, whitened." in said
     assert "start 0.9000, result 0.8000. Being adapted cost 0.1000." in said
+    assert "Being adapted gave 0.0500." in card(more={"sts": {"start": 0.8, "result": 0.85}})
     before, whitened = said.index("| the encoder as it came | 0.2500"), said.index("| the same, whitened | 0.2500")
     assert before < whitened < said.index("0.7500")
 
@@ -177,6 +192,8 @@ def test_programs_read_the_scores_the_licence_and_the_base_model() -> None:
         "recall@5": 0.25,
         "recall@5_low": 0.125,
         "recall@5_high": 0.5,
+        "recall@10": 0.3,
+        "recall@20": 0.4,
         "mrr": 0.2,
         "queries": 40,
         "candidates": 90,
@@ -197,9 +214,8 @@ def test_programs_read_the_scores_the_licence_and_the_base_model() -> None:
     assert read["model_name"] == "r"
     found = {(one.task_name, one.dataset_split, one.metric_type): one for one in read["eval_results"]}
     assert set(found) == {
-        ("Retrieval", "validation", "recall_at_5"),
+        *(("Retrieval", split, f"recall_at_{k}") for split in ("validation", "test") for k in (5, 10, 20)),
         ("Retrieval", "validation", "mrr"),
-        ("Retrieval", "test", "recall_at_5"),
         ("Retrieval", "test", "mrr"),
         ("STS", "test", "cosine_spearman"),
     }
@@ -208,7 +224,15 @@ def test_programs_read_the_scores_the_licence_and_the_base_model() -> None:
     assert recall.metric_args == {"confidence": 0.95, "low": 0.125, "high": 0.5, "queries": 40, "candidates": 90}
     assert "a sentence that was taken out of it" in recall.dataset_name
     assert "its counterpart" in found["Retrieval", "test", "mrr"].dataset_name
+    values = [found["Retrieval", "test", name].metric_value for name in ("recall_at_10", "recall_at_20", "mrr")]
+    assert values == [0.3, 0.4, 0.75]
     assert found["STS", "test", "cosine_spearman"].metric_value == 0.8
+    assert read["pipeline_tag"] == "sentence-similarity"
+    assert "whitening" not in read["tags"]
+    assert "whitening" in ModelCard(card({"power": 0.5, "dimension": 8})).data["tags"]
+    for on, asked in (("halves", "one half of each document"), ("readings", "each document as one text must find")):
+        of_it = ModelCard(card(more=more | {"validate_on": on})).data["eval_results"]
+        assert [asked in one.dataset_name for one in of_it] == [True] * 4 + [False] * 5
 
 
 def test_the_card_says_whose_work_the_base_is_and_what_prompts_there_are() -> None:
@@ -222,6 +246,8 @@ def test_the_card_says_whose_work_the_base_is_and_what_prompts_there_are() -> No
         "gemma",
         "https://x.example/terms",
     )
+    named = ModelCard(card(more={"origin": Origin("a/b", "mit", "its own name", "its link")._asdict()})).data.to_dict()
+    assert {"license_name", "license_link"}.isdisjoint(named), "which the hub has of other licences alone"
     assert "- prompts:" not in card(more={"prompts": {"document": "", "query": ""}})
     said = card(more={"prompts": {"document": "", "query": "query: "}})
     assert '- prompts: a query\'s texts are put behind "query: "' in said
