@@ -6,9 +6,9 @@ without labels are allowed. Training takes at most finetune.epochs passes and st
 The best encoder is in <storage>/<name>/model, a folder for SentenceTransformer(...), with metrics.json beside it.
 
 encoder.model is any encoder, such as the result of `infocse pretrain`. Settings of training without labels (annotate,
-loop, plusplus, train.method and the section of a method) are not used, nor are train.batch_size, learning_rate,
-warmup_steps, max_steps and max_tokens, nor validate.every, every_tokens and patience, in whose place finetune has its
-own; train.similarity is.
+loop, plusplus, train.method, train.distillation and the section of a method) are not used, nor are train.batch_size,
+learning_rate, warmup_steps, max_steps and max_tokens, nor validate.every, every_tokens and patience, in whose place
+finetune has its own; train.similarity is.
 
 After a crash the same command resumes; once the run is finished it does nothing.
 

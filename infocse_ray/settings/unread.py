@@ -34,9 +34,11 @@ _BY_FINETUNE: Unread = {
     "validate.every_tokens": "it validates after each epoch",
     "validate.patience": "finetune.patience is its own",
     "plusplus": "`infocse plusplus` does",
-    **dict.fromkeys((*_OF_CLUSTERS, "loop", *MethodSections.model_fields), "`infocse pretrain` does"),
+    **dict.fromkeys(
+        (*_OF_CLUSTERS, "loop", "train.method", "train.distillation", *MethodSections.model_fields),
+        "`infocse pretrain` does",
+    ),
 }
-"""Not train.method, by which a backbone that names no pooling is pooled."""
 
 
 def by_pretrain(settings: Settings) -> Unread:

@@ -52,6 +52,12 @@ def warnings(main: Main, capsys: pytest.CaptureFixture[str], *argv: str) -> list
             "`infocse pretrain` does",
         ),
         (
+            finetune.main,
+            ["--train.method=simcse", "--train.distillation=0.25"],
+            "train.method = simcse, train.distillation = 0.25: `infocse finetune` doesn't read them; "
+            "`infocse pretrain` does",
+        ),
+        (
             pretrain.main,
             ["--simcse.dropout=0.3"],
             "simcse.dropout = 0.3: `infocse pretrain` doesn't read it; train.method is idc",
@@ -88,7 +94,6 @@ def test_what_is_given_and_not_read_is_warned_of_in_a_line(
     ("main", "argv"),
     [
         (finetune.main, ["--config=paper"]),
-        (finetune.main, ["--train.method=simcse"]),  # by which a backbone without a pooling is pooled
         (finetune.main, ["--train.batch_size=128", "--finetune.epochs=3", "--train.weight_decay=0.1"]),
         (pretrain.main, ["--config=adapt", "--train.batch_size=64"]),
         (pretrain.main, ["--config=paper", "--train.method=simcse", "--train.distillation=0"]),
