@@ -32,9 +32,10 @@ def empty_folder(uri: str) -> Storage:
     """The folder that a data set is to be written to.
 
     Raises:
-        ValueError: there are files in it.
+        ValueError: it is none, can't be written or won't last, or there are files in it.
+        NoSpace, StorageUnavailable: it can't be written now.
     """
-    folder = Storage.open(uri)
+    folder = Storage.for_runs(uri, "beir")
     if folder.files():
         raise ValueError(redacted(f"beir = {uri!r}: there are files in it; name a new folder"))
     return folder

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from infocse_ray.commands import prepare
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.folder import Storage
 from infocse_ray.suites.beir_layout import read_beir
@@ -56,3 +57,22 @@ def test_it_is_refused_without_counterparts_or_where_files_are(tmp_path: Path):
     assert not (tmp_path / "beir").exists()
     with pytest.raises(ValueError, match="there are files in it; name a new folder"):
         empty_folder(str(tmp_path))
+
+
+def test_what_is_no_folder_is_refused_before_the_corpus_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    for beir, said in (
+        ("file", "beir = 'file': is a file; name a folder, or a URI"),
+        ("", "beir = '': names no folder; give one, or a URI"),
+        ("file/below", "beir = 'file/below': can't be written: "),
+        ("odd://a", "beir = 'odd://a': odd://a can't be opened: "),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            prepare.main(["--model", "none", "--corpus.source", "none.jsonl", "--beir", beir])
+        assert ended.value.code == 2
+        [line] = [line for line in capsys.readouterr().err.splitlines() if "loading torch" not in line]
+        assert line.startswith(f"infocse prepare: error: {said}")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
