@@ -56,16 +56,18 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
     if "://" in (options.storage or ""):
         refuse(f"--storage = {redacted(options.storage)}: is a URI; give a folder of this machine")
     begun = time.monotonic()
+    place = options.storage or tempfile.gettempdir()
     try:
         folder = Path(options.storage or tempfile.mkdtemp(prefix="infocse-demo-")).absolute()
         folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()  # before a minute's reading, of which nothing could be kept
+        say(f"This takes about {minutes:.0f} minutes, less on a fast machine (--minutes); work is in {folder}")
+        say("reading the docstrings of the installed packages ...")
+        corpus = folder / f"docstrings-{options.documents}.jsonl"
+        if not corpus.exists():
+            write_docstrings(corpus, max_documents=options.documents, processes=min(os.cpu_count() or 1, 4))
     except OSError as error:
-        refuse(f"--storage = {options.storage}: {error.strerror}; give a folder that can be written to")
-    say(f"This takes about {minutes:.0f} minutes, less on a fast machine (--minutes); work is in {folder}")
-    say("reading the docstrings of the installed packages ...")
-    corpus = folder / f"docstrings-{options.documents}.jsonl"
-    if not corpus.exists():
-        write_docstrings(corpus, max_documents=options.documents, processes=min(os.cpu_count() or 1, 4))
+        refuse(f"--storage = {place}: {error.strerror}; give a folder that can be written to")
     given = ["--config", "demo", "--storage", str(folder), "--corpus.source", str(corpus), "--minutes", str(minutes)]
 
     def demo(settings: Settings) -> None:

@@ -1,5 +1,9 @@
 """The demo's time: it is the run's `minutes`, whatever machine it is on."""
 
+import errno
+import os
+from typing import NoReturn
+
 import pytest
 
 from infocse_ray.commands import demo
@@ -50,6 +54,36 @@ def test_a_place_that_is_no_folder_is_refused(run, capsys, tmp_path, monkeypatch
     assert told.startswith(f"infocse demo: error: --storage = {said.replace('{file}', 'file')}")
     assert told.count("\n") == 1, "one line"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_in_a_line(run, capsys, tmp_path, monkeypatch):
+    def refused(error: int):
+        def fail(*_: object, **__: object) -> NoReturn:
+            raise OSError(error, os.strerror(error))
+
+        return fail
+
+    there = tmp_path / "there"
+    monkeypatch.setattr(demo.tempfile, "TemporaryFile", refused(errno.EROFS))
+    with pytest.raises(SystemExit) as ended:
+        run("--storage", str(there))
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert "reading" not in told.out, "which takes a minute"
+    assert told.err.startswith(f"infocse demo: error: --storage = {there}: Read-only file system; give a folder that ")
+    assert told.err.count("\n") == 1
+
+    monkeypatch.undo()
+    monkeypatch.setattr(demo, "write_docstrings", refused(errno.ENOSPC))
+    with pytest.raises(SystemExit):
+        demo.main(["--storage", str(there)])
+    told = capsys.readouterr().err
+    assert told.startswith(f"infocse demo: error: --storage = {there}: No space left on device; give a folder that ")
+    assert told.count("\n") == 1
+    monkeypatch.setattr(demo.tempfile, "mkdtemp", refused(errno.ENOSPC))
+    with pytest.raises(SystemExit):
+        demo.main([])
+    assert f"--storage = {demo.tempfile.gettempdir()}: No space left on device" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf"])
