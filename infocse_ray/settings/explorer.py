@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
-from infocse_ray.settings.section import Section, parts
+from infocse_ray.settings.section import Section, parts, plain_name
 
 
 def _ids(value: object) -> object:
@@ -37,9 +37,14 @@ class Explorer(Section):
 class ExploreRun(Section):
     """The explorer of a finished run, made again."""
 
-    name: str = Field(min_length=1, description="Name of the run; may be given without --name.")
+    name: str = Field(description="Name of the run; may be given without --name.")
     storage: str = Field(default="runs", min_length=1, description="Folder or URI that the run is in.")
     documents: int | None = Field(
         default=None, ge=0, description="Documents drawn by the run's seed. Default: explorer.documents of the run."
     )
     ids: Ids = Field(default=[], description="Ids of training documents to show, beside explorer.ids of the run (a,b).")
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, value: str) -> str:
+        return plain_name(value)

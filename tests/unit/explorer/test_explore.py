@@ -335,6 +335,15 @@ def test_ids_on_the_command_line_and_in_yaml():
     assert asked.ids == ["1", "a,b"]
 
 
+@pytest.mark.parametrize(("name", "meant"), [("../news", "; it is no path: did you mean news?"), (".", ""), ("", "")])
+def test_a_name_is_no_path(name, meant, capsys):
+    """It would lead out of the storage."""
+    with pytest.raises(SystemExit):
+        parse(ExploreRun, [f"--name={name}"], "infocse explorer", "")
+    said = f"name = {name!r}: use letters, digits, dot, dash and underscore, starting with a letter or digit"
+    assert capsys.readouterr().err == f"infocse explorer: error: {said}{meant} (see --help)\n"
+
+
 @pytest.mark.parametrize("argv", [["run", "--ids", "a,b"], ["--ids", "a,b", "run"]])
 def test_the_run_is_named_without_an_option_and_its_report_made_again(argv, settings, monkeypatch, capsys):
     from infocse_ray.commands import explorer
