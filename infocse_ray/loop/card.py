@@ -132,7 +132,7 @@ def _card(settings: Settings, metrics: dict[str, Any], about: str, rows: list[st
 Only sentence-transformers gives these vectors: `AutoModel` loads the backbone alone, and what the folder has besides
 (pooling, further layers, whitening, prompts) is missing then.
 
-## Retrieval ({metrics["validate_on"]})
+## Retrieval ({_asked(metrics)})
 
 | encoder | validation R@5 | R@10 | R@20 | MRR | test R@5 | R@10 | R@20 | MRR |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -142,6 +142,14 @@ In brackets: 95 % intervals, which are those of having asked so many questions a
 
 {how}, seed {settings.seed}.
 """
+
+
+def _asked(metrics: dict[str, Any]) -> str:
+    """What documents had to find; the test is of counterparts always."""
+    on = metrics["validate_on"]
+    if on == "counterpart" or "test" not in metrics.get("result", {}):
+        return on
+    return f"validation: {on}, test: counterpart"
 
 
 def _results(metrics: dict[str, Any]) -> list[EvalResult]:

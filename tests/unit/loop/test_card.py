@@ -156,6 +156,11 @@ def test_the_card_says_how_vectors_are_made_and_compared():
     assert "similarity: inner product\n" in card(**dot)
     assert "similarity: cosine\n" in card({"power": 0.5, "dimension": 8}, **dot), "whitened vectors are of length 1"
     assert "## Retrieval (counterpart)\n" in said
+    without = {"validate_on": "sentence"}
+    assert "## Retrieval (sentence)\n" in card(more=without)
+    tested = {"result": {"validation": {}, "test": {"mrr": 0.5}}}
+    assert "## Retrieval (validation: sentence, test: counterpart)\n" in card(more=without | tested)
+    assert "## Retrieval (counterpart)\n" in card(more=tested)
     said = card(more={"corpus": {"documents": 5000, "sentences": 90000}}, seed=7, train={"learning_rate": 3e-5})
     assert "5,000 documents (90,000 sentences)" in said
     assert said.endswith("temperature 0.05, batch 128, learning rate 3e-05, seed 7.\n")
