@@ -22,7 +22,7 @@ from infocse_ray.suites import beir, bm25, judge
 from infocse_ray.suites import pairs as pairs_module
 from infocse_ray.suites.search import READINGS
 from infocse_ray.suites.with_words import fused_found, read_found
-from tests.unit.suites.data_sets import write_pairs, write_set
+from tests.unit.suites.data_sets import append, write_pairs, write_set
 from tests.unit.suites.in_process import without_actors
 
 pytest.importorskip("pytrec_eval")
@@ -74,7 +74,11 @@ def test_before_and_after_on_everything_asked(
         assert row.before.value == row.after.value, "they are the same encoder"
         assert row.read_as == "BM25" or row.difference == (0.0, 0.0, 0.0)
     lines = said.splitlines()
-    assert "| data set | read as | measure | before | after | difference |" in lines
+    head = lines.index("| data set | read as | measure | before | after | difference |")
+    assert lines.index("", head) - head == 2 + len(main), "other measures are in the tables below"
+    assert (
+        f"Before: {tiny_encoder}. After: {tiny_encoder}. Scores with 95 % intervals; differences, after less " in said
+    )
     assert any(line.startswith("| one | passage | nDCG@10 | 0.") and "| +0.0000 (" in line for line in lines)
     assert any(line.startswith("| after, mean of sentences | ") for line in lines)
     assert any(line.startswith("| BM25 | ") and line.endswith("|  |") for line in lines)
@@ -160,11 +164,12 @@ def test_a_difference_is_the_model_s_score_less_that_of_the_encoder_before(monke
             whose=whose, read_as="both", by_query=lambda _: scores[whose], estimate=lambda _: estimate
         )
 
-    data: Any = SimpleNamespace(name="one", queries=["?"] * 20)
+    data: Any = SimpleNamespace(name="one", queries=["?"] * 20, documents=30)
     row = beir._row(judged, data, [system("compare"), system("model")], "both", "ndcg@10")
     assert row.before is not None
     assert (row.before.value, row.after.value) == (0.5, 0.75)
     assert row.difference == (0.25, 0.25, 0.25)
+    assert row.questions == 20
 
     true = np.linspace(0, 1, 20)
     cosines = {"after": true, "before": -true}
@@ -178,6 +183,44 @@ def test_a_difference_is_the_model_s_score_less_that_of_the_encoder_before(monke
     assert row.difference is not None
     assert (row.before.value, row.after.value) == (pytest.approx(-1), pytest.approx(1))
     assert row.difference.value == pytest.approx(2)
+
+
+def test_each_ranking_is_held_against_bm25():
+    judged: Any = SimpleNamespace(encoders={"model": "after"})
+    scores = {"BM25": np.full(20, 0.5), "passage": np.full(20, 0.75)}
+
+    def system(whose: str, read_as: str) -> Any:
+        value = scores[read_as].mean()
+        estimate, stage = Estimate(value, value, value), SimpleNamespace(summary={"cut": 1234})
+        return SimpleNamespace(
+            whose=whose, read_as=read_as, stage=stage, by_query=lambda _: scores[read_as], estimate=lambda _: estimate
+        )
+
+    data: Any = SimpleNamespace(name="a|b", queries=["?"] * 20, documents=30_000)
+    lines = beir._table(judged, data, [system("BM25", "BM25"), system("model", "passage")], bm25.words_of("en"))
+    assert lines == [
+        "a\\|b: 20 queries, 30,000 documents, 1,234 of them cut as passages; BM25 with Snowball stemmer, stop words",
+        "",
+        "| ranked by | nDCG@10 | R@5 | R@10 | R@100 | MRR@10 | nDCG@10 less BM25's |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| BM25 | 0.5000 | 0.5000 | 0.5000 | 0.5000 | 0.5000 |  |",
+        "| model, passage | 0.7500 | 0.7500 | 0.7500 | 0.7500 | 0.7500 | +0.2500 (+0.2500 to +0.2500) |",
+    ]
+    judged.encoders["compare"] = "before"
+    systems = [system("BM25", "BM25"), system("compare", "passage"), system("model", "passage")]
+    lines = beir._table(judged, data, systems, bm25.words_of("en"))
+    assert ", 1,234 of them cut as passages" in lines[0], "alike of both"
+
+
+def test_what_was_left_out_of_a_data_set_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_set(tmp_path / "one")
+    append(tmp_path / "one" / "corpus.jsonl", "no JSON")
+    append(tmp_path / "one" / "queries.jsonl", {"text": "no id"})
+    beir.read_sets([str(tmp_path / "one")], "test")
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "one: 30 documents, 30 queries; left out: 1 lines of the corpus without an id or a text, 1 lines of "
+        "queries.jsonl without an id or a text"
+    )
 
 
 def test_the_last_row_is_of_what_both_found(tmp_path: Path, tiny_encoder: Path, started: list[str]):
@@ -275,11 +318,41 @@ def test_a_missing_package_is_named(
             judge.judge(settings)
 
 
-def test_names_of_files_cannot_break_the_table(tmp_path: Path, tiny_encoder: Path, started: list[str]):
+def test_pairs_need_none_of_these_packages_and_names_of_files_cannot_break_the_table(
+    tmp_path: Path, tiny_encoder: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    for package in ("bm25s", "pytrec_eval", "mteb"):
+        monkeypatch.setitem(sys.modules, package, None)
     pairs = write_pairs(tmp_path / "a|b\x1b[31m.tsv")
     done = judge.judge(asked(tmp_path, tiny_encoder, suite=["sts"], suite_path=[str(pairs)]))
     [row] = [line for line in done.lines if line.startswith("| a")]
     assert row.startswith("| a\\|b [31m.tsv | sentences |")
+
+
+def test_it_is_computed_where_the_settings_say(
+    tmp_path: Path, tiny_encoder: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    asked_for: list[Any] = []
+    monkeypatch.setattr(judge, "placement", lambda train: asked_for.append(train) or Placement(1, False, 1))
+    more = {
+        "suite": "sts",
+        "suite_path": [str(write_pairs(tmp_path / "pairs.tsv"))],
+        "num_workers": 3,
+        "use_gpu": False,
+    }
+    done = judge.judge(asked(tmp_path, tiny_encoder, **more))
+    assert [(one.num_workers, one.use_gpu) for one in asked_for] == [(3, False)]
+    written = json.loads((Path(done.folder.path) / "suites.json").read_text())["settings"]
+    assert (written["max_length"], written["suite"]) == (16, ["sts"])
+
+
+def test_files_of_one_name_are_all_judged_and_tables_say_which_encoder_is_which():
+    files = ["a/dev.tsv", "b/dev.tsv", "b/test.tsv"]
+    assert judge._named(files) == {"a/dev.tsv": "a/dev.tsv", "b/dev.tsv": "b/dev.tsv", "test.tsv": "b/test.tsv"}
+    alone = Evaluate(model="new|er", suite=["sts"], suite_path=files)
+    assert judge._head(alone) == ["new\\|er, with 95 % intervals:"]
+    [line] = judge._head(alone.model_copy(update={"compare": "older"}))
+    assert line.startswith("Before: older. After: new\\|er. ")
 
 
 def test_no_credential_is_in_what_names_the_results():
