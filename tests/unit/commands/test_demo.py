@@ -2,7 +2,7 @@
 
 import errno
 import os
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -91,3 +91,57 @@ def test_no_time_is_refused_before_anything_is_read(run, capsys, minutes):
     with pytest.raises(SystemExit):
         run("--minutes", minutes)
     assert f"--minutes = {minutes}: should be" in capsys.readouterr().err
+
+
+def scores(value: float, **more: int) -> dict[str, Any]:
+    """Of a test."""
+    of = {"recall@5": value, "recall@10": value + 0.125, "recall@20": value + 0.25, "mrr": value / 2}
+    return {"test": of | {f"{name}_{end}": of[name] for name in of for end in ("low", "high")} | more}
+
+
+def test_the_table_has_each_encoder_once(capsys):
+    demo.show_table(
+        {
+            "start": scores(0.25, queries=1_234, candidates=5_678),
+            "whitened": scores(0.375),
+            "iterations": [{"iteration": 0} | scores(0.375), {"iteration": 1} | scores(0.5)],
+        }
+    )
+    said = capsys.readouterr().out
+    assert "Finding the summary line of each of 1,234 docstrings among 5,678 (95 % intervals):" in said
+    rows = [line.split(" | ") for line in said.splitlines() if line.startswith("| ")]
+    assert rows[0] == ["| encoder", "R@5", "R@10", "R@20", "MRR |"]
+    assert [row[0] for row in rows[2:]] == ["| before", "| whitened, without training", "| after iteration 1"]
+    assert [cell.split()[0] for cell in rows[2][1:]] == ["0.2500", "0.3750", "0.5000", "0.1250"]
+    assert [row[1].split()[0] for row in rows[2:]] == ["0.2500", "0.3750", "0.5000"]
+
+
+def test_the_corpus_is_read_once_and_a_run_that_stopped_is_told_how_it_goes_on(tmp_path, monkeypatch):
+    written, led = [], []
+    monkeypatch.setattr(demo, "write_docstrings", lambda path, **_: written.append(path) or path.write_text(""))
+    monkeypatch.setattr(demo, "bundled_encoder", lambda: "m")
+    monkeypatch.setattr(demo, "run_job", lambda model, given, *_, again, **__: led.append((given, again)))
+    monkeypatch.setattr(demo.tempfile, "mkdtemp", lambda prefix: str(tmp_path / "temporary"))
+    demo.main([])
+    demo.main(["--storage", str(tmp_path)])
+    demo.main(["--storage", str(tmp_path)])
+    assert written == [tmp_path / "temporary" / "docstrings-800.jsonl", tmp_path / "docstrings-800.jsonl"]
+    assert [again for _, again in led] == [
+        f"the same command with --storage {tmp_path / 'temporary'}",
+        *["the same command"] * 2,
+    ]
+    for given, _ in led[1:]:
+        asked = parse(Settings, given, "infocse demo", "")
+        assert (asked.storage, asked.corpus.source) == (str(tmp_path), str(tmp_path / "docstrings-800.jsonl"))
+
+
+def test_a_missing_encoder_and_a_corpus_too_small_are_told_in_a_line(run, capsys, monkeypatch):
+    def missing() -> NoReturn:
+        raise ValueError("the demo's encoder is missing")
+
+    monkeypatch.setattr(demo, "bundled_encoder", missing)
+    for argv, said in (([], "the demo's encoder is missing"), (["--documents", "199"], "training needs at least 200")):
+        with pytest.raises(SystemExit) as ended:
+            run(*argv)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.endswith(f"{said} (see --help)\n")
