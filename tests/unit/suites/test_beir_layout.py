@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from infocse_ray.storage.folder import Storage
@@ -35,13 +38,16 @@ def test_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert len(data.blocks()) == 4
 
 
-def test_compressed_is_the_same(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("ending", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", pa.Codec("zstd").compress)]
+)
+def test_compressed_is_the_same(tmp_path: Path, ending: str, compress: Callable[[bytes], bytes]):
     write_set(tmp_path / "one")
     plain = read(tmp_path / "one")
     passages = list(plain.passages())
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         file = tmp_path / "one" / name
-        Path(f"{file}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        Path(f"{file}{ending}").write_bytes(bytes(compress(file.read_bytes())))
         file.unlink()
     packed = read(tmp_path / "one")
     assert len(packed.blocks()) == 1
@@ -52,12 +58,12 @@ def test_compressed_is_the_same(tmp_path: Path):
 def test_what_cannot_be_used_is_counted(tmp_path: Path):
     write_set(tmp_path)
     append(tmp_path / "corpus.jsonl", "no JSON", {"_id": "empty", "title": "", "text": " "}, {"text": "no id"})
-    append(tmp_path / "corpus.jsonl", '{"_id": "half", "text": "\\ud800"}')
+    append(tmp_path / "corpus.jsonl", '{"_id": "half", "text": "\\ud800"}', {"_id": "a\0b", "text": "what ends its id"})
     append(tmp_path / "queries.jsonl", {"_id": "q-blank", "text": " "}, {"_id": "q-zero", "text": "a judge"})
     append(tmp_path / "qrels" / "test.tsv", "unknown\tdoc-00001\t1", "qdoc-00001\tnowhere\t1", "q-zero\tdoc-00001\t0")
     before = read(tmp_path)
     assert before.notes == [
-        "4 lines of the corpus without an id or a text",
+        "5 lines of the corpus without an id or a text",
         "1 lines of queries.jsonl without an id or a text",
         "1 judgements of unknown queries",
         "1 judgements of unknown documents",
@@ -76,6 +82,8 @@ def test_folders_of_data_sets(tmp_path: Path):
         write_set(tmp_path / name)
     assert [folder.name for folder in beir_folders(str(tmp_path))] == ["a", "b"]
     assert [folder.name for folder in beir_folders(str(tmp_path / "a"))] == ["a"]
+    write_set(tmp_path / "a" / "below")
+    assert [folder.name for folder in beir_folders(str(tmp_path / "a"))] == ["a"], "it is one itself"
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match=r"none': no corpus\.jsonl in it, nor in a folder in it; BEIR's layout is"):
         beir_folders(str(tmp_path / "none"))
@@ -89,6 +97,7 @@ def test_folders_of_data_sets(tmp_path: Path):
         ("queries.jsonl", "", "no query of qrels/test.tsv has a relevant document (30 judgements of unknown queries)"),
         ("corpus.jsonl", "{}\n", "corpus.jsonl has no document; a line is a JSON object with _id and text"),
         ("qrels/test.tsv", "a\tb\tc\nq\td\t0.5\n", "test.tsv, line 2: give a query's id, a document's id and a whole"),
+        ("qrels/test.tsv", f"a\tb\tc\nq\td\t{2**15}\n", "test.tsv, line 2: give a query's id"),
         ("qrels/test.tsv", "a\tb\tc\nq\td\t1e12\n", "test.tsv, line 2: give a query's id"),
         ("qrels/test.tsv", "a\tb\tc\nq\td\tmuch\n", "test.tsv, line 2: give a query's id, a document's id and a whole"),
     ],
@@ -106,5 +115,28 @@ def test_a_mistake_is_one_line(tmp_path: Path, file: str, content: str | None, s
 
 def test_judgements_without_a_line_that_names_them(tmp_path: Path):
     write_set(tmp_path)
-    (tmp_path / "qrels" / "test.tsv").write_text("qdoc-00001\tdoc-00001\t2\n")
-    assert read(tmp_path).relevant == {"qdoc-00001": {"doc-00001": 2}}
+    (tmp_path / "qrels" / "test.tsv").write_text(" qdoc-00001\tdoc-00001 \t2\n")
+    before = read(tmp_path)
+    assert before.relevant == {"qdoc-00001": {"doc-00001": 2}}
+    (tmp_path / "qrels" / "test.tsv").write_text("qdoc-00001\tdoc-00001\t1\n")
+    assert read(tmp_path).fingerprint != before.fingerprint, "it is less relevant"
+
+
+def test_of_texts_white_space_is_no_part(tmp_path: Path):
+    write_set(tmp_path)
+    before = read(tmp_path)
+    append(tmp_path / "queries.jsonl", {"_id": "qdoc-00001", "text": " another \n question "})
+    data = read(tmp_path)
+    assert dict(zip(data.query_ids, data.queries, strict=True))["qdoc-00001"] == "another question"
+    assert data.fingerprint != before.fingerprint, "it asks something else"
+    append(tmp_path / "corpus.jsonl", {"_id": "untitled", "text": " the ship\n"})
+    append(tmp_path / "corpus.jsonl", {"_id": "titled", "title": "\tA ship ", "text": " sails"})
+    assert [passage.whole for passage in read(tmp_path).passages()][-2:] == ["the ship", "A ship sails"]
+
+
+def test_the_order_of_judgements_changes_nothing(tmp_path: Path):
+    write_set(tmp_path)
+    before = read(tmp_path)
+    head, *lines = (tmp_path / "qrels" / "test.tsv").read_text().splitlines()
+    (tmp_path / "qrels" / "test.tsv").write_text("\n".join([head, *reversed(lines)]))
+    assert read(tmp_path)[3:] == before[3:]

@@ -15,8 +15,9 @@ from infocse_ray.encoder.texts import TextEncoder, tokenised
 from infocse_ray.retrieval.documents import cut_at, whole_length
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.folder import Storage
-from infocse_ray.suites import beir_layout
-from infocse_ray.suites.beir_layout import read_beir
+from infocse_ray.storage.parquet import open_parquet
+from infocse_ray.suites import beir_layout, search
+from infocse_ray.suites.beir_layout import Passage, read_beir
 from infocse_ray.suites.search import BOTH, PASSAGE, READINGS, SENTENCES, SearchBlocks, best_of_all
 from tests.unit.suites.data_sets import append, write_set
 
@@ -84,3 +85,31 @@ def test_a_text_of_which_nothing_is_shown_is_a_text(annotator: Annotator, tmp_pa
     for name in READINGS:
         for found in best_of_all(folder, name, data.query_ids).values():
             assert abs(found["unseen"]) <= 1 + 1e-5, "not NaN, which would be the best of all"
+
+
+def test_an_empty_title_is_no_sentence_and_texts_are_split_by_their_language(
+    annotator: Annotator, monkeypatch: pytest.MonkeyPatch
+):
+    languages: list[str] = []
+    split = lambda text, language: languages.append(language) or text.split("|")  # noqa: E731
+    monkeypatch.setattr(search, "split_sentences", split)
+    reader = TextEncoder(annotator.encoder)
+    passages = [Passage("a", "", "the ship sails|a judge"), Passage("b", "the sky", "the ship sails")]
+    ship, judge, sky = reader.vectors(["the ship sails", "a judge", "the sky"])
+    means = torch.nn.functional.normalize(torch.stack([ship + judge, sky + ship]), dim=-1)
+    torch.testing.assert_close(search.sentence_means(reader, passages, "de"), means)
+    assert languages == ["de", "de"]
+
+
+def test_one_more_is_found_than_is_looked_at(annotator: Annotator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """For the query may be a document, which doesn't count."""
+    monkeypatch.setattr(beir_layout, "_BLOCK_BYTES", 1_500)
+    monkeypatch.setattr(search, "DEPTH", 4)
+    write_set(tmp_path / "set")
+    data = read_beir(Storage.open(str(tmp_path / "set")), "test")
+    folder = Storage.open(str(tmp_path / "best"))
+    SearchBlocks(data, folder, "en")(annotator, list(range(len(data.blocks()))))
+    for name in READINGS:
+        assert {len(found) for found in best_of_all(folder, name, data.query_ids).values()} == {5}
+        with open_parquet(folder / name / "00000.parquet") as opened:
+            assert opened.metadata.num_rows == 5 * len(data.queries)

@@ -49,6 +49,15 @@ def test_a_text_stays_as_it_is_and_an_id_is_one_cell(tmp_path: Path):
     assert read_beir(Storage.open(str(tmp_path / "beir")), "all").notes == []
 
 
+def test_labels_in_files_of_their_own_are_the_queries(tmp_path: Path):
+    rows = [{"id": d["id"], "sentences": d["sentences"]} for d in make_documents(3)]
+    labels = write_jsonl(tmp_path / "l.jsonl", [{"id": "doc-00001", "counterpart": "One?", "split": "test"}])
+    corpus = Corpus(source=str(write_jsonl(tmp_path / "c.jsonl", rows)), labels=str(labels))
+    assert write_beir(corpus, Storage.open(str(tmp_path / "beir")))["judgements"] == 1
+    data = read_beir(Storage.open(str(tmp_path / "beir")), "test")
+    assert (data.queries, list(data.relevant.values())) == (["One?"], [{"doc-00001": 1}])
+
+
 def test_it_is_refused_without_counterparts_or_where_files_are(tmp_path: Path):
     rows = [{"id": d["id"], "sentences": d["sentences"]} for d in make_documents(3)]
     corpus = Corpus(source=str(write_jsonl(tmp_path / "c.jsonl", rows)))
