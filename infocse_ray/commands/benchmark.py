@@ -183,7 +183,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
     except (ImportError, OSError, ValueError) as error:
         if os.environ.get("INFOCSE_TRACEBACK"):
             raise
-        print(f"{prog}: error: {error}", file=sys.stderr)
+        print(f"{prog}: error: {' '.join(str(error).split())}", file=sys.stderr)  # libraries' have several lines
         return 2
     return 0
 
