@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from infocse_ray.encoder.kernels import with_finite_masks
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.tokenizer import first_line
 
@@ -66,7 +67,7 @@ def traced(encoder: SentenceEncoder, sentences: bool = True) -> torch.export.Exp
     mask[1, 5:] = 0
     graph = _Graph(encoder) if sentences else _Tokens(encoder)
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with torch.no_grad(), quiet():
+    with torch.no_grad(), quiet(), with_finite_masks(encoder.backbone.config):
         try:
             return torch.export.export(graph.eval(), (ids, mask), dynamic_shapes=(free, free))
         except Exception as error:  # whatever export or the backbone's own code raises: of torch it has no one class

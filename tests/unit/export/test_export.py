@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from transformers import ModernBertConfig, ModernBertModel
 
 from infocse_ray.commands.export import main
 from infocse_ray.corpus.store import TokenStore
@@ -124,6 +125,27 @@ def test_graphs_give_the_encoders_vectors(make: Any, tiny_encoder: Path, tmp_pat
                 if not int8 and form is FORMATS["onnx"]:  # OpenVINO may compute in bf16
                     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-5)
     assert sys.modules["openvino_telemetry"] is None  # nothing is sent
+
+
+def test_padding_beyond_a_window_leaves_a_graphs_vectors_numbers(tiny_encoder: Path, tmp_path: Path) -> None:
+    """Padding that no token is near attends to nothing."""
+    if importlib.util.find_spec("openvino") is None:
+        pytest.skip("there is no openvino")
+    folder = copy_of(tiny_encoder, tmp_path)
+    (folder / "model.safetensors").unlink()
+    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 200}
+    shape |= {"num_attention_heads": 4, "local_attention": 8, "global_attn_every_n_layers": 2}
+    shape |= {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}
+    torch.manual_seed(0)
+    ModernBertModel(ModernBertConfig(**shape)).eval().save_pretrained(folder)
+    encoder = load(folder, pooling="mean")
+    FORMATS["openvino"].write(traced(encoder), tmp_path, False)
+    graph = FORMATS["openvino"].Session(tmp_path / FORMATS["openvino"].file_name(False), 1)
+    ids, mask = encoder.pad(tokenised(encoder, ["the ship", " ".join(SENTENCES[:3])]))
+    assert mask.sum(1).tolist() == [4, 16]
+    found = torch.from_numpy(graph(ids.numpy(), mask.numpy()))
+    with torch.inference_mode():
+        assert torch.nn.functional.cosine_similarity(found, encoder(ids, mask)).min() > 0.999
 
 
 def test_a_backbone_that_cannot_be_traced_is_one_line(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
