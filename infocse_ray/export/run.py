@@ -51,9 +51,10 @@ def export(settings: Export) -> Exported:
     refuse_export(folder, settings.model)
     target = place_of(settings.model, settings.output, settings.format, settings.dimensions)
     shape = Encoder(model=settings.model, max_length=max_length_of(settings, run))
-    original = load_encoder(
-        folder, shape, cosine=read_layout(folder, setting="model").normalize, setting="model", cut_to_positions=True
-    )
+    layout = read_layout(folder, setting="model")
+    original = load_encoder(folder, shape, cosine=layout.normalize, setting="model", cut_to_positions=True)
+    if layout.max_seq_length is not None:  # which a longer length of the check is not to change
+        original.max_seq_length = min(layout.max_seq_length, original.max_seq_length or layout.max_seq_length)
     encoder = original if settings.dimensions is None else truncated(original, settings.dimensions)
     corpus_named(settings, run)
     content = begin(target, encoder, original.dimension)

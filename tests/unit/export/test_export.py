@@ -376,6 +376,17 @@ def test_fewer_dimensions_are_the_leading_ones_of_length_1(
     assert "of the original's 12 the leading components" in (Path(str(done.folder)) / "README.md").read_text()
 
 
+def test_what_the_check_cuts_texts_to_is_not_in_the_export(tiny_encoder: Path, tmp_path: Path) -> None:
+    encoder = whitened(tiny_encoder, tmp_path)
+    encoder.max_seq_length = 20
+    encoder.save(tmp_path / "news")
+    for length in (None, 12, 50):  # without a run it is 32
+        settings = Export(model=str(tmp_path / "news"), format="torch", dimensions=5, check=False, max_length=length)
+        assert (
+            read_layout(Path(str(export(settings).folder))).max_seq_length == 20
+        )  # a second one is of the same encoder
+
+
 def test_dimensions_are_refused_where_a_cut_means_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"dimensions = 8: the encoder isn't whitened.*encoder\.dimensions.*Matryoshka"
