@@ -107,5 +107,7 @@ def texts_of(what: Asked | None, encoder: SentenceEncoder) -> Tokens:
         sentences = questions.sentences if isinstance(questions, HeldOut) else questions.documents.sentences
         return sentences.take(np.linspace(0, len(sentences) - 1, min(TEXTS, len(sentences))).astype(np.int64))
     sizes = np.arange(1, encoder.room() + 1)
-    ids = np.setdiff1d(np.arange(len(encoder.tokenizer)), encoder.tokenizer.all_special_ids)
+    # Of tokens that were added some may have no vector.
+    rows = min(len(encoder.tokenizer), len(encoder.backbone.get_input_embeddings().weight))
+    ids = np.setdiff1d(np.arange(rows), encoder.tokenizer.all_special_ids)
     return Tokens(np.random.default_rng(0).choice(ids, sizes.sum()).astype(np.uint32), offsets_of(sizes))

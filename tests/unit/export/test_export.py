@@ -27,7 +27,7 @@ from infocse_ray.encoder.prompts import ROLES, Prompts
 from infocse_ray.export import questions as questions_module
 from infocse_ray.export import run as run_module
 from infocse_ray.export.card import exported_card
-from infocse_ray.export.check import check
+from infocse_ray.export.check import check, texts_of
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import place_of
 from infocse_ray.export.formats import FORMATS, GraphEncoder
@@ -385,6 +385,20 @@ def test_what_the_check_cuts_texts_to_is_not_in_the_export(tiny_encoder: Path, t
         assert (
             read_layout(Path(str(export(settings).folder))).max_seq_length == 20
         )  # a second one is of the same encoder
+
+
+def test_tokens_that_were_added_and_have_no_vector_are_not_asked_about(tiny_encoder: Path, tmp_path: Path) -> None:
+    encoder = whitened(tiny_encoder, tmp_path)
+    rows = len(encoder.backbone.get_input_embeddings().weight)
+    encoder.tokenizer.add_tokens([f"<image_{number}>" for number in range(200)])  # most ids are of these
+    encoder.save(tmp_path / "news")
+    done = export(Export(model=str(tmp_path / "news"), format="torch", dimensions=12, check=False))
+    assert done.vectors.difference == 0
+    encoder = load(tmp_path / "news")
+    texts = texts_of(None, encoder)
+    assert texts.values.max() < rows
+    assert not np.isin(texts.values, encoder.tokenizer.all_special_ids).any()
+    assert texts.lengths.tolist() == list(range(1, encoder.room() + 1)), "one of each length that fits"
 
 
 def test_dimensions_are_refused_where_a_cut_means_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
