@@ -18,6 +18,7 @@ from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.settings.explain import explain
 from infocse_ray.settings.nested import nested
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 
 Checked = TypeVar("Checked", bound=BaseModel)
 _OfCorpus = TypeVar("_OfCorpus", Settings, Evaluate, Embed)
@@ -31,7 +32,10 @@ def configured(config: str | os.PathLike[str]) -> dict[str, Any]:
     """
     if not isinstance(config, str | os.PathLike):
         raise ValueError(f"config: is a {type(config).__qualname__}; give a name, such as 'paper-plus', or a file")
-    given = read_config(os.fspath(config), Settings, "config")
+    try:
+        given = read_config(os.fspath(config), Settings, "config")
+    except ValueError as error:
+        raise ValueError(redacted(str(error))) from None
     if arguments := [name for name in ("name", "storage", "seed", "minutes", "recipe") if name in given]:
         raise ValueError(f"config = {os.fspath(config)!r}: has {', '.join(arguments)}; give that to adapt itself")
     for name, section in given.items():
@@ -52,7 +56,7 @@ def validated(model: type[Checked], values: Mapping[str, Any]) -> Checked:
     try:
         return model.model_validate(_paths_as_text(values))
     except ValidationError as error:
-        raise ValueError(explain(error, model)) from None
+        raise ValueError(redacted(explain(error, model))) from None
 
 
 def _paths_as_text(value: Any) -> Any:
@@ -80,10 +84,11 @@ def section_of(name: str, given: object) -> Mapping[str, Any]:
         return given
     sections = {section: fields for section, field in Settings.model_fields.items() if (fields := _fields_of(field))}
     its = [section for section, fields in sections.items() if name in fields]
+    said = redacted(f"{name} = {given!r}")
     if name not in sections and not its:
-        raise ValueError(f"{name} = {given!r}: no such setting; sections of settings are {', '.join(sections)}")
-    example = f"{its[0]}={{{name!r}: {given!r}}}" if its else f"{name}={{...}}"
-    raise ValueError(f"{name} = {given!r}: settings come in sections, each a dict: {example}")
+        raise ValueError(f"{said}: no such setting; sections of settings are {', '.join(sections)}")
+    example = redacted(f"{its[0]}={{{name!r}: {given!r}}}") if its else f"{name}={{...}}"
+    raise ValueError(f"{said}: settings come in sections, each a dict: {example}")
 
 
 def _fields_of(field: FieldInfo) -> Mapping[str, FieldInfo]:

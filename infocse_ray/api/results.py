@@ -91,8 +91,8 @@ class RunResult:
         for name, expected in self.files.items():
             if not (folder / name).exists() or file_digest(folder / name) != expected:
                 raise ValueError(
-                    f"{self.model_path}: isn't this result's encoder any more ({name} is another, or gone): a run of "
-                    "the same name wrote it since; give runs names of their own, or take the later run's result"
+                    f"{self.folder / 'model'}: isn't this result's encoder any more ({name} is another, or gone): a "
+                    "run of the same name wrote it since; give runs names of their own, or take the later run's result"
                 )
         return folder
 

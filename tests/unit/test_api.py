@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from transformers.utils import logging
 
 import infocse_ray
 from infocse_ray import RunResult, Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
-from infocse_ray.api import arguments, calls
+from infocse_ray.api import arguments, calls, results
 from infocse_ray.loop.scored import Evaluated
 from infocse_ray.settings import Settings
 from infocse_ray.storage.checksums import digest
@@ -280,6 +281,28 @@ def test_results_are_shown_without_credentials():
     for result in (SweepResult(secret, 0), Scores({}, secret), SuiteScores([], "", secret)):
         assert "bucket/runs/news" in repr(result)
         assert "averysecretword" not in repr(result)
+
+
+SECRET: Any = "s3://KEY:averysecretword@bucket/news"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: adapt("e", [TEXT], "n", corpus=SECRET),
+        lambda: adapt("e", [TEXT], "n", sources=SECRET),
+        lambda: adapt("e", [TEXT], "n", config=SECRET),
+        lambda: adapt("e", [TEXT], "n", train={"max_steps": SECRET}),
+        lambda: evaluate([SECRET], [TEXT]),  # pyright: ignore[reportArgumentType]
+        RunResult(Storage.open(SECRET), {"settings": {"encoder": {"max_length": 8}}}, files={"gone": ""}).encoder,
+    ],
+)
+@pytest.mark.usefixtures("any_encoder")
+def test_a_mistake_is_told_without_credentials(call: Callable[[], object], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(results, "resolve_encoder", lambda *_: Path())
+    with pytest.raises(ValueError, match=r"\*\*\*@bucket") as told:
+        call()
+    assert "averysecretword" not in "".join(traceback.format_exception(told.value, limit=0))
 
 
 def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, tiny_encoder: Path):
