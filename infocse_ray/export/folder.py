@@ -57,8 +57,9 @@ def begin(target: Storage, encoder: SentenceEncoder, original: int) -> dict[str,
         What `export.json` says, with the forms that are there already.
 
     Raises:
-        ValueError: something else is there.
+        ValueError: something else is there, or it can't be written.
     """
+    Storage.for_runs(target.uri, "output")
     content = {
         "format": _FORMAT,
         "of": _fingerprint(encoder),
@@ -71,7 +72,7 @@ def begin(target: Storage, encoder: SentenceEncoder, original: int) -> dict[str,
             there = (target / NAME).read_json()
         except (OSError, ValueError):
             there = {}
-        if there.get("of") != content["of"]:
+        if not isinstance(there, dict) or there.get("of") != content["of"]:
             raise ValueError(f"output = {str(target)!r}: something else is there; name another folder, or remove it")
         return there
     (target / NAME).write_json(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import subprocess
@@ -460,6 +461,29 @@ def test_an_export_is_beside_the_model_however_that_is_named(tmp_path: Path, mon
     assert place_of("memory://news/model/?a=b", None, "onnx", None).uri == "memory://news/model_onnx?a=b"
     with pytest.raises(ValueError, match=r"^output = .*: is in the folder that Ray unpacked this job into"):
         place_of(str(tmp_path), str(tmp_path / "_ray_pkg_0123" / "small"), "torch", 8)
+
+
+def test_a_folder_that_is_no_place_for_an_export_is_told_before_any_work(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whitened(tiny_encoder, tmp_path).save(tmp_path / "news")
+    (tmp_path / "a_file").write_text("")
+    monkeypatch.setattr(run_module, "write_form", None)
+    model = ("--model", str(tmp_path / "news"), "--format", "torch", "--dimensions", "5", "--check", "false")
+    said = refused(*model, "--output", str(tmp_path / "a_file" / "below"), capsys=capsys)
+    assert "below': can't be written: " in said
+    assert said.endswith("name another folder or URI")
+    for content in ("[]", "{", '{"of": "another"}'):
+        (tmp_path / "there").mkdir(exist_ok=True)
+        (tmp_path / "there" / "export.json").write_text(content)
+        said = refused(*model, "--output", str(tmp_path / "there"), capsys=capsys)
+        assert "there': something else is there; name another folder, or remove it" in said
+
+    def readonly(*_: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Storage, "write_bytes", readonly)  # of a model that is shared, say: beside it is no place
+    assert "news_5': can't be written: [Errno 30] Read-only file system; name another" in refused(*model, capsys=capsys)
 
 
 def test_an_encoder_without_a_card_is_called_as_its_folder_is(
