@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from infocse_ray.settings.yaml_values import load_yaml
 from infocse_ray.storage.folder import is_remote
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
@@ -54,7 +55,7 @@ def front_matter(card: Path) -> dict[str, Any]:
     """The YAML at the head of a card; empty where there is none that can be read."""
     try:
         found = _FRONT_MATTER.match(card.read_text(encoding="utf-8"))
-        values = yaml.safe_load(found[1]) if found else None
+        values = load_yaml(found[1]) if found else None
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return values if isinstance(values, dict) else {}

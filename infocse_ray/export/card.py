@@ -35,7 +35,8 @@ def exported_card(source: Path, model: str, name: str, content: dict[str, Any]) 
         index = {} if not results else ModelCardData(model_name=_name(written, name), eval_results=results).to_dict()
         # What the original scored isn't what these score.
         kept = {key: value for key, value in written.items() if key != "model-index"}
-        given = tagged if isinstance(tagged := kept.get("tags"), list) else []
+        tagged = kept.get("tags") or []
+        given = tagged if isinstance(tagged, list) else [tagged]  # one may stand alone
         # Whatever library the original's card names: this folder is of one.
         kept |= {"library_name": "sentence-transformers"}
         head = card_metadata.fenced(kept | {"tags": list(dict.fromkeys([*given, *tags]))} | index)

@@ -1,4 +1,4 @@
-"""YAML as people write settings in it: `no` is Norwegian, and what is there twice is a mistake."""
+"""YAML as people write settings and model cards in it: `no` is Norwegian, and what is there twice is a mistake."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from infocse_ray.encoder.graph import traced
 from infocse_ray.encoder.layout import read_layout, write_layout
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense
+from infocse_ray.encoder.origin import front_matter
 from infocse_ray.encoder.prompts import ROLES, Prompts
 from infocse_ray.export import questions as questions_module
 from infocse_ray.export import run as run_module
@@ -32,6 +33,7 @@ from infocse_ray.export.check import check, texts_of
 from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import place_of
 from infocse_ray.export.formats import FORMATS, GraphEncoder
+from infocse_ray.export.push import check_card
 from infocse_ray.export.questions import Asked
 from infocse_ray.export.run import export
 from infocse_ray.loop.its_run import run_of
@@ -256,6 +258,25 @@ def test_a_card_says_what_was_lost_and_how_sure_that_is(tmp_path: Path) -> None:
     assert "Differences are between the original's vectors, cut alike, and the export's" in card
     [result] = ModelCard(card).data.eval_results  # pyright: ignore[reportAttributeAccessIssue]
     assert (result.metric_type, result.metric_value) == ("recall_at_5", 0.75), "of the export, not of the original"
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("language: no\ntags: [a, onnx]", {"language": "no", "tags": ["a", "onnx"]}),
+        ("language: [no, nb]\ntags: a", {"language": ["no", "nb"], "tags": ["a", "onnx"]}),
+        ("license: mit\ntags:", {"license": "mit", "tags": ["onnx"]}),
+    ],
+)
+def test_what_the_originals_card_says_of_it_is_said_of_an_export(
+    tmp_path: Path, written: str, kept: dict[str, Any]
+) -> None:
+    """Norwegian is `no`, which by YAML 1.1 is false, and `infocse push` would refuse."""
+    (tmp_path / "README.md").write_text(f"---\n{written}\nlibrary_name: transformers\n---\n\n# X\n")
+    content = {"exports": {"onnx": form_of(None)}, "dimensions": 4, "dimensions_of_original": 4}
+    (tmp_path / "card.md").write_text(exported_card(tmp_path, "m", "news", content))
+    assert front_matter(tmp_path / "card.md") == kept | {"library_name": "sentence-transformers"}
+    check_card(tmp_path / "card.md")
 
 
 @pytest.mark.parametrize("check", [None, CHECKED])
