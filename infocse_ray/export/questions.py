@@ -73,6 +73,11 @@ def questions(settings: Export, run: RunOf | None, encoder: SentenceEncoder) -> 
         max_candidates=validate.max_candidates,
         reading=validate.reading,
     )
+    if not asked.doc_ids:
+        raise ValueError(
+            f"max_documents = {most}, corpus.valid_fraction = {its.corpus.valid_fraction}: no validation document asks "
+            f"in the check; raise {'either' if settings.corpus.source else 'the former'}, or give --check false"
+        )
     return Asked(asked, on)
 
 

@@ -310,6 +310,7 @@ def test_the_runs_settings_and_seed_draw_the_questions(
 
     def asked(store: Any, split: str, on: str, most: int, **how: Any) -> Any:
         seen.append((split, on, most, how))
+        return SimpleNamespace(doc_ids=["a"])
 
     monkeypatch.setattr(questions_module, "questions_for", asked)
     encoder = load(tiny_encoder)
@@ -323,6 +324,16 @@ def test_the_runs_settings_and_seed_draw_the_questions(
     how = {"seed": 5, "max_candidates": 100, "reading": "both"}
     on = "sentence" if job == "pretrain" else "counterpart"  # which is what fine-tuning was validated on
     assert seen == [("valid", on, 700, how), ("valid", on, 300, how)]
+
+
+def test_a_check_without_a_question_is_refused_before_anything_is_made(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_module, "write_form", None)
+    monkeypatch.setattr(questions_module, "questions_for", lambda *_, **__: SimpleNamespace(doc_ids=[]))
+    model = str(a_run(whitened(tiny_encoder, tmp_path), tmp_path / "runs"))
+    said = refused("--model", model, "--format=torch", "--dimensions=5", "--max_documents=1", capsys=capsys)
+    assert "max_documents = 1, corpus.valid_fraction = 0.1: no validation document asks in the check; raise" in said
 
 
 def test_a_graph_of_fewer_dimensions_is_held_against_the_cut_and_its_score_against_the_whole(
