@@ -57,8 +57,10 @@ def _write(program: torch.export.ExportedProgram, target: Path) -> None:
                 verbose=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:
+            # Its own first line says, in colours, at which step it failed.
+            reason = first_line(error.__cause__ or error)
             raise ValueError(
-                f"format = onnx: torch's exporter can't write this backbone: {first_line(error)}; use openvino"
+                f"format = onnx: torch's exporter can't write this backbone: {reason}; use openvino"
             ) from error
         assert written is not None
         written.save(target)

@@ -165,6 +165,17 @@ def test_a_backbone_that_cannot_be_traced_is_one_line(tiny_encoder: Path, monkey
         traced(load(tiny_encoder))
 
 
+def test_what_onnx_cannot_say_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        reason = ValueError("can't view a tensor so\nand where")
+        raise torch.onnx.errors.OnnxExporterError("Failed.\x1b[96mThis is step 2/3\x1b[0m Next steps:\n-") from reason
+
+    monkeypatch.setattr(torch.onnx, "export", fails)
+    program: Any = None
+    with pytest.raises(ValueError, match=r"^format = onnx: .*: can't view a tensor so; use openvino$"):
+        FORMATS["onnx"].write(program, tmp_path, False)
+
+
 def test_products_of_an_onnx_graph_in_8_bits_never_overflow_on_cpus_without_vnni(
     tiny_encoder: Path, tmp_path: Path
 ) -> None:
