@@ -140,8 +140,9 @@ def test_every_section_of_settings_can_be_given(tmp_path: Path, monkeypatch: pyt
     asked: list[Settings] = []
     monkeypatch.setattr(calls, "pretrain", asked.append)
     given: dict[str, Any] = {"encoder": {"whiten": "off"}, "train.max_steps": 5, "train": {"batch_size": 4}}
-    adapt("e", [TEXT], "n", storage=str(tmp_path), **given)
+    adapt("e", [TEXT], "n", storage=str(tmp_path), seed=7, minutes=2.5, recipe="auto", **given)
     (settings,) = asked
+    assert (settings.name, settings.seed, settings.minutes, settings.recipe) == ("n", 7, 2.5, "auto")
     assert (settings.encoder.model, settings.encoder.whiten) == ("e", "off")
     assert (settings.train.max_steps, settings.train.batch_size) == (5, 4)
     assert Path(str(settings.corpus.source)).parent == tmp_path / "sources"
@@ -158,7 +159,14 @@ def test_adapt_takes_configurations_as_the_command_does(tmp_path: Path, monkeypa
     first, second = asked
     assert (first.train.learning_rate, first.train.max_steps, first.encoder.model) == (5e-5, 5, "e")
     assert (second.train.batch_size, second.train.max_steps, second.encoder.max_length) == (8, 7, 12)
-    for text, said in (("seed: 1", "has seed; give"), ("corpus.source: a", "corpus.source: the documents are given")):
+    for name in ("name", "storage", "seed", "minutes", "recipe"):
+        own.write_text(f"{name}: 1")
+        with pytest.raises(ValueError, match=f"has {name}; give that to adapt itself"):
+            adapt("e", [TEXT], "n", config=own)
+    for text, said in (
+        ("train: {max_steps: 1}\nseed: 1", "has seed; give"),
+        ("corpus.source: a", "corpus.source: the documents are given"),
+    ):
         own.write_text(text)
         with pytest.raises(ValueError, match=said):
             adapt("e", [TEXT], "n", config=str(own))
@@ -243,11 +251,27 @@ def test_scores_beside_another_encoders_have_a_verdict(tmp_path: Path, monkeypat
     monkeypatch.setattr(calls, "evaluate_encoders", evaluate_encoders)
     alone = evaluate("e", [TEXT], storage=str(tmp_path))
     assert (alone.verdict, alone.summary, alone.comparison) == (None, None, None)
+    assert (alone.metrics, alone.ranks) == ({"mrr": 0.5}, str(tmp_path / "ranks"))
     found = evaluate("e", [TEXT], compare="other", storage=str(tmp_path))
     assert asked[1].compare == "other"
     assert (found.verdict, found.summary) == ("LEVEL", "LEVEL, neither is better")
     assert found.comparison == {"verdict": verdict}
     assert repr(found) == repr(alone), "of the comparison its verdict is to be asked for"
+
+
+def test_what_suites_and_sweeps_came_to_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Any] = []
+    row = SimpleNamespace(content=lambda: {"suite": "sts"})
+    judged = SimpleNamespace(rows=[row], lines=["| a |", "| b |"], folder=Storage.open(str(tmp_path / "suites")))
+    monkeypatch.setattr(calls, "judge", lambda settings: (asked.append(settings), judged)[1])
+    found = infocse_ray.evaluate_suites("m", "sts", compare="before", suite_path=Path("a.csv"), storage=tmp_path)
+    assert found == SuiteScores([{"suite": "sts"}], "| a |\n| b |", str(tmp_path / "suites"))
+    infocse_ray.evaluate_suites("m", ["mteb"], tasks=["STSBenchmark"])
+    said = [(one.model, one.compare, one.suite_path, one.tasks) for one in asked]
+    assert said == [("m", "before", ["a.csv"], []), ("m", None, [], ["STSBenchmark"])]
+    monkeypatch.setattr(calls, "run_sweep", lambda _: 3)
+    config = infocse_ray.Sweep.model_construct(name="s", storage=str(tmp_path))
+    assert infocse_ray.sweep(config) == SweepResult(str(tmp_path / "s"), 3)
 
 
 @pytest.mark.usefixtures("any_encoder")
@@ -265,7 +289,8 @@ def test_a_result_loads_its_own_encoder_and_no_later_runs(tmp_path: Path, tiny_e
     shutil.copytree(tiny_encoder, model)
     files = {file.name: digest(file.read_bytes()).hex() for file in model.iterdir()}
     result = RunResult(Storage.open(str(tmp_path / "run")), {"settings": {"encoder": {"max_length": 8}}}, files=files)
-    assert result.encoder().dimension == 32
+    assert (result.encoder().dimension, result.encoder().max_length) == (32, 8)
+    assert not result.encoder().normalize, "it is as its folder says"
     (model / "config.json").write_text((model / "config.json").read_text() + "\n")
     with pytest.raises(
         ValueError, match=r"isn't this result's encoder any more \(config\.json is another, or gone\): a run"
