@@ -27,7 +27,7 @@ _FORMATS = {"annotate": 3, "examples": 2, "train": 6}
 _LABELS_FORMAT = 1
 """As these, of the draw of labels, which runs without labels don't have."""
 
-_GRAPH_FORMAT = 1
+_GRAPH_FORMAT = 2
 """As these, of a backbone converted for annotating."""
 
 _WHITENING_FORMAT = 1
