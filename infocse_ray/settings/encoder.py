@@ -24,9 +24,9 @@ class Encoder(Section):
         default="auto",
         description="How token vectors become a sentence vector: their mean, the first or the last of them; as "
         "sentence-transformers has them, the largest values, the mean that weighs later tokens more, the sum over the "
-        "root of their number. `auto`: as "
-        "the sentence-transformers folder says, else as published with train.method (cls: simcse, ict, conpono, "
-        "tsdae; mean: the others); a language model that reads from left to right must be told.",
+        "root of their number. `auto`: as the sentence-transformers folder says, else as published with train.method "
+        "(cls: simcse, ict, conpono, tsdae; mean: the others, and for `infocse finetune`); a language model that reads "
+        "from left to right must be told.",
     )
     max_length: int = Field(
         default=32, ge=4, description="Most tokens of a sentence, special tokens included; the rest is cut."
