@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +43,8 @@ def export(settings: Export) -> Exported:
     """Do it.
 
     Raises:
-        ValueError: a setting doesn't fit the encoder, a package is missing, or the folder is taken.
+        ValueError: a setting doesn't fit the encoder, a package is missing, the folder is taken, or a graph's vectors
+            are no numbers.
     """
     if settings.format != "torch":
         check_packages(settings.format)
@@ -122,6 +124,10 @@ def _checked(
     # Where dimensions are cut, a graph is held against the encoder that is cut alike, and scores against the whole one.
     vectors = apart(original if form is encoder else encoder, form, texts)
     if form is not encoder:
+        if math.isnan(vectors.difference):
+            raise ValueError(
+                f"format = {label_of(settings)}: the graph's vectors are no numbers (NaN); give another format"
+            )
         say(
             f"vectors of {vectors.texts:,} texts: largest difference of a component {vectors.difference:.2g}, smallest "
             f"cosine {vectors.cosine:.6f}"

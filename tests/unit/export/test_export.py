@@ -347,12 +347,12 @@ def test_a_check_without_a_question_is_refused_before_anything_is_made(
     assert "max_documents = 1, corpus.valid_fraction = 0.1: no validation document asks in the check; raise" in said
 
 
-def test_a_graph_of_fewer_dimensions_is_held_against_the_cut_and_its_score_against_the_whole(
-    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def graph_that_adds(more: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of what onnx makes of an encoder."""
+
     def stand_in(settings: Export, encoder: SentenceEncoder, *_: Any) -> GraphEncoder:
         def run(input_ids: np.ndarray, attention_mask: np.ndarray) -> np.ndarray:
-            return encoder(torch.from_numpy(input_ids), torch.from_numpy(attention_mask)).numpy() + 1e-3
+            return encoder(torch.from_numpy(input_ids), torch.from_numpy(attention_mask)).numpy() + more
 
         return GraphEncoder(encoder, run)
 
@@ -361,6 +361,22 @@ def test_a_graph_of_fewer_dimensions_is_held_against_the_cut_and_its_score_again
     written = SimpleNamespace(write=lambda _, folder, __: (folder / "g").write_bytes(b"g"), file_name=lambda _: "g")
     monkeypatch.setattr(run_module, "FORMATS", {"onnx": written})
     monkeypatch.setattr(run_module, "opened", stand_in)
+
+
+def test_a_graph_whose_vectors_are_no_numbers_is_no_export(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_that_adds(float("nan"), monkeypatch)
+    whitened(tiny_encoder, tmp_path).save(tmp_path / "news")
+    with pytest.raises(ValueError, match=r"^format = onnx: the graph's vectors are no numbers \(NaN\); give "):
+        export(Export(model=str(tmp_path / "news"), check=False))
+    assert not [*tmp_path.rglob("g")], "nothing is written"
+
+
+def test_a_graph_of_fewer_dimensions_is_held_against_the_cut_and_its_score_against_the_whole(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph_that_adds(1e-3, monkeypatch)
     model = a_run(whitened(tiny_encoder, tmp_path), tmp_path / "runs", validate={"reading": "sentences"})
     done = export(Export(model=str(model), dimensions=3))
     assert done.vectors.difference == pytest.approx(1e-3, rel=1e-3)
