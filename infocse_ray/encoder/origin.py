@@ -55,7 +55,7 @@ def front_matter(card: Path) -> dict[str, Any]:
     """The YAML at the head of a card; empty where there is none that can be read."""
     try:
         found = _FRONT_MATTER.match(card.read_text(encoding="utf-8"))
-        values = load_yaml(found[1]) if found else None
+        values = load_yaml(found[1], strict=False) if found else None
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return values if isinstance(values, dict) else {}

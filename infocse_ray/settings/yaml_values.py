@@ -1,4 +1,4 @@
-"""YAML as people write settings and model cards in it: `no` is Norwegian, and what is there twice is a mistake."""
+"""YAML as people write it in settings, where what is there twice is a mistake, and in cards: `no` is Norwegian."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses keys that are there twice, of which YAML drops the first, and has `true` and `false` as truth values.
+    """Has `true` and `false` as truth values.
 
     By YAML 1.1's others `language: no` is false, and the key `on` is true.
     """
@@ -18,6 +18,15 @@ class _Loader(yaml.SafeLoader):
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+class _Strict(_Loader):
+    """Refuses keys that are there twice, too, of which YAML drops the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """As PyYAML's, but a ConstructorError names a key that is there twice, and its place."""
@@ -32,15 +41,14 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-
-
-def load_yaml(text: str) -> Any:
+def load_yaml(text: str, strict: bool = True) -> Any:
     """What a text says.
+
+    Args:
+        text: YAML.
+        strict: refuse a key that is there twice; else the last counts.
 
     Raises:
         yaml.YAMLError: it is no YAML.
     """
-    return yaml.load(text, _Loader)
+    return yaml.load(text, _Strict if strict else _Loader)

@@ -277,6 +277,7 @@ def test_a_card_says_what_was_lost_and_how_sure_that_is(tmp_path: Path) -> None:
         ("language: no\ntags: [a, onnx]", {"language": "no", "tags": ["a", "onnx"]}),
         ("language: [no, nb]\ntags: a", {"language": ["no", "nb"], "tags": ["a", "onnx"]}),
         ("license: mit\ntags:", {"license": "mit", "tags": ["onnx"]}),
+        ("license: mit\nlicense: mit\ntags: a", {"license": "mit", "tags": ["a", "onnx"]}),  # written twice by hand
     ],
 )
 def test_what_the_originals_card_says_of_it_is_said_of_an_export(
