@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from infocse_ray.settings.explain import explain
-from infocse_ray.settings.fields import defaults_of
+from infocse_ray.settings.fields import defaults_of, settings_of
 from infocse_ray.settings.help import full_help, short_help
 from infocse_ray.settings.nested import flat, merged, nested
 from infocse_ray.settings.options import given
@@ -53,9 +54,8 @@ def parse(
         show = "--print_config" in argv
         values = given(model, [argument for argument in argv if argument != "--print_config"], unnamed)
         if show:
-            print(
-                yaml.safe_dump(merged(nested(defaults_of(model)), values), sort_keys=False, allow_unicode=True), end=""
-            )
+            everything = merged(nested(defaults_of(model)), _as_numbers(model, values))
+            print(yaml.safe_dump(everything, sort_keys=False, allow_unicode=True), end="")
             raise SystemExit(0)
         return model.model_validate(values)
     except ValidationError as error:
@@ -64,6 +64,16 @@ def parse(
         message = str(error)
     print(f"{prog}: error: {redacted(message)} (see --help)", file=sys.stderr)
     raise SystemExit(2)
+
+
+def _as_numbers(model: type[BaseModel], values: dict[Any, Any]) -> dict[Any, Any]:
+    """What options give as the settings take it, `10` as a number say; what they wouldn't take stays as it is."""
+    written = dict(flat(values))
+    for name, field in settings_of(model):
+        with suppress(ValidationError):
+            if isinstance(written.get(name), (str, list)):
+                values = merged(values, nested({name: TypeAdapter(field.annotation).validate_python(written[name])}))
+    return values
 
 
 def given_by_user(model: type[BaseModel], argv: Sequence[str] | None) -> dict[str, Any]:

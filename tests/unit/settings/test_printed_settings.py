@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from infocse_ray.settings import Settings
@@ -10,6 +11,7 @@ from infocse_ray.settings.command_line import parse
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.settings.export import Export
+from infocse_ray.settings.nested import flat
 from infocse_ray.settings.search import Search
 
 CORPUS = ("--corpus.source", "c.jsonl")
@@ -33,6 +35,28 @@ def test_it_does(model: type[BaseModel], argv: tuple[str, ...], tmp_path: Path, 
     (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
     again = parse(model, ["--config", str(tmp_path / "printed.yaml")], "command", "")
     assert again == parse(model, argv, "command", "")
+
+
+def test_numbers_from_options_are_printed_as_numbers_and_what_is_none_as_it_is(capsys: pytest.CaptureFixture[str]):
+    options = {"train.max_steps": "10", "train.learning_rate": "5e-5", "name": "2024", "encoder.whiten": "auto"}
+    options |= {"train.interpolation": "0.25,0.5", "train.whitened": "yes", "train.batch_size": "many"}
+    with pytest.raises(SystemExit):
+        parse(
+            Settings,
+            [word for name, text in options.items() for word in (f"--{name}", text)] + ["--print_config"],
+            "",
+            "",
+        )
+    printed = dict(flat(yaml.safe_load(capsys.readouterr().out)))
+    assert {name: printed[name] for name in options} == {
+        "train.max_steps": 10,
+        "train.learning_rate": 5e-5,
+        "name": "2024",
+        "encoder.whiten": "auto",
+        "train.interpolation": [0.25, 0.5],
+        "train.whitened": True,
+        "train.batch_size": "many",
+    }
 
 
 def test_all_documents_are_embedded_unless_it_is_said_otherwise():
