@@ -159,6 +159,8 @@ def evaluate(
         ValueError: a setting doesn't fit, or no document has anything to find.
     """
     _prepare_process()
+    if settings.get("suite"):
+        raise ValueError("suite: has questions of its own, and no documents; call evaluate_suites(model, suite, ...)")
     others, shaped = with_corpus_apart(settings, corpus)
     given = {"model": model, "compare": compare, "storage": storage, **others}
     given |= {"corpus": {"source": "documents", **shaped}}

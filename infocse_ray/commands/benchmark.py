@@ -92,7 +92,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse benchmark") -> 
 
     alternatives = _command(commands, "alternatives", "words alone, BM25, on the test of runs beside their encoders")
     _add_runs(alternatives)
-    alternatives.add_argument("--language", default="en", help="of the corpus, ISO 639-1: stop words and stemmer")
+    alternatives.add_argument(
+        "--language", type=_language, default="en", help="of the corpus, ISO 639-1: stop words and stemmer"
+    )
 
     readings = _command(
         commands, "readings", "recall with documents read by their sentences, whole and both, by encoders of runs"
@@ -240,6 +242,15 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text}: give a whole number from 1")
     return value
+
+
+def _language(text: str) -> str:
+    from infocse_ray.settings.corpus import language_code
+
+    try:
+        return language_code(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from error
 
 
 def _chunk(text: str) -> int | str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.storage.folder import Storage, is_remote
+from infocse_ray.storage.folder import Storage, is_remote, without_query
 
 NAME = "export.json"
 _FORMAT = 1
@@ -29,13 +29,14 @@ def place_of(model: str, output: str | None, form: str, dimensions: int | None) 
         dimensions: that are kept, where not all are.
 
     Raises:
-        ValueError: there is no folder beside a model of the hub, or it is the model's own, or a file.
+        ValueError: there is no folder beside a model of the hub, or it is the model's own, in that, or a file.
     """
     own = Storage.open(model)
     if output is not None:
         target = Storage.lasting(output, "output")
-        if str(target).rstrip("/") == str(own).rstrip("/"):
-            raise ValueError(f"output = {output!r}: is the model's own folder; name another")
+        inside = without_query(target.uri).rstrip("/") + "/"
+        if inside.startswith(without_query(own.uri).rstrip("/") + "/"):  # in which `infocse push` would refuse it
+            raise ValueError(f"output = {output!r}: is the model's own folder, or in it; name another")
         return target
     if not is_remote(model) and not own.exists():
         raise ValueError(f"output: is needed where model = {model!r} is a name on the hub; name a folder to write")

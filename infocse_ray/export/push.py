@@ -14,12 +14,12 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.prompts import ROLES
 from infocse_ray.encoder.resolve import as_it_is_now, check_no_output
 from infocse_ray.encoder.tokenizer import load_tokenizer
-from infocse_ray.export.card import megabytes
 from infocse_ray.export.check import texts_of
 from infocse_ray.export.contents import Part, parts_of
 from infocse_ray.export.folder import read_export
 from infocse_ray.export.formats import FORMATS, check_packages
 from infocse_ray.export.questions import MAX_LENGTH
+from infocse_ray.loop.contents import bytes_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.push import Push
@@ -51,8 +51,8 @@ def push(settings: Push) -> str | None:
         say(f"warning: {line}")
     _check_loads(folder, settings.model)
     for part in parts:
-        say(f"{megabytes(part.size):>10}  {part.name}")
-    total = megabytes(sum(part.size for part in parts))
+        say(f"{bytes_of(part.size):>8}  {part.name}")
+    total = bytes_of(sum(part.size for part in parts))
     where = f"{settings.repo}{'' if settings.revision is None else f', branch {settings.revision}'}"
     if settings.dry_run:
         say(f"dry run: {len(parts)} files, {total}, would go to {where}; nothing was sent")

@@ -12,6 +12,18 @@ from pydantic import Field, field_validator, model_validator
 from infocse_ray.settings.section import Fraction, Section
 
 
+def language_code(value: str) -> str:
+    """A language's ISO 639-1 code without what follows it: `pt` of pt-BR.
+
+    Raises:
+        ValueError: it is none; a splitter or stemmer would take another language's rules, and say nothing.
+    """
+    code = re.split("[-_]", value)[0].lower()
+    if not re.fullmatch("[a-z]{2,3}", code):
+        raise ValueError("give the language's ISO 639-1 code, such as en, de or zh")
+    return code
+
+
 class Corpus(Section):
     """corpus: where the documents are and how a row becomes a document."""
 
@@ -98,11 +110,7 @@ class Corpus(Section):
     @field_validator("language")
     @classmethod
     def _language_code(cls, value: str) -> str:
-        # A splitter or stemmer that doesn't know a name takes another language's rules, and says nothing.
-        code = re.split("[-_]", value)[0].lower()
-        if not re.fullmatch("[a-z]{2,3}", code):
-            raise ValueError("give the language's ISO 639-1 code, such as en, de or zh")
-        return code
+        return language_code(value)
 
     @field_validator("encoding")
     @classmethod

@@ -78,12 +78,15 @@ def _sorted(settings: Evaluate) -> tuple[list[str], list[str]]:
     """Files, for `sts`, and folders, for `beir`.
 
     Raises:
-        ValueError: one is missing, or is for no suite that was asked for.
+        ValueError: one is missing, is for no suite that was asked for, or nothing that is installed opens it.
     """
     files: list[str] = []
     folders: list[str] = []
     for uri in settings.suite_path:
-        filesystem, path = open_filesystem(uri)
+        try:
+            filesystem, path = open_filesystem(uri)
+        except ValueError as error:
+            raise ValueError(redacted(f"suite_path = {uri!r}: {error}")) from error
         kind = filesystem.get_file_info(path).type
         if kind == pafs.FileType.NotFound:
             raise ValueError(redacted(f"suite_path = {uri!r}: no such file or folder"))

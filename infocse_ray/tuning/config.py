@@ -174,6 +174,8 @@ def search_space(name: str, how: Any) -> Any:
         space = getattr(tune, way)(min(low, high), max(low, high), *step)
         if not all(map(math.isfinite, (low, high, *step))):
             raise ValueError("not a number to draw between")
+        if step and step[0] <= 0:
+            raise ValueError("multiples of a negative number can lie outside the bounds")
         space.sample(random_state=np.random.RandomState(0))  # Tune checks the bounds of some only as it draws
     except (TypeError, ValueError, ArithmeticError) as error:
         third = " and the step" if way.startswith("q") else ""

@@ -192,13 +192,15 @@ def test_adapt_takes_configurations_as_the_command_does(tmp_path: Path, monkeypa
         lambda: infocse_ray.adapt("e", ["a"], "n", **WRONG["stages"]),
         lambda: infocse_ray.adapt("e", ["a"], name="stages"),
         lambda: infocse_ray.evaluate("e", ["a"], **WRONG["corpus"]),
+        lambda: infocse_ray.evaluate("e", ["a"], suite="sts", suite_path=["a.tsv"]),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(call: Callable[[], object]):
     with pytest.raises(
         ValueError,
         match=r"^(encoder\.model = \{'model': 'e'\}: should be"
-        r"|name = '(no such/name|stages)'|split = 'tset'|precision = 'fp4'|suite = |stages = 3: no such setting"
+        r"|name = '(no such/name|stages)'|split = 'tset'|precision = 'fp4'|suite = "
+        r"|suite: .* call evaluate_suites|stages = 3: no such setting"
         r"|max_steps = 20: .*: train=\{'max_steps': 20\}|(train|corpus) = '\w+': .* each a dict).*$",
     ) as said:
         call()

@@ -21,6 +21,13 @@ def test_what_is_no_count_is_told_in_words(given: str, capsys: pytest.CaptureFix
     assert f"argument --chunk_tokens: {given}: give a whole number from 1" in capsys.readouterr().err
 
 
+def test_what_is_no_language_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["alternatives", "--language", "English"])
+    said = "argument --language: English: give the language's ISO 639-1 code, such as en, de or zh"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", [OSError, ImportError, ValueError])
 def test_what_is_missing_is_told_in_a_line_and_nothing_is_fetched(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

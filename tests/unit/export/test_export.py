@@ -478,7 +478,9 @@ def test_mistakes_are_told_in_one_line(
     assert "model = './none': no such folder" in refused("--model", "./none", capsys=capsys)
     model = str(copy_of(tiny_encoder, tmp_path))
     assert "belongs to no run" in refused("--model", model, capsys=capsys)
-    assert "is the model's own folder" in refused("--model", model, "--output", model, capsys=capsys)
+    for inside in (model, f"{model}/", f"{model}/onnx"):
+        assert "is the model's own folder, or in it" in refused("--model", model, "--output", inside, capsys=capsys)
+    assert not Path(model, "onnx").exists()
     assert "format = torch: is what the model is in" in refused("--model", model, "--format", "torch", capsys=capsys)
     said = refused("--model", model, "--corpus.text", "body", capsys=capsys)
     assert "corpus.text: says nothing without corpus.source" in said

@@ -21,6 +21,7 @@ from infocse_ray.encoder.layout import write_layout
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.export import push
 from infocse_ray.export.contents import parts_of
+from infocse_ray.loop.contents import bytes_of
 from infocse_ray.storage.folder import Storage
 from tests.unit.encoder.test_encoder import copy_of, load
 from tests.unit.encoder.test_encoder_modules import some_whitening
@@ -67,8 +68,9 @@ def test_a_dry_run_lists_and_sends_nothing(
     (model / ".gitattributes").write_text("x")
     assert main(["--model", str(model), "--repo", "me/news", "--dry_run"]) == 0
     said = capsys.readouterr().out
-    assert "MB  model.safetensors" in said
-    assert "MB  3_Whitening/whitening.safetensors" in said
+    for name in ("model.safetensors", "3_Whitening/whitening.safetensors"):
+        assert f"{bytes_of((model / name).stat().st_size):>8}  {name}" in said
+    assert " kB" in said  # not 0.0 MB
     assert ".gitattributes" not in said
     assert "warning: the card has no base_model" in said
     assert "would go to me/news; nothing was sent" in said

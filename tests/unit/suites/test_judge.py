@@ -305,6 +305,13 @@ def test_a_mistake_is_one_line_before_work_starts(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_scheme_that_nothing_opens_is_told_with_the_setting(tmp_path: Path, tiny_encoder: Path):
+    with pytest.raises(
+        ValueError, match=r"^suite_path = 'nowhere://\*\*\*@b': nowhere://.* can't be opened: .*nowhere"
+    ):
+        judge.judge(asked(tmp_path, tiny_encoder, suite="sts", suite_path=["nowhere://a:secret@b"]))
+
+
 def test_a_missing_package_is_named(
     tmp_path: Path, tiny_encoder: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
 ):

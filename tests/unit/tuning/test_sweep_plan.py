@@ -145,6 +145,7 @@ def test_encoders_are_loaded_once_for_all_trials_that_have_them(tmp_path: Path):
         ({"validate.reading": {"grid": ["both"]}}, "validate.reading can't be swept: scores couldn't be compared"),
         ({"validate.sts": {"grid": ["a.tsv"]}}, "validate.sts can't be swept: it changes no training"),
         ({"train.learning_rate": {"quniform": [0.1, 0.5, 0]}}, "quniform = .*: give numbers, .* and the step"),
+        ({"train.learning_rate": {"quniform": [0.1, 0.5, -0.1]}}, "quniform = .*: give numbers, .* and the step"),
         ({"annotate.k": {"qrandint": [1, 10, 0]}}, "qrandint = .*: give whole numbers, .* and the step"),
         ({"train.temperature": {"uniform": [0.1, float("nan")]}}, "uniform = .*: give numbers, the lowest and"),
         ({"train.chunk_tokens": {"grid": [64]}}, "train.chunk_tokens can't be swept: it changes no result"),
