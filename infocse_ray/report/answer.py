@@ -51,7 +51,10 @@ def of_rows(study: Study, tables: dict[str, Any]) -> str:
         sentences += [f"Below it: {_by_row(below, False)}."] if below else []
         few = _listed(list(dict.fromkeys(lead.corpus for lead in known if lead not in told)))
         sentences += [f"Too few test documents to tell on {few}."] if few else []
-        sentences += [f"Not there yet: {len(leads) - len(known)} of {len(leads)}."] if len(known) < len(leads) else []
+        failed = sum(lead.failed for lead in leads)
+        to_come = len(leads) - len(known) - failed
+        sentences += [f"Failed: {failed} of {len(leads)}."] if failed else []
+        sentences += [f"Not there yet: {to_come} of {len(leads)}."] if to_come else []
     return " ".join(sentences)
 
 
@@ -65,15 +68,17 @@ class _Of(NamedTuple):
     corpus: str
     figures: dict[str, Any]
     """As `Leads.over` returns it."""
+    failed: bool
+    """Whether nothing is known since the row's cells failed."""
 
 
 def _leads(study: Study, corpora: dict[str, Any], over: str) -> Iterator[_Of]:
     """Every comparison with one row."""
     for number, row in enumerate(study.rows):
         for name, corpus in corpora.items():
-            lead = corpus["tables"][study.name][number]["lead"]
-            if row.over == over and lead is not None:
-                yield _Of(row.label, name, lead)
+            of_it = corpus["tables"][study.name][number]
+            if row.over == over and (lead := of_it["lead"]) is not None:
+                yield _Of(row.label, name, lead, "low" not in lead and bool(of_it["failures"]))
 
 
 def _by_row(leads: list[_Of], figures: bool) -> str:

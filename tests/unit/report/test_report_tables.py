@@ -527,6 +527,7 @@ def test_what_is_missing_is_said_below_the_table(tmp_path: Path):
     assert "1. SimCSE, a, seed 2: failed: too \\| small\n" in text
     assert "| ICT [2] | failed | failed |  | failed |" in text
     assert "2. ICT, a, seeds 1, 2: failed: RuntimeError" in text
+    assert text.split("\n\n")[1].endswith(" Failed: 1 of 10. Not there yet: 7 of 10.")
     _, text = made(tmp_path, runs, seeds=[1, 2], tables=["annotator"])
     assert "| InfoCSE (first\\_encoder) [1] | skipped | skipped |  | skipped |" in text
     assert "first\\_encoder isn't set" in text
