@@ -20,6 +20,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings import Encoder
+from infocse_ray.settings.corpus import language_code
 from infocse_ray.settings.explain import explain
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.settings.whole_number import from_one
@@ -57,13 +58,16 @@ def cluster_sentences(
         language: ISO 639-1, of the sentence splitter's rules.
 
     Raises:
-        ValueError: it is no encoder, k is no whole number from 1, or documents are something else, or not UTF-8.
+        ValueError: it is no encoder, k is no whole number from 1, language no code, or documents are something else, or
+            not UTF-8.
     """
     if not isinstance(encoder, str | os.PathLike | SentenceEncoder):
         kind = type(encoder).__qualname__
         raise ValueError(f"encoder: is a {kind}; give its folder or name, or RunResult.encoder()")
-    if not isinstance(language, str):
-        raise ValueError(f"language = {language!r}: give an ISO 639-1 code, such as en")
+    try:
+        language = language_code(language if isinstance(language, str) else "")
+    except ValueError as error:
+        raise ValueError(f"language = {language!r}: {error}") from None
     k = from_one(k, f"k = {k!r}: give how many edges a sentence keeps, from 1")
     texts = [split_sentences(one, language) if isinstance(one, str) else one for one in _checked(documents)]
     if isinstance(encoder, str | os.PathLike):

@@ -112,7 +112,8 @@ def test_what_is_no_text_is_not_clustered(documents: Any, said: str):
         ({"k": 0}, "k = 0: give how many edges a sentence keeps, from 1"),
         ({"k": 1.5}, r"k = 1\.5: give how many"),
         ({"k": "1"}, "k = '1': give how many"),
-        ({"language": None}, "language = None: give an ISO 639-1 code"),
+        ({"language": None}, "language = None: give the language.s ISO 639-1 code"),
+        ({"language": "English"}, "language = .English.: give the language.s ISO 639-1 code"),
     ],
 )
 def test_what_clusters_nothing_is_refused_in_a_line(given: dict[str, Any], said: str):
