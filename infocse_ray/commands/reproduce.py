@@ -10,7 +10,8 @@ gets tables.md, which begins with the answer, tables.json and a plot of each tab
 the file; --name, --storage, --seeds, --tokens, --encoder and the like override it on the command line. The settings
 inside are those of `infocse pretrain`; those of all cells are checked before the first one runs.
 
---only_rows and --only_corpora run some of the cells; the tables show all, the others as they were or as `to do`.
+--only_rows and --only_corpora run some of the cells; the tables show all, the others as they were or as `to do`,
+and name a corpus of which there is nothing yet.
 
 A cell that fails leaves its reason in the tables and doesn't stop the others. After Ctrl-C or a crash the same command
 resumes: it tries failed cells again and leaves finished ones alone. Exit status 1 means that some failed.

@@ -1,4 +1,5 @@
-"""The tables as Markdown: the answer first, then a table for each corpus, what is missing and why, the paper's numbers.
+"""The tables as Markdown: the answer first, then a table for each corpus that has begun, what is missing and why, the
+paper's numbers.
 
 Scores are mean ± sd with the best of a column in bold, leads with their interval and in bold where they are a WIN.
 """
@@ -41,8 +42,10 @@ def render(studies: list[Study], tables: dict[str, Any]) -> str:
         notes: list[str] = []
         out += [f"## {study.title}", "" if study is first else escape(answer.of_rows(study, tables))]
         out.append(_caption(study, tables))
-        for name in tables["corpora"]:
-            out.append(_table(study, name, tables, notes))
+        begun = [name for name, corpus in tables["corpora"].items() if any(map(_begun, corpus["tables"][study.name]))]
+        out += [_table(study, name, tables, notes) for name in begun]
+        to_do = ", ".join(escape(name) for name in tables["corpora"] if name not in begun)
+        out += [f"To do: {to_do}."] if to_do else []
         out += ["\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []
         if study.versus:
             comparisons = [
@@ -152,6 +155,11 @@ def _table(study: Study, corpus: str, tables: dict[str, Any], notes: list[str]) 
             lines.append(f"| {escape(label)}{marks} | {' | '.join(cells)} |")
             marks = ""  # once is enough
     return "\n".join(lines)
+
+
+def _begun(row: dict[str, Any]) -> bool:
+    """Whether there is anything to show of a row on a corpus."""
+    return bool(row["tokens"] or row["failures"])
 
 
 def _shown_as(row: dict[str, Any], variants: list[str]) -> list[tuple[str, list[str]]]:

@@ -543,6 +543,10 @@ def test_corpora_have_tables_of_their_own(tmp_path: Path):
     assert "| Zero-shot retrieval | Web Browsing (like b\\_c) |" in text
     assert "| CONPONO | 0.0142 |" in text
     assert "**They were not measured here**" in text
+    corpora[1]["settings"] = {**config.corpora[0].settings, "annotate": {"k": 2}}  # else it is the same cell
+    _, text = made(tmp_path, runs, corpora=corpora, only_rows=["simcse"], only_corpora=["b_c"], name="one")
+    assert [line.split(" | ")[0] for line in text.splitlines() if "plain R@5" in line] == ["| b\\_c"]
+    assert "\n\nTo do: a.\n\n" in text
     _, text = made(tmp_path, runs)
     assert "0.0142" not in text
 
