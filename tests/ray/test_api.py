@@ -37,6 +37,7 @@ def test_the_examples_of_the_page_run_one_after_the_other(
     assert again.metrics == result.metrics
     assert "is finished with these settings" in capsys.readouterr().out
     assert names["vectors"].shape == (2, 32)
+    assert [hit.rank for hit in names["index"].search("ship", top=3)] == [1, 2, 3]
     assert names["scores"].metrics["queries"] == 80
     assert sum(len(group) for group in names["clustered"].groups()) == len(names["clustered"].sentences)
     assert result.encoder().dimension == 32
