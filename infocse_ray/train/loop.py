@@ -192,7 +192,8 @@ class TrainingWorker:
         self._stop = any_worker(self._embed_once())
         self._under_way: _UnderWay | None = None
         self._saver = Saver(checkpoints)
-        self._batches = Prefetcher(self._stream, self._state.prepare, lambda: self._state.memory.tokens)
+        memory = self._state.memory  # with `self` in it the worker and its encoder would outlive the training
+        self._batches = Prefetcher(self._stream, self._state.prepare, lambda: memory.tokens)
 
     def _resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""

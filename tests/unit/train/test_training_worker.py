@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 import shutil
 import threading
 import time
+import weakref
 from concurrent.futures import wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -155,6 +157,24 @@ def test_a_start_whose_scores_are_known_is_not_validated_again(
     assert [note for note in training.board.shown if note.startswith("validating")] == [
         f"validating step {step}" for step in (3, 6, 9)
     ]
+
+
+def test_an_encoder_is_gone_with_its_training(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[weakref.ref[Any]] = []
+
+    class Watched(loop.TrainState):
+        def __init__(self, encoder: Any, *others: Any) -> None:
+            trained.append(weakref.ref(encoder))
+            super().__init__(encoder, *others)
+
+    monkeypatch.setattr(loop, "TrainState", Watched)
+    # Memory of torch's that is in a cycle isn't missed before Python's own objects are many.
+    gc.disable()
+    try:
+        loop.train_alone(training._replace(board=None))
+        assert [encoder() for encoder in trained] == [None], "the next stage in this process would have less memory"
+    finally:
+        gc.enable()
 
 
 def test_a_worker_that_begins_anew_after_the_choice_leaves_it(
