@@ -70,8 +70,8 @@ def _as_numbers(model: type[BaseModel], values: dict[Any, Any]) -> dict[Any, Any
     """What options give as the settings take it, `10` as a number say; what they wouldn't take stays as it is."""
     written = dict(flat(values))
     for name, field in settings_of(model):
-        with suppress(ValidationError):
-            if isinstance(written.get(name), (str, list)):
+        if field.annotation is not None and isinstance(written.get(name), (str, list)):
+            with suppress(ValidationError):
                 values = merged(values, nested({name: TypeAdapter(field.annotation).validate_python(written[name])}))
     return values
 
