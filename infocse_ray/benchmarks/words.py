@@ -32,6 +32,8 @@ _CHOSEN, _CHOSEN_WORDS = -2, -1
 """Both weights as they are chosen, and words' alone."""
 _TIMED = 100
 """Queries whose searches are timed."""
+_TURNS = 5
+"""How often all of these are asked."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -47,8 +49,9 @@ def run(arguments: argparse.Namespace) -> None:
         f"{len(titles):,} titles, drawn by a fixed seed, each have to find a document that has it, among "
         f"{found[0].documents:,}. Titles are no part of vectors or texts. Several indexes: their means. The first's: "
         "of the first index, with the weight that it chose. Ties count against, but for those of ranks. Milliseconds: "
-        f"medians, in turns, of up to {_TIMED} titles, 10 results each, whose sentences are embedded. Differences with "
-        "95 % intervals of a paired bootstrap over titles."
+        f"medians, in turns, of up to {_TIMED} titles, 10 results each, whose sentences are embedded; asked, encoding "
+        f"included: of {_TURNS} turns of all of them. Differences with 95 % intervals of a paired bootstrap over "
+        "titles."
     )
 
 
@@ -107,6 +110,8 @@ def _table_of_chosen(found: list[_Found]) -> None:
         "a search by vectors",
         "by all that counts",
         "the sentences that fit best",
+        "asked one after the other, each",
+        "asked together, each",
         "R@5, less the first's",
         "MRR, less the first's",
     )
@@ -143,7 +148,10 @@ class _Found:
         self.sentences = all(index.engine.sentences for index in indexes)
         self._chosen = [(index.words, index.best_sentence) for index in indexes]
         self._ranks = np.stack([_ranks(index, titles) for index in indexes])
-        self.milliseconds = _milliseconds(indexes[0], titles[:_TIMED])
+        self.milliseconds = (
+            *_milliseconds(indexes[0], titles[:_TIMED]),
+            *_milliseconds_of_lists(indexes[0], titles[:_TIMED]),
+        )
 
     def weights(self) -> str:
         """Those chosen, for people."""
@@ -207,6 +215,21 @@ def _by_ranks(candidates: pa.Table) -> np.ndarray:
 def _milliseconds(index: Index, titles: list[str]) -> tuple[float, ...]:
     """Medians: encoding a query, searching by vectors, by all that counts, in turns; the sentences that fit best."""
     return tuple(1000 * statistics.median(each) for each in zip(*(_seconds(index, one) for one in titles), strict=True))
+
+
+def _milliseconds_of_lists(index: Index, titles: list[str]) -> tuple[float, float]:
+    """Medians of a query: all asked one after the other, and as one list, in turns."""
+    turns = np.empty((_TURNS, 2))
+    for turn in turns:
+        at = [time.perf_counter()]
+        for title in titles:
+            index.search(title)
+        at.append(time.perf_counter())
+        index.search(titles)
+        at.append(time.perf_counter())
+        turn[:] = np.diff(at)
+    one, together = (1000 / len(titles) * np.median(turns, axis=0)).tolist()
+    return one, together
 
 
 def _seconds(index: Index, title: str) -> list[float]:

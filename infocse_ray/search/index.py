@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import torch
 
 from infocse_ray.embedding.index import Over
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
@@ -174,25 +174,58 @@ class Index:
             ValueError: the query is no text, has none, or isn't UTF-8.
         """
         _check_query(query)
-        with self._one:
-            return vectors_of_queries(self._encoder, [query], self._dimensions)[0]
+        return self._vectors([query])[0]
 
-    def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]:
+    def _vectors(self, queries: list[str]) -> np.ndarray:
+        with self._one:
+            return vectors_of_queries(self._encoder, queries, self._dimensions)
+
+    @overload
+    def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]: ...
+
+    @overload
+    def search(self, query: list[str] | tuple[str, ...], top: int = 10, exact: bool = False) -> list[list[Hit]]: ...
+
+    def search(
+        self, query: str | list[str] | tuple[str, ...], top: int = 10, exact: bool = False
+    ) -> list[Hit] | list[list[Hit]]:
         """The documents, or sentences, that fit a query best, by vectors and, as far as they count, words; best first.
 
         Where a document's best sentence counts, or words do, the 100 nearest documents, and the 100 best by words, are
         ranked anew by them; for more than 100 results more are (`Engine.search_both`).
 
         Args:
-            query: a text; what goes beyond the encoder's max_length is cut.
+            query: a text; what goes beyond the encoder's max_length is cut. Or a list of texts, whose vectors are made
+                together, which is faster than one after the other.
             top: how many; where the index is `approximate` there may be fewer.
             exact: compare with every vector, also where the index is large, so that there are `top` if it has so many.
 
+        Returns:
+            The results; of a list of texts a list of the results of each, in its order.
+
         Raises:
-            ValueError: the query is no text, has none, or isn't UTF-8, or `top` is no whole number from 1.
+            ValueError: a query is no text, has none, or isn't UTF-8, or `top` is no whole number from 1.
         """
         count = from_one(top, f"top = {top!r}: give how many to find, from 1")
-        vector = self.vector(query)
+        if isinstance(query, list | tuple):
+            return self._search_many(list(query), count, exact)
+        return self._search_by(self.vector(query), query, count, exact)
+
+    def _search_many(self, queries: list[str], top: int, exact: bool) -> list[list[Hit]]:
+        for number, query in enumerate(queries):
+            _check_query(query, f"query[{number}]")
+        if not queries:
+            return []
+        bar = Bar("searching", len(queries), "queries")
+        results = []
+        for vector, query in zip(self._vectors(queries), queries, strict=True):
+            results.append(self._search_by(vector, query, top, exact))
+            bar.add(1)
+        bar.close()
+        return results
+
+    def _search_by(self, vector: np.ndarray, query: str, count: int, exact: bool) -> list[Hit]:
+        """Results of one query, whose vector is known."""
         if self.words or self.best_sentence:
             found = self.engine.search_both(vector, query, self.words, count, exact, self.best_sentence)
         else:
@@ -232,15 +265,15 @@ class Index:
         return [hit if hit.number is not None else hit._replace(passage=next(passages)) for hit in hits]
 
 
-def _check_query(query: Any) -> None:
-    """Refuse what is no query.
+def _check_query(query: Any, name: str = "query") -> None:
+    """Refuse what is no query, by its name.
 
     Raises:
         ValueError: it is no text, has none, or isn't UTF-8.
     """
     if not isinstance(query, str):
-        raise ValueError(f"query: is a {type(query).__qualname__}; give one text")
+        raise ValueError(f"{name}: is a {type(query).__qualname__}; give one text")
     if not query.strip():
-        raise ValueError("query: has no text")
+        raise ValueError(f"{name}: has no text")
     if not is_utf8(query):
-        raise ValueError(f"query = {query!r}: isn't UTF-8; leave out what is no character")
+        raise ValueError(f"{name} = {query!r}: isn't UTF-8; leave out what is no character")

@@ -96,9 +96,13 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
     with pytest.raises(ValueError, match="query: has no text"):
         index.with_passages(" ", hits)
     with pytest.raises(ValueError, match="query: is a list; give one text"):
-        index.search(["oil"])  # pyright: ignore[reportArgumentType]
+        index.with_passages(["oil"], hits)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="query: has no text"):
         index.search(" ")
+    with pytest.raises(ValueError, match=r"^query\[1\]: has no text"):
+        index.search(["oil", " "])
+    with pytest.raises(ValueError, match=r"^query\[2\]: is a NoneType; give one text"):
+        index.search(("oil", "tide", None))  # pyright: ignore[reportArgumentType, reportCallIssue]
     for ask in (index.search, index.vector):
         with pytest.raises(ValueError, match=r"^query = 'ship \\udcff coast': isn't UTF-8; leave out"):
             ask("ship \udcff coast")
@@ -122,6 +126,21 @@ def test_numpys_numbers_are_numbers(tmp_path: Path, tiny_encoder: Path):
     index = Index(write_index(tmp_path, tiny_encoder).path, words=np.float32(0.5))  # pyright: ignore[reportArgumentType]
     assert index.words == 0.5
     assert len(index.search("tide", top=np.int64(2))) == 2  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("words", [0.0, 0.5])
+def test_queries_are_searched_for_together_as_one_after_the_other(tmp_path: Path, tiny_encoder: Path, words: float):
+    index = Index(write_index(tmp_path, tiny_encoder).path, words=words)
+    queries = ["tide", "a ship that left the coast in the morning", "soup", "tide"]
+    together = index.search(queries, top=2)
+    for hits, query in zip(together, queries, strict=True):
+        alone = index.search(query, top=2)
+        assert [(hit.rank, hit.doc_id, hit.words) for hit in hits] == [
+            (hit.rank, hit.doc_id, hit.words) for hit in alone
+        ]
+        assert np.allclose([hit.similarity for hit in hits], [hit.similarity for hit in alone], atol=1e-5)
+    assert len({hits[0].doc_id for hits in together}) > 1
+    assert index.search([]) == []
 
 
 def test_an_index_that_lost_part_of_its_vectors_is_not_searched(tmp_path: Path, tiny_encoder: Path):
