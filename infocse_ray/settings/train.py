@@ -35,11 +35,12 @@ class Train(Section):
         default=128, ge=2, description="Pairs (or other examples of a method) in a global batch, over all workers."
     )
     learning_rate: float = Field(
-        default=2e-5, gt=0.0, description="Adam's learning rate, constant after `warmup_steps`."
+        default=2e-5, gt=0.0, lt=1.0, description="Adam's learning rate, constant after `warmup_steps`."
     )
     head_learning_rate: float = Field(
         default=1e-3,
         gt=0.0,
+        lt=1.0,
         description="Learning rate of the layers that simcse, ict, cpc, declutr, conpono and tsdae add to the encoder "
         "for training, which start untrained. (declutr's head uses `learning_rate` if the encoder's checkpoint has it "
         "already trained.)",
@@ -222,7 +223,7 @@ class Finetune(Section):
     patience: int = Field(
         default=2, ge=1, description="Passes without a better validation score after which fine-tuning stops."
     )
-    learning_rate: float = Field(default=2e-5, gt=0.0, description="Adam's learning rate, constant.")
+    learning_rate: float = Field(default=2e-5, gt=0.0, lt=1.0, description="Adam's learning rate, constant.")
     temperature: float | None = Field(
         default=None, gt=0.0, description="Similarities are divided by it. Default: train.temperature."
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import filecmp
 import hashlib
 import json
 import os
 import re
-import tempfile
+import secrets
 import uuid
 from pathlib import Path
 from typing import Any
@@ -250,16 +251,17 @@ class Storage:
         parent = self.path.rsplit("/", 1)[0]
         if isinstance(self.filesystem, pafs.LocalFileSystem):
             os.makedirs(parent, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=parent, prefix=UNFINISHED)
+            # Not by `tempfile`, whose files are their owner's alone: who may read and write this one says the umask.
+            temporary = f"{parent}/{UNFINISHED}{secrets.token_hex(8)}"
             try:
-                with os.fdopen(handle, "wb") as stream:
+                with open(temporary, "xb") as stream:
                     stream.write(data)
                     stream.flush()
                     os.fsync(stream.fileno())
-                os.chmod(temporary, 0o644)
                 os.replace(temporary, self.path)
             except BaseException:
-                os.unlink(temporary)
+                with contextlib.suppress(FileNotFoundError):  # it may be what couldn't be made
+                    os.unlink(temporary)
                 raise
             return
         # Object stores show a file only once its stream is closed.

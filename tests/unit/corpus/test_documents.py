@@ -261,14 +261,20 @@ def test_rows_set_aside_keep_their_place_and_have_no_tokens(tokenizer):
         SourceRow(17, None, "not JSON"),
         SourceRow(30, {"id": 5, "sentences": ["wave"]}, None),
         SourceRow(40, {"id": "\ud800", "sentences": ["wave", "tide"]}, None),
+        SourceRow(50, {"id": 7.0, "sentences": ["wave"]}, None),
+        SourceRow(60, {"id": float("nan"), "sentences": ["wave"]}, None),
     ]
     table = tokenised(rows, tokenizer).to_pylist()
-    assert [row["reason"] for row in table] == [None, "not JSON", "fewer than 2 sentences", "not UTF-8"]
-    assert [row["doc_id"] for row in table] == ["a", None, "5", "?"]
-    assert [(row["file"], row["order"], row["row"]) for row in table] == [("some/file", 3, n) for n in (0, 17, 30, 40)]
+    assert [row["reason"] for row in table] == [
+        *(None, "not JSON", "fewer than 2 sentences", "not UTF-8", "fewer than 2 sentences", "fewer than 2 sentences")
+    ]
+    assert [row["doc_id"] for row in table] == ["a", None, "5", "?", "7", None]
+    assert [(row["file"], row["order"], row["row"]) for row in table] == [
+        ("some/file", 3, n) for n in (0, 17, 30, 40, 50, 60)
+    ]
     for column in ("sentences", "counterparts", "counterpart_keys"):
-        assert [row[column] is None for row in table] == [False, True, True, True]
-    assert [row["split"] for row in table] == ["valid", None, None, None]
+        assert [row[column] is None for row in table] == [False] + [True] * 5
+    assert [row["split"] for row in table] == ["valid"] + [None] * 5
     assert table[0]["key"] == stable_hash("a")
     assert all(row["shard"] == shard_of(row["key"], 8) for row in table)
 

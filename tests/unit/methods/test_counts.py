@@ -132,7 +132,7 @@ READ = {
     "temperature": (0.3, {"idc", "cpc", "conpono"}),
     "similarity": ("dot", {"idc", "ict"}),
     "batch_size": (7, set()),
-    "learning_rate": (1.0, set()),
+    "learning_rate": (0.5, set()),
 }
 
 

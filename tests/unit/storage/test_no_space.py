@@ -34,7 +34,7 @@ def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize("call", ["os.fsync", "os.makedirs", "tempfile.mkstemp"])
+@pytest.mark.parametrize("call", ["os.fsync", "os.makedirs", "builtins.open"])
 def test_a_write_names_the_file_the_need_and_what_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:

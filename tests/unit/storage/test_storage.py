@@ -155,6 +155,16 @@ def test_local_copy_of_a_remote_folder_is_made_once_a_key(tmp_path, monkeypatch)
     assert (folder.local_copy("two") / "a.bin").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_who_may_read_what_is_written_says_the_umask(tmp_path: Path, umask: int, mode: int):
+    before = os.umask(umask)
+    try:
+        (Storage.open(str(tmp_path)) / "rows.json").write_json({"text": "private"})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "rows.json").stat().st_mode & 0o777 == mode
+
+
 def test_copies_are_each_users_own(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = Storage.open(f"memory://{uuid.uuid4().hex}/model")
