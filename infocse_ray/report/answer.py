@@ -29,13 +29,16 @@ def of_whitening(study: Study, tables: dict[str, Any]) -> str:
 
 
 def of_rows(study: Study, tables: dict[str, Any]) -> str:
-    """Which rows add to those that they are held against, and which take from them; nothing where none is known."""
+    """Which rows add to those that they are held against, which take from them, how many failed; "" if none."""
     sentences = []
     labels = {row.key: row.label for row in study.rows}
     for over in dict.fromkeys(row.over for row in study.rows if row.over):
         leads = list(_leads(study, tables["corpora"], over))
         known = [lead for lead in leads if "low" in lead.figures]
+        failed = sum(lead.failed for lead in leads)
+        failures = [f"Failed: {failed} of {len(leads)}."] if failed else []
         if not known:
+            sentences += failures
             continue
         told = [lead for lead in known if tells(lead_in(lead.figures))]
         ahead = [lead for lead in known if label_of(lead_in(lead.figures)) == "WIN"]
@@ -51,9 +54,8 @@ def of_rows(study: Study, tables: dict[str, Any]) -> str:
         sentences += [f"Below it: {_by_row(below, False)}."] if below else []
         few = _listed(list(dict.fromkeys(lead.corpus for lead in known if lead not in told)))
         sentences += [f"Too few test documents to tell on {few}."] if few else []
-        failed = sum(lead.failed for lead in leads)
         to_come = len(leads) - len(known) - failed
-        sentences += [f"Failed: {failed} of {len(leads)}."] if failed else []
+        sentences += failures
         sentences += [f"Not there yet: {to_come} of {len(leads)}."] if to_come else []
     return " ".join(sentences)
 
@@ -69,16 +71,17 @@ class _Of(NamedTuple):
     figures: dict[str, Any]
     """As `Leads.over` returns it."""
     failed: bool
-    """Whether nothing is known since the row's cells failed."""
+    """Whether nothing is known since the cells of the row, or of that which it is held against, failed."""
 
 
 def _leads(study: Study, corpora: dict[str, Any], over: str) -> Iterator[_Of]:
     """Every comparison with one row."""
     for number, row in enumerate(study.rows):
         for name, corpus in corpora.items():
-            of_it = corpus["tables"][study.name][number]
-            if row.over == over and (lead := of_it["lead"]) is not None:
-                yield _Of(row.label, name, lead, "low" not in lead and bool(of_it["failures"]))
+            rows = corpus["tables"][study.name]
+            if row.over == over and (lead := rows[number]["lead"]) is not None:
+                cells = (rows[number], *(one for one in rows if one["key"] == over))
+                yield _Of(row.label, name, lead, "low" not in lead and any(one["failures"] for one in cells))
 
 
 def _by_row(leads: list[_Of], figures: bool) -> str:

@@ -216,9 +216,9 @@ def test_the_answer_names_corpora_and_rows_below():
     study = Study("s", "S", (START, *(TableRow(key, label, key) for key, label in rows)))
 
     def lead(low: float, high: float) -> dict[str, Any]:
-        return {"lead": Lead((low + high) / 2, low, high, 0.3, 400, 120)._asdict()}
+        return {"lead": Lead((low + high) / 2, low, high, 0.3, 400, 120)._asdict(), "key": "simcse", "failures": {}}
 
-    first = {"lead": None, "key": "start", "metrics": {}}
+    first = {"lead": None, "key": "start", "metrics": {}, "failures": {}}
     found = {
         "a": [first, lead(0.01, 0.03), lead(-0.2, -0.1)],
         "b_b": [first, lead(0.02, 0.04), lead(-0.1, 0.1)],
@@ -235,6 +235,13 @@ def test_the_answer_names_corpora_and_rows_below():
         "on a and c."
     )
     assert answer.of_whitening(study, tables) == ""
+    for rows_of in found.values():
+        rows_of[1:] = [{"lead": {}, "key": key, "failures": {}} for key, _ in rows]
+    assert answer.of_rows(study, tables) == "", "nothing is known, and all is to come"
+    found["a"][1]["failures"] = {"1": "no memory"}
+    assert answer.of_rows(study, tables) == "Failed: 1 of 6."
+    found["b_b"][0] = first | {"failures": {"1": "no memory"}}
+    assert answer.of_rows(study, tables) == "Failed: 3 of 6.", "what has nothing to be held against is not to come"
 
 
 def test_lead_averages_seeds_question_by_question(tmp_path: Path):
