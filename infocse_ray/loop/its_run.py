@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.checks import training_splits, validation_of
-from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.manifest import Manifest, folder_in
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Metric, Settings, Validate
 from infocse_ray.settings.embed import Embed
@@ -108,7 +109,7 @@ def say_what_it_saw(settings: Evaluate, source: str, stores: Sequence[TokenStore
         had = run.settings
         if run.manifest.job == "pretrain" and {had.train.method, had.loop.initialization} == {"none"}:
             continue
-        its = run.manifest.before["stages"].get("corpus", {}).get("fingerprint")
+        its = _corpus_of(run)
         same = next((store for store in stores if store.fingerprint == its), None)
         # Where documents are in other splits than in the run, any of them may have been trained on.
         trained = None if same is None else training_splits(had, validation_of(had, same))
@@ -120,3 +121,11 @@ def say_what_it_saw(settings: Evaluate, source: str, stores: Sequence[TokenStore
                 f"without labels ask for what they taught it: its score doesn't say how it does on others; give {valid}"
                 "other documents"
             )
+
+
+def _corpus_of(run: RunOf) -> str | None:
+    """What names what a run's corpus holds; None: it is gone, or not as it was written."""
+    entry = run.manifest.before["stages"].get("corpus")
+    with contextlib.suppress(FileNotFoundError, DamagedFile):
+        return TokenStore.open(folder_in(run.root, entry["folder"])).fingerprint if entry else None
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ from infocse_ray.loop import its_run
 from infocse_ray.settings import Settings
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.storage.checksums import checked
+from infocse_ray.storage.folder import Storage
 
 GIVEN = {"model": "runs/news/model", "output": "o", "corpus": {"source": "a"}}
 
@@ -59,6 +62,8 @@ def test_what_nobody_asked_for_is_said_in_one_line(
         ("test", "its", {}, "a", True),
         ("valid", "its", {}, "a", False),
         ("valid", "other", {}, "a", True),
+        ("valid", "stage", {}, "a", True),
+        ("valid", "gone", {}, "a", True),
         ("valid", "its", {"validate": {"on": "counterpart"}}, "a", True),
         ("test", "its", {"corpus": {"source": "c", "unlabelled": "train"}}, "a", False),
         ("all", "other", {"train": {"method": "none"}}, "a", False),
@@ -71,13 +76,18 @@ def test_documents_that_an_encoder_was_trained_on_are_warned_of(
     had: dict[str, Any],
     files: str,
     warned: bool,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
     its = {"name": "news", "encoder": {"model": "m"}, "corpus": {"source": "c"}} | had
-    before = {"inputs": {"corpus": "a"}, "stages": {"corpus": {"fingerprint": "its"}}}
-    manifest = SimpleNamespace(before=before, job="pretrain")
-    run = SimpleNamespace(settings=Settings.model_validate(its), manifest=manifest)
+    root = Storage.open(str(tmp_path))
+    # A stage is named by what it is made of, what it left by what it holds.
+    commit = {"kind": "prepare", "fingerprint": "stage", "summary": {"content": "its"}, "files": {}}
+    (root / "corpora" / "its" / "stage.json").write_json(checked(commit))
+    corpus = {"fingerprint": "stage", "folder": "corpora/its" if store != "gone" else "corpora/other"}
+    manifest = SimpleNamespace(before={"inputs": {"corpus": "a"}, "stages": {"corpus": corpus}}, job="pretrain")
+    run = SimpleNamespace(root=root, settings=Settings.model_validate(its), manifest=manifest)
     monkeypatch.setattr(its_run, "run_of", lambda model: run if model == "runs/news/model" else None)
     settings = Evaluate.model_validate(
         {"model": "runs/news/model", "compare": "other", "corpus": {"source": "c"}, "split": split}
