@@ -37,12 +37,7 @@ class Annotator:
 
     def without_copies(self, documents: Documents) -> tuple[Documents, Distinct]:
         """Documents with each text once, as the encoder reads it, and which sentences these are; any thread's."""
-        return without_copies(documents, self.longest)
-
-    @property
-    def longest(self) -> int:
-        """Tokens that a sentence is cut to where copies are told."""
-        return self.encoder.max_length - len(self.encoder.prefix) - len(self.encoder.suffix)
+        return without_copies(documents, self.encoder.room())
 
     def vectors(
         self, documents: Documents, wanted: np.ndarray | None = None

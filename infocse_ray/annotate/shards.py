@@ -57,7 +57,7 @@ class AnnotateShards(NamedTuple):
         read = [documents for part in parts for documents in part]
         there = any(len(documents.keys) for documents in read)
         nodes, distinct = annotator.without_copies(joined(read)) if there else (None, None)
-        longest = self.documents.own_tokens(annotator.longest)
+        longest = self.documents.own_tokens(annotator.encoder.room())
         return _Group(shards, targets, parts, nodes, distinct, longest, np.empty(0, np.int32), {})
 
     def embed(self, annotator: Annotator, group: _Group) -> _Group:

@@ -90,9 +90,13 @@ def annotated_run(root: Storage, name: str) -> AnnotatedRun:
     for number, stage in _annotate_stages(stages):
         share = Share.of_stage(stage.summary, settings.seed, number)
         named = {
-            annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits, engine, share): (encoder, read)
+            annotate_identity(settings, store.fingerprint, encoder.fingerprint, splits, engine, share, prompted): (
+                encoder,
+                read,
+            )
             for encoder, read in encoders
             for engine in get_args(EngineName)
+            for prompted in (False, True)
         }
         if stage.fingerprint not in named:
             raise ValueError(

@@ -24,6 +24,8 @@ class FirstEncoder(NamedTuple):
 
     encoder: EncoderFolder
     store: TokenStore | None
+    prompted: bool
+    """Whether it puts a prompt before a document's sentences."""
 
 
 def load_first_encoder(settings: Settings) -> SentenceEncoder | None:
@@ -79,4 +81,5 @@ def first_encoder(
     """
     own = encoder.corpus_tokenizer()
     store = None if own.of_sentences == tokenizer.of_sentences else prepare(root, settings.corpus, source, own)
-    return FirstEncoder(EncoderFolder(saved.folder / "model", encoder.fingerprint(), encoder.max_length), store)
+    folder = EncoderFolder(saved.folder / "model", encoder.fingerprint(), encoder.max_length)
+    return FirstEncoder(folder, store, encoder.prompt_length() > 0)

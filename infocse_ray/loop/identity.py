@@ -132,13 +132,16 @@ def annotate_identity(
     splits: Sequence[str],
     engine: EngineName = "torch",
     share: Share | None = None,
+    prompted: bool = False,
 ) -> str:
     """Of an annotate stage on the token store and with the encoder of these fingerprints, by an engine.
 
-    What annotates all documents is named as it was before shares were drawn.
+    What annotates all documents is named as it was before shares were drawn; with an encoder that has a prompt for
+    documents it has another name than when copies were told by more tokens than that leaves a sentence.
     """
     by = () if engine == "torch" else (engine,)
     drawn = () if share is None else (share.identity(),)
+    copies = ("copies as they are cut behind the prompt",) if prompted else ()
     return fingerprint(
         "annotate",
         _FORMATS["annotate"],
@@ -149,6 +152,7 @@ def annotate_identity(
         settings.encoder.precision,
         *by,
         *drawn,
+        *copies,
     )
 
 

@@ -65,6 +65,8 @@ class IterationStages(NamedTuple):
     """The run's; None: what is trained is no run's."""
     phase: str = "iteration"
     """iteration, fine_tuning, or pilot_ and the name of a recipe."""
+    prompted: bool = False
+    """Whether the encoder puts a prompt before a document's sentences."""
 
     def fine_tuning(self, settings: Settings) -> IterationStages:
         """Those of fine-tuning, which train on labels of the train split alone, and are validated on labels."""
@@ -105,7 +107,7 @@ class IterationStages(NamedTuple):
         return self.run / self.name(t)
 
     def _annotates(self, encoder: EncoderFolder, t: int) -> FirstEncoder:
-        return self.annotator if self.annotator is not None and t == 1 else FirstEncoder(encoder, None)
+        return self.annotator if self.annotator is not None and t == 1 else FirstEncoder(encoder, None, self.prompted)
 
     def share(self, t: int) -> Share | None:
         """The draw of documents that iteration t annotates; None: all."""
@@ -113,7 +115,7 @@ class IterationStages(NamedTuple):
 
     def _annotate_identity(self, by: FirstEncoder, engine: EngineName, t: int) -> str:
         store, encoder = self.store.fingerprint, by.encoder.fingerprint
-        return annotate_identity(self.settings, store, encoder, self.splits, engine, self.share(t))
+        return annotate_identity(self.settings, store, encoder, self.splits, engine, self.share(t), by.prompted)
 
     def graph(self, encoder: EncoderFolder, t: int) -> Stage | None:
         """The backbone converted for annotating; None: torch computes it.

@@ -298,7 +298,18 @@ def _opened(
         if (own := annotator.store) is not None:
             manifest.add("first_encoder/corpus", read_stage(own.folder))
     iteration_stages = IterationStages(
-        root, folder, settings, store, splits, on, where, annotator, plan, tracking, manifest
+        root,
+        folder,
+        settings,
+        store,
+        splits,
+        on,
+        where,
+        annotator,
+        plan,
+        tracking,
+        manifest,
+        prompted=inputs.encoder.prompt_length() > 0,
     )
     return Run(settings, inputs, manifest, iteration_stages, came, start, whitening, fine_tunes, identity, speed)
 

@@ -174,6 +174,13 @@ CHANGES: dict[str, tuple[Any, str]] = {
 }
 
 
+def test_behind_a_prompt_an_annotation_has_a_name_of_its_own():
+    asked = "store", "encoder", ["train"]
+    settings = Settings.model_validate(BASE)
+    plain, prompted = (annotate_identity(settings, *asked, prompted=prompt) for prompt in (False, True))
+    assert plain == annotate_identity(settings, *asked) != prompted
+
+
 def identities(settings: Settings) -> dict[str, str]:
     main, first, patience = settings.train, settings.loop, settings.validate.patience  # pyright: ignore
     found = {
