@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from huggingface_hub import EvalResult
 
@@ -58,23 +58,65 @@ def few_shot_card(settings: Settings, metrics: dict[str, Any]) -> str:
     labels, best = metrics["labels"], metrics["best_round"]
     drawn = labels["train_size"]
     count = labels["labelled"]["train"] if drawn == "all" else drawn
-    pretrained = settings.train.method != "none"
     share = settings.plusplus.label_share
     among = f" (labelled examples are {share:g} of its batches, too)" if share else ""
-    how = f" and with {title_of(settings.train.method)}{among}, in turns," if pretrained else ""
-    about = f"""A sentence encoder adapted to {_corpus(metrics)}, fine-tuned on {count:,} labelled examples{how} by
+    first, further = settings.loop.initialization, settings.train.method
+    unlabelled = f"{title_of(further)}{among}" if further != "none" else ""
+    made = _trained_in(metrics["rounds"][:best])
+    adapted = f"A sentence encoder adapted to {_corpus(metrics)}"
+    tuned = f"fine-tuning it on {count:,} labelled examples"
+    if made.labels:
+        turns = f" and with {unlabelled}, in turns," if made.further else ""
+        turns = f", after {title_of(first)}," if made.first and not made.further else turns
+        about = f"""{adapted}, fine-tuned on {count:,} labelled examples{turns} by
 infocse_ray {__version__}. It is the fine-tuned encoder of round {best}."""
-    if not best:
-        about = _as_it_began(metrics, f"fine-tuning it on {count:,} labelled examples{how}".removesuffix(","))
-    rows, first = [], settings.loop.initialization
+        if unlabelled and not made.further:
+            about += f" Training without labels, with {unlabelled}, validated no better."
+    elif best:
+        about = f"""{adapted} with {unlabelled if made.further else title_of(first)} by
+infocse_ray {__version__}. It is the encoder of round {best}; {tuned} validated no better."""
+    else:
+        about = _as_it_began(metrics, tuned + (f" and with {unlabelled}, in turns" if unlabelled else ""))
+    rows = []
     for one in metrics["rounds"]:
         rows.append(_row(f"round {one['round']}: {_name(one['zero_shot']['iteration'], first)}", one["zero_shot"]))
         rows.append(_row(f"round {one['round']}: fine-tuned", one["fine_tuned"]))
     section = settings.finetune
     tuning = f"fine-tuning: batch {section.batch_size}, learning rate {section.learning_rate:g}, at most "
     tuning += f"{section.epochs} epoch(s), temperature {section.temperature or settings.train.temperature:g}"
-    trained = "; ".join(([_training(settings)] if pretrained else []) + [tuning])
-    return _card(settings, metrics, about, rows, trained if best else f"What was tried: {trained}")
+    parts = [(tuning, made.labels)]
+    if further != "none":
+        only_initialised = made.first and not made.further
+        training = _batches(settings) if only_initialised else _training(settings)
+        parts.insert(0, (training, made.further or only_initialised))
+    there, tried = ("; ".join(said for said, is_in in parts if is_in == wanted) for wanted in (True, False))
+    how = "; ".join([there] * (there != "") + [f"What was tried: {tried}"] * (tried != ""))
+    return _card(settings, metrics, about, rows, how)
+
+
+class _TrainedIn(NamedTuple):
+    """Which trainings made an encoder what it is: those that gave back what they got are not in it."""
+
+    first: bool
+    """The initialisation."""
+    further: bool
+    """Training without labels."""
+    labels: bool
+    """Fine-tuning."""
+
+
+def _trained_in(rounds: list[dict[str, Any]]) -> _TrainedIn:
+    """What is in the fine-tuned encoder of the last of these rounds."""
+    used = [
+        iteration["iteration"]
+        for one in rounds
+        for iteration in one["iterations"]
+        if iteration["iteration"] <= one["zero_shot"]["iteration"]
+        and "train" in iteration
+        and iteration["validation"]["kind"] != "start"
+    ]
+    tuned = [one for one in rounds if one["fine_tuned"]["validation"]["kind"] != "start"]
+    return _TrainedIn(0 in used, any(used), bool(tuned))
 
 
 def _as_it_began(metrics: dict[str, Any], tried: str) -> str:

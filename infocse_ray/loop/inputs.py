@@ -113,7 +113,7 @@ def check(settings: Settings) -> Inputs:
             f"encoder.model = {settings.encoder.model!r}: names no pooling, so it may be a language model and no "
             "sentence encoder; `--config paper-plus` has the settings for these"
         )
-    for line in crowded(encoder, settings.corpus.counterpart is not None):
+    for line in crowded(encoder, source.has("counterpart")):
         say(f"warning: {line}")
     whitening_plan(settings, encoder, [])  # what it refuses, before Ray starts
     spec = spec_of(settings, encoder)

@@ -137,7 +137,10 @@ def _few_shot(run: Run, most: int, fall_back: bool, also_plain: bool) -> dict[st
     if whitening is not None:
         report["whitening"] = whitening
     metrics = run.finish(result, functools.partial(few_shot_card, run.settings), report)
-    best_one = f"that of round {best_round}, fine-tuned" if best_round else "what it began with"
+    best_one = "what it began with"
+    if best_round:
+        no_better = rounds[best].fine_tuned == rounds[best].zero_shot
+        best_one = f"that of round {best_round}, {'which fine-tuning made no better' if no_better else 'fine-tuned'}"
     say(
         f"the best encoder is {best_one}; it is in {run.folder / 'model'}, its figures in {run.folder / 'metrics.json'}"
     )

@@ -27,7 +27,10 @@ _SENTENCE, _COUNTERPART, _OTHER = 0, 1, 2
 
 
 class Labelled(Plain):
-    """Documents and their counterparts; no counterpart of a document, whoever's example it is, is its negative."""
+    """Documents and their counterparts; none of a document's that were drawn is its negative, whoever's example it is.
+
+    Those that weren't drawn are labels that nobody has: one may be a negative, as another document's.
+    """
 
     none = "no counterpart among the drawn"
     query_labels = frozenset({_COUNTERPART, _OTHER})

@@ -13,6 +13,16 @@ def scores(value: float) -> dict[str, Any]:
     return {"validation": of, "test": of | {"mrr": 0.8}}
 
 
+def trained(number: int, kind: str = "trained") -> dict[str, Any]:
+    """An iteration, as `metrics.json` has it."""
+    return {"iteration": number, "train": {}, "validation": {"kind": kind}}
+
+
+def tuned(value: float, kind: str = "trained") -> dict[str, Any]:
+    of = scores(value)
+    return of | {"validation": of["validation"] | {"kind": kind}}
+
+
 def card(best: int = 2, more: dict[str, Any] | None = None, drawn: int | str = 40, **sections: Any) -> str:
     content = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}} | sections
     metrics = {
@@ -21,8 +31,18 @@ def card(best: int = 2, more: dict[str, Any] | None = None, drawn: int | str = 4
         "validate_on": "counterpart",
         "best_round": best,
         "rounds": [
-            {"round": 1, "zero_shot": {"iteration": 0} | scores(0.125), "fine_tuned": scores(0.25)},
-            {"round": 2, "zero_shot": {"iteration": 3} | scores(0.375), "fine_tuned": scores(0.5)},
+            {
+                "round": 1,
+                "iterations": [{"iteration": 0}, trained(1)],
+                "zero_shot": {"iteration": 0} | scores(0.125),
+                "fine_tuned": tuned(0.25),
+            },
+            {
+                "round": 2,
+                "iterations": [trained(2, "start"), trained(3, "interpolated")],
+                "zero_shot": {"iteration": 3} | scores(0.375),
+                "fine_tuned": tuned(0.5),
+            },
         ],
     }
     return few_shot_card(Settings.model_validate(content), metrics | (more or {}))
@@ -68,6 +88,38 @@ def test_what_fine_tuning_began_with_claims_none():
     tried = "fine-tuning it on 40 labelled examples and with InfoCSE (Yang et al., arXiv 2202.13802), in turns"
     assert f"It is what training began with: {tried} validated no better." in turns
     assert "\nWhat was tried: K = 1, " in turns
+
+
+def one_round(zero_shot: int, kinds: list[str], tuning: str, initialized: bool = False) -> dict[str, Any]:
+    """What `metrics.json` says of a single round, the first iteration being 0."""
+    iterations = [trained(0, kinds[0]) if initialized else {"iteration": 0}]
+    iterations += [trained(number, kind) for number, kind in enumerate(kinds[initialized:], 1)]
+    of = {"round": 1, "iterations": iterations, "zero_shot": {"iteration": zero_shot} | scores(0.1)}
+    return {"rounds": [of | {"fine_tuned": tuned(0.2, tuning)}]}
+
+
+def test_trainings_that_gave_back_what_they_got_are_not_claimed():
+    infocse = "InfoCSE (Yang et al., arXiv 2202.13802)"
+    said = card(1, one_round(0, ["trained"], "trained"))
+    assert "fine-tuned on 40 labelled examples by\n" in said
+    assert f"It is the fine-tuned encoder of round 1. Training without labels, with {infocse}, validated no" in said
+    assert said.endswith(
+        "\nfine-tuning: batch 64, learning rate 2e-05, at most 20 epoch(s), temperature 0.05; What was tried: K = 1, "
+        "distillation = 0.5, temperature 0.05, batch 128, learning rate 2e-05, seed 42.\n"
+    )
+    for zero_shot, kinds in ((1, ["interpolated"]), (2, ["trained", "start"])):
+        said = card(1, one_round(zero_shot, kinds, "start"))
+        assert f"adapted to a corpus of 5,000 documents (90,000 sentences) with {infocse} by\n" in said
+        assert "It is the encoder of round 1; fine-tuning it on 40 labelled examples validated no better." in said
+        assert "; What was tried: fine-tuning: batch 64" in said
+        assert "fine-tuned encoder" not in said
+    conpono: dict[str, Any] = {"loop": {"initialization": "conpono"}}
+    said = card(1, one_round(0, ["trained", "trained"], "start", True), **conpono)
+    assert "with CONPONO" in said
+    assert infocse not in said
+    said = card(1, one_round(0, ["trained", "trained"], "trained", True), **conpono)
+    assert "fine-tuned on 40 labelled examples, after CONPONO" in said
+    assert f"Training without labels, with {infocse}, validated no better." in said
 
 
 def test_each_round_has_its_two_rows_behind_what_it_began_with():

@@ -50,7 +50,9 @@ def test_a_prompt_that_leaves_a_text_little_is_told(tmp_path: Path, tiny_encoder
     assert at_16.format("document_prompt", "sentence") + "raise encoder.max_length by 8" in told
     assert "warning" not in said(capsys, corpus, tiny_encoder, document_prompt=short)
     assert "warning" not in said(capsys, corpus, tiny_encoder, document_prompt=long, max_length=24), "as it advises"
-    assert "warning" not in said(capsys, corpus, tiny_encoder, query_prompt=long), "nothing is asked"
+    assert at_16.format("query_prompt", "counterpart") in said(capsys, corpus, tiny_encoder, query_prompt=long)
+    unlabelled = write_jsonl(tmp_path / "u.jsonl", [{"sentences": one["sentences"]} for one in make_documents(3)])
+    assert "warning" not in said(capsys, unlabelled, tiny_encoder, query_prompt=long), "nothing is asked"
     for query in (long, long.strip()):  # with which counterparts are tokenised, as its last word runs into theirs
         encoder = load_encoder(tiny_encoder, Encoder(model="m", max_length=16, query_prompt=query), cosine=False)
         assert (encoder.corpus_tokenizer().prompt is None) == (query == long)
