@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.copies import distinct
-from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.corpus.sentences import given_sentences, split_sentences
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.load import load_encoder
@@ -52,7 +52,8 @@ def cluster_sentences(
 
     Args:
         encoder: a folder, a URI, a hub name, or an encoder that is loaded.
-        documents: texts, which are split into sentences, or lists of sentences.
+        documents: texts, which are split into sentences, or lists of sentences, of which those without a visible
+            character are left out, as from a corpus.
         k: edges a sentence keeps, to its most similar ones (Eq. 3).
         max_length: tokens a sentence is cut to, special tokens included; of an encoder that is loaded, its own.
         language: ISO 639-1, of the sentence splitter's rules.
@@ -69,10 +70,18 @@ def cluster_sentences(
     except ValueError as error:
         raise ValueError(f"language = {language!r}: {error}") from None
     k = from_one(k, f"k = {k!r}: give how many edges a sentence keeps, from 1")
-    texts = [split_sentences(one, language) if isinstance(one, str) else one for one in _checked(documents)]
+    texts = [
+        split_sentences(one, language) if isinstance(one, str) else given_sentences(one) for one in _checked(documents)
+    ]
     if isinstance(encoder, str | os.PathLike):
         encoder = os.fspath(encoder)
-        loaded = load_encoder(resolve_encoder(encoder, "encoder"), _shape(encoder, max_length), cosine=True)
+        folder, shape = resolve_encoder(encoder, "encoder"), _shape(encoder, max_length)
+        try:
+            loaded = load_encoder(folder, shape, cosine=True)
+        except ValueError as error:
+            if (said := str(error)).startswith("encoder.max_length = "):
+                raise ValueError(said.removeprefix("encoder.")) from error
+            raise
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         encoder = for_inference(loaded, "auto", device)
     tokens = tokenised(encoder, [sentence for sentences in texts for sentence in sentences])

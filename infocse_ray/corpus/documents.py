@@ -11,7 +11,7 @@ import pyarrow as pa
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import SourceRow
 from infocse_ray.corpus.schema import SPLITS, draw_split, shard_of, stable_hash, store_schema
-from infocse_ray.corpus.sentences import split_sentences, visible
+from infocse_ray.corpus.sentences import given_sentences, split_sentences, visible
 from infocse_ray.corpus.tokenizer import ReadyTokenizer
 from infocse_ray.corpus.tokens import Tokens, offsets_of
 from infocse_ray.settings import Corpus
@@ -58,7 +58,7 @@ def _sentences_of(values: dict[str, Any], corpus: Corpus) -> list[str]:
             raise Rejected("null")
         if not isinstance(sentences, list) or not all(s is None or isinstance(s, str) for s in sentences):
             raise Rejected("sentences are not a list of strings")
-        return [" ".join(s.split()) for s in sentences if s and visible(s)]
+        return given_sentences(sentences)
     text = values.get("text")
     if text is None:
         raise Rejected("null")

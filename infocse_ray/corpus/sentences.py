@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -28,6 +30,11 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
         The sentences in the order of the text, something visible in each.
     """
     return [" ".join(piece.split()) for piece in segment(language, text) if visible(piece)]
+
+
+def given_sentences(sentences: Iterable[str | None]) -> list[str]:
+    """Sentences that somebody else has split, as `split_sentences` would give them; what isn't visible is left out."""
+    return [" ".join(one.split()) for one in sentences if one is not None and visible(one)]
 
 
 def visible(text: str) -> bool:

@@ -137,7 +137,7 @@ def _serves(file: Storage, made_of: str, asked: Explorer) -> bool:
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         there = file.read_json()
         had = there["asked"]
-        return there["made_of"] == made_of and had["documents"] == asked.documents and {*asked.ids} <= {*had["ids"]}
+        return there["made_of"] == made_of and had["documents"] >= asked.documents and {*asked.ids} <= {*had["ids"]}
     return False
 
 

@@ -73,7 +73,7 @@ def _columns(index: Index) -> str:
 
 def _lines(results: list[Placed], compared: bool) -> Iterator[str]:
     for hit, other in results:
-        number = "" if hit.number is None else f" #{hit.number}"
+        number = "" if hit.number is None else f", sentence {hit.number + 1}"
         place = f"  [{_moved(hit.rank, other)}]" if compared else ""
         named = f"{plain(hit.title, _TITLE)}  ({plain(hit.doc_id, _TITLE)}{number})"
         best = "" if hit.best_sentence is None else f"  {hit.best_sentence:.3f}"

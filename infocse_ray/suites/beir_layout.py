@@ -7,11 +7,15 @@ document's id and how relevant that is, separated by tabs, below a line that nam
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from infocse_ray.corpus.read import READ_ERRORS, Piece, open_lines, parse_json_line, parse_tab_line
+from infocse_ray.corpus.schema import stable_hash
 from infocse_ray.corpus.streams import compression_of
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.settings import fingerprint
@@ -105,7 +109,7 @@ def read_beir(folder: Storage, split: str) -> BeirSet:
     splits = [name.removeprefix(f"{QRELS}/").removesuffix(".tsv") for name in qrels]
     hint = f"; set qrels to {' or '.join(splits)}" if splits else ""
     judged = _judgements(_file(folder, there, f"{QRELS}/{split}.tsv", where, hint), where)
-    texts, bad_queries = _queries(_file(folder, there, QUERIES, where), where)
+    texts, left_out = _queries(_file(folder, there, QUERIES, where), where)
     corpus = _file(folder, there, CORPUS, where)
     asked = {query: documents for query, documents in judged.items() if query in texts}
     wanted = {document for documents in asked.values() for document in documents}
@@ -113,7 +117,9 @@ def read_beir(folder: Storage, split: str) -> BeirSet:
     found, counts, content = _look_through(corpus.uri, size, wanted, where)
     notes = _counted(
         ("lines of the corpus without an id or a text", counts["bad"]),
-        ("lines of queries.jsonl without an id or a text", bad_queries),
+        ("lines of the corpus with an id that another has; the best of them counts", counts["again"]),
+        ("lines of queries.jsonl without an id or a text", left_out["bad"]),
+        ("lines of queries.jsonl with an id that another has; the first counts", left_out["again"]),
         ("judgements of unknown queries", sum(len(judged[query]) for query in judged.keys() - texts.keys())),
         ("judgements of unknown documents", sum(len(documents.keys() - found) for documents in asked.values())),
     )
@@ -188,18 +194,20 @@ def _judgements(file: Storage, where: str) -> dict[str, dict[str, int]]:
     return judged
 
 
-def _queries(file: Storage, where: str) -> tuple[dict[str, str], int]:
-    """The texts by id, and how many lines have none."""
+def _queries(file: Storage, where: str) -> tuple[dict[str, str], Counter[str]]:
+    """The texts by id; how many lines are left out: `bad` have none, of `again` the id was there before."""
     texts: dict[str, str] = {}
-    bad = 0
+    left_out: Counter[str] = Counter()
     for _, line in _lines(file.uri, where):
         row, _ = parse_json_line(line)
         name, text = (row or {}).get("_id"), (row or {}).get("text")
         if not isinstance(text, str) or not text.strip() or not _usable(name, text):
-            bad += 1
+            left_out["bad"] += 1
+        elif (query := str(name).strip()) in texts:
+            left_out["again"] += 1
         else:
-            texts[str(name)] = " ".join(text.split())
-    return texts, bad
+            texts[query] = " ".join(text.split())
+    return texts, left_out
 
 
 def _passages(uri: str, begin: int, end: int) -> Iterator[tuple[Passage | None, bytes]]:
@@ -216,12 +224,12 @@ def _passages(uri: str, begin: int, end: int) -> Iterator[tuple[Passage | None, 
         ):
             yield None, line
         else:
-            yield Passage(str(name), title.strip(), text.strip()), line
+            yield Passage(str(name).strip(), title.strip(), text.strip()), line
 
 
 def _usable(name: Any, text: str) -> bool:
     """Whether there is an id, without what would end it in trec_eval, and all is text that UTF-8 has."""
-    if name is None or "\0" in str(name):
+    if name is None or "\0" in str(name) or not str(name).strip():
         return False
     try:
         f"{name}{text}".encode()
@@ -231,18 +239,25 @@ def _usable(name: Any, text: str) -> bool:
 
 
 def _look_through(uri: str, size: int, wanted: set[str], where: str) -> tuple[set[str], Counter[str], str]:
-    """Which of the wanted documents there are, how many of all, and what names the content."""
+    """Which of the wanted documents there are, how many of all, and what names the content.
+
+    Of `counts`, `bad` lines are no document, and `again` are documents whose id others have: each but one.
+    """
     found: set[str] = set()
     counts: Counter[str] = Counter()
+    ids = array("q")
     content = hashlib.blake2b(digest_size=16)
     bar = Bar(f"reading {where.removeprefix('suite_path = ')}", None if compression_of(uri) else size, "bytes")
     for passage, line in _passages(uri, 0, size):
         bar.add(len(line))
         content.update(line)
         counts["bad" if passage is None else "documents"] += 1
-        if passage is not None and passage.doc_id in wanted:
-            found.add(passage.doc_id)
+        if passage is not None:
+            ids.append(stable_hash(passage.doc_id))
+            if passage.doc_id in wanted:
+                found.add(passage.doc_id)
     bar.close()
+    counts["again"] = len(ids) - len(np.unique(np.frombuffer(ids, np.int64))) if ids else 0
     if not counts["documents"]:
         raise ValueError(f"{where}: {CORPUS} has no document; a line is a JSON object with _id and text")
     return found, counts, content.hexdigest()

@@ -76,6 +76,19 @@ def test_an_encoder_is_loaded_without_a_bar_of_the_librarys_own(tiny_encoder: Pa
     assert capfd.readouterr().err == ""
 
 
+def test_sentences_that_a_corpus_leaves_out_are_in_no_cluster(tiny_encoder: Path):
+    sentences = ["the ship", "a judge", "the  tide\n"]
+    [found] = cluster_sentences(str(tiny_encoder), [["", *sentences, " ", "\u200b"]])
+    assert found.sentences == ["the ship", "a judge", "the tide"]
+    assert [found] == cluster_sentences(str(tiny_encoder), [found.sentences])
+
+
+@pytest.mark.parametrize("length", [2, 100_000])
+def test_a_length_that_the_encoder_cant_have_is_named_as_it_was_given(tiny_encoder: Path, length: int):
+    with pytest.raises(ValueError, match=rf"^max_length = {length}: "):
+        cluster_sentences(str(tiny_encoder), [TEXT], max_length=length)
+
+
 def test_documents_without_sentences_have_no_clusters(tiny_encoder: Path):
     assert cluster_sentences(str(tiny_encoder), [[], ["one"]]) == [([], []), (["one"], [0])]
 

@@ -158,6 +158,7 @@ def test_the_command_adds_documents_and_they_stay(settings, passes):
     ids = [one["id"] for one in read(settings)["documents"]]
     assert ids[0] == doc_id
     assert len(set(ids)) == len(ids) >= 9
+    explore(ExploreRun(name="run", storage=settings.storage, documents=400, ids=[doc_id]))
     passes.works.clear()
     assert explore_after(settings) is not None
     assert passes.works == []

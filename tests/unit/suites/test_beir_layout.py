@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +78,31 @@ def test_what_cannot_be_used_is_counted(tmp_path: Path):
     assert after.fingerprint != before.fingerprint
 
 
+def test_of_an_id_that_comes_again_the_first_question_counts(tmp_path: Path):
+    write_set(tmp_path)
+    before = read(tmp_path)
+    append(tmp_path / "corpus.jsonl", {"_id": "doc-00001", "text": "other words"}, {"_id": " ", "text": "no id"})
+    append(tmp_path / "queries.jsonl", {"_id": "qdoc-00001", "text": "what nobody asked"})
+    after = read(tmp_path)
+    assert after.notes == [
+        "1 lines of the corpus without an id or a text",
+        "1 lines of the corpus with an id that another has; the best of them counts",
+        "1 lines of queries.jsonl with an id that another has; the first counts",
+    ]
+    assert after.queries == before.queries
+
+
+def test_ids_are_the_same_with_space_around_them(tmp_path: Path):
+    write_set(tmp_path)
+    append(tmp_path / "corpus.jsonl", {"_id": " d1 ", "text": "the ship"})
+    append(tmp_path / "queries.jsonl", {"_id": " q1 ", "text": "a ship"})
+    append(tmp_path / "qrels" / "test.tsv", " q1 \t d1 \t1")
+    data = read(tmp_path)
+    assert data.notes == []
+    assert data.relevant["q1"] == {"d1": 1}
+    assert list(data.passages())[-1].doc_id == "d1"
+
+
 def test_folders_of_data_sets(tmp_path: Path):
     for name in ("b", "a"):
         write_set(tmp_path / name)
@@ -125,7 +151,9 @@ def test_judgements_without_a_line_that_names_them(tmp_path: Path):
 def test_of_texts_white_space_is_no_part(tmp_path: Path):
     write_set(tmp_path)
     before = read(tmp_path)
-    append(tmp_path / "queries.jsonl", {"_id": "qdoc-00001", "text": " another \n question "})
+    questions = tmp_path / "queries.jsonl"
+    lines = [line for line in questions.read_text().splitlines() if json.loads(line)["_id"] != "qdoc-00001"]
+    questions.write_text("\n".join([*lines, json.dumps({"_id": "qdoc-00001", "text": " another \n question "})]))
     data = read(tmp_path)
     assert dict(zip(data.query_ids, data.queries, strict=True))["qdoc-00001"] == "another question"
     assert data.fingerprint != before.fingerprint, "it asks something else"
