@@ -53,7 +53,7 @@ def explore_after(settings: Settings) -> Storage | None:
         if not settings.explorer.documents and not settings.explorer.ids:
             return None
         run = annotated_run(Storage.open(settings.storage), settings.name)
-        return _explore(run, settings.explorer)
+        return _explore(run, settings.explorer, settings.explorer)
     except Exception as error:
         say(
             f"warning: the run is finished, its cluster explorer isn't: {one_line(error)}; `infocse explorer "
@@ -74,7 +74,7 @@ def explore(asked: ExploreRun) -> None:
     wanted = Explorer(documents=documents, ids=[*own.ids, *asked.ids])
     if not documents and not wanted.ids:  # before the page that is there is given up
         raise ValueError("documents = 0: leaves nothing to show; name documents with ids, or let some be drawn")
-    if _explore(run, wanted, asked.ids) is None:
+    if _explore(run, wanted, own, asked.ids) is None:
         raise ValueError(f"name = {asked.name!r}: there is nothing to show of that run")
 
 
@@ -92,12 +92,15 @@ def _forget(folder: Storage) -> None:
         (folder / name).delete()
 
 
-def _explore(run: AnnotatedRun, asked: Explorer, required: Sequence[str] | None = None) -> Storage | None:
+def _explore(
+    run: AnnotatedRun, asked: Explorer, own: Explorer, required: Sequence[str] | None = None
+) -> Storage | None:
     """Make the page; None where there is nothing to show.
 
     Args:
         run: whose.
         asked: for what it has.
+        own: what the run's settings ask for.
         required: ids that must be there; None: none must, nor is the page made again where it is there.
     """
     if not run.annotations:
@@ -120,6 +123,7 @@ def _explore(run: AnnotatedRun, asked: Explorer, required: Sequence[str] | None 
         "format": _FORMAT,
         "made_of": made_of,
         "asked": asked.model_dump(mode="json"),
+        "of_run": own.model_dump(mode="json"),
         "name": run.settings.name,
         "clustering": run.settings.annotate.clustering,
         "rule": _rule(run.settings.annotate) + _shown(run),
@@ -133,11 +137,12 @@ def _explore(run: AnnotatedRun, asked: Explorer, required: Sequence[str] | None 
 
 
 def _serves(file: Storage, made_of: str, asked: Explorer) -> bool:
-    """Whether an explorer has what is asked for; it may have more, which the user asked for by the command."""
+    """Whether an explorer has what a run asks for, or what the user asked for by the command since the run did."""
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         there = file.read_json()
         had = there["asked"]
-        return there["made_of"] == made_of and had["documents"] >= asked.documents and {*asked.ids} <= {*had["ids"]}
+        serves = had["documents"] == asked.documents and {*asked.ids} <= {*had["ids"]}
+        return there["made_of"] == made_of and (serves or there.get("of_run") == asked.model_dump(mode="json"))
     return False
 
 
