@@ -21,6 +21,7 @@ from infocse_ray.methods.recipes import DEFAULT, NOTHING, RECIPES, Recipe
 from infocse_ray.methods.registry import method_of
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
+from infocse_ray.retrieval.verdict import label_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.train.schedule import Budget
 
@@ -74,10 +75,10 @@ def choose(run: Run) -> tuple[Run, dict[str, Any]]:
 
 
 def _level_with_default(run: Run, best: str, encoders: dict[str, EncoderFolder]) -> bool:
-    """Whether another pilot is the best by no more than the luck of the validation documents, by a paired bootstrap."""
+    """Whether another pilot is the best by no more than the luck of the validation documents, as a verdict has it."""
     looks = {f"pilot_{name}/valid": Look(encoders[name], "valid") for name in (best, DEFAULT)}
     ours, default = (stage.folder for stage in run.evaluate(looks).values())
-    return compare(ours, default, run.settings.validate.metric).low <= 0.0
+    return label_of(compare(ours, default, run.settings.validate.metric)) != "WIN"
 
 
 class _LeftOut(Exception):

@@ -17,7 +17,7 @@ Unread = Mapping[str, str]
 """Settings, or whole sections, that a job doesn't read, by dotted name, and what has their place, or why."""
 
 _OF_CLUSTERS = (
-    *("annotate.clustering", "annotate.share"),
+    *("annotate.clustering", "annotate.engine", "annotate.share"),
     *(f"annotate.{name}" for names in OF_CLUSTERING.values() for name in names),
 )
 """Settings that InfoCSE's own method alone reads."""
@@ -35,7 +35,14 @@ _BY_FINETUNE: Unread = {
     "validate.patience": "finetune.patience is its own",
     "plusplus": "`infocse plusplus` does",
     **dict.fromkeys(
-        (*_OF_CLUSTERS, "loop", "train.method", "train.distillation", *MethodSections.model_fields),
+        (
+            *_OF_CLUSTERS,
+            "annotate.first_encoder",
+            "loop",
+            "train.method",
+            "train.distillation",
+            *MethodSections.model_fields,
+        ),
         "`infocse pretrain` does",
     ),
 }

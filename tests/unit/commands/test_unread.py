@@ -47,9 +47,15 @@ def warnings(main: Main, capsys: pytest.CaptureFixture[str], *argv: str) -> list
         ),
         (
             finetune.main,
-            ["--annotate.k=2", "--loop.max_iterations=3", "--simcse.dropout=0.3"],
-            "annotate.k = 2, loop.max_iterations = 3, simcse.dropout = 0.3: `infocse finetune` doesn't read them; "
-            "`infocse pretrain` does",
+            [
+                "--annotate.k=2",
+                "--annotate.first_encoder=f",
+                "--annotate.engine=torch",
+                "--loop.max_iterations=3",
+                "--simcse.dropout=0.3",
+            ],
+            "annotate.k = 2, annotate.first_encoder = f, annotate.engine = torch, loop.max_iterations = 3, "
+            "simcse.dropout = 0.3: `infocse finetune` doesn't read them; `infocse pretrain` does",
         ),
         (
             finetune.main,

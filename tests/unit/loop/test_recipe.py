@@ -12,6 +12,8 @@ from infocse_ray.errors import NonFinite, NoSpace, StorageUnavailable, TrainingS
 from infocse_ray.loop import infocse, recipe
 from infocse_ray.loop.iterate import Iterated
 from infocse_ray.methods.recipes import NOTHING, RECIPES
+from infocse_ray.retrieval.bootstrap import Lead
+from infocse_ray.retrieval.verdict import FEWEST
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
@@ -35,16 +37,17 @@ class Looking(SimpleNamespace):
 
 
 def chosen_among(
-    monkeypatch: pytest.MonkeyPatch, *scores: float | None, start: float = 0.5, luck: float = 0.0
+    monkeypatch: pytest.MonkeyPatch, *scores: float | None, start: float = 0.5, luck: float = 0.0, documents: int = 99
 ) -> tuple[Any, Any]:
     """What is chosen where the pilots came to these scores; None: that recipe doesn't suit the corpus.
 
-    Differences up to `luck` are within their interval.
+    Differences up to `luck` are within their interval, over so many documents.
     """
 
     def lead(ours: str, theirs: str, metric: str) -> Any:
         ahead = (scores[NAMES.index(name)] or 0.0 for name in (ours, theirs))
-        return SimpleNamespace(low=next(ahead) - next(ahead) - luck)
+        lead = next(ahead) - next(ahead)
+        return Lead(lead, lead - luck, lead + luck, 0.1, documents, documents)
 
     monkeypatch.setattr(recipe, "compare", lead)
 
@@ -96,6 +99,11 @@ def test_what_is_level_with_the_default_gives_way_to_it(monkeypatch, capsys, sco
     trained, said = chosen_among(monkeypatch, *scores, luck=0.1)
     assert (trained, said["chosen"]) == (RECIPES[NAMES[best]], NAMES[best])
     assert ("isn't better than infocse_distillation beyond luck" in capsys.readouterr().out) == (best == 1)
+
+
+def test_of_few_documents_no_lead_over_the_default_is_one(monkeypatch, capsys):
+    assert chosen_among(monkeypatch, 0.7, 0.55, 0.6, luck=0.1, documents=FEWEST)[1]["chosen"] == NAMES[0]
+    assert chosen_among(monkeypatch, 0.7, 0.55, 0.6, luck=0.1, documents=FEWEST - 1)[1]["chosen"] == NAMES[1]
 
 
 @pytest.mark.parametrize("scores", [(0.5, 0.5, 0.5), (0.4, 0.49, None)])
