@@ -21,6 +21,9 @@ from infocse_ray.search.written import Written, made_by_embed
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.settings.whole_number import from_one
 
+_AT_ONCE = 4096
+"""Queries that are encoded together."""
+
 
 class Hit(NamedTuple):
     """A document, or a sentence, that was found."""
@@ -218,9 +221,11 @@ class Index:
             return []
         bar = Bar("searching", len(queries), "queries")
         results = []
-        for vector, query in zip(self._vectors(queries), queries, strict=True):
-            results.append(self._search_by(vector, query, top, exact))
-            bar.add(1)
+        for first in range(0, len(queries), _AT_ONCE):
+            some = queries[first : first + _AT_ONCE]
+            for vector, query in zip(self._vectors(some), some, strict=True):
+                results.append(self._search_by(vector, query, top, exact))
+                bar.add(1)
         bar.close()
         return results
 

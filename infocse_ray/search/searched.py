@@ -1,4 +1,4 @@
-"""A corpus searched from the command line, or by a page that is served: the work of `infocse search`."""
+"""A corpus searched from the command line, or by a page that is served, or for a file: the work of `infocse search`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ from collections.abc import Iterator
 
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.index import Hit, Index
+from infocse_ray.search.many import RESULTS, Query, lines_of, read_queries
 from infocse_ray.search.server import serve
 from infocse_ray.search.sides import DEPTH, Placed, search_sides
 from infocse_ray.settings.search import Search
 from infocse_ray.settings.text import plain
+from infocse_ray.storage.folder import Storage
 
 _TITLE, _TEXT = 100, 240
 
 
 def search(settings: Search) -> None:
-    """Print results, or serve the page until Ctrl-C.
+    """Print results, write them, or serve the page until Ctrl-C.
 
     Raises:
-        ValueError: an index can't be opened, or the address can't be served on.
+        ValueError: an index can't be opened, or the address can't be served on, or a file not read, or written.
     """
+    if settings.output is not None:
+        _search_for_a_file(settings, settings.output)
+        return
     indexes = _open(settings)
     if settings.serve:
         serve(indexes, settings)
@@ -34,6 +39,16 @@ def search(settings: Search) -> None:
             say(f"\n{'before' if index is indexes[0] else 'after'}: {plain(index.name, _TITLE)}")
         for line in _lines(results, len(indexes) > 1):
             say(line)
+
+
+def _search_for_a_file(settings: Search, where: str) -> None:
+    # Both are tried before the index is opened, which may copy vectors.
+    queries = [Query("1", settings.query or "")] if settings.queries is None else read_queries(settings.queries)
+    output = Storage.for_runs(where, "output")
+    [index] = _open(settings)
+    results = index.search([query.text for query in queries], settings.top, settings.exact)
+    (output / RESULTS).write_bytes(b"".join(lines_of(queries, results)))
+    say(f"{sum(map(len, results)):,} results of {len(queries):,} queries: {output / RESULTS}")
 
 
 def _open(settings: Search) -> list[Index]:

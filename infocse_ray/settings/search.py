@@ -17,6 +17,17 @@ class Search(Section):
     query: str | None = Field(
         default=None, description="What is searched for; may be given without --query. None with --serve."
     )
+    queries: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A file of queries, or its URI, in place of `query`: JSON Lines with `text`, and `_id` or `id`, or "
+        "text with a query a line. Needs `output`.",
+    )
+    output: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder or URI that gets the results as `results.jsonl`, a line each, in place of the terminal.",
+    )
     index: str = Field(min_length=1, description="Folder or URI that `infocse embed` wrote.")
     model: str | None = Field(
         default=None,
@@ -61,8 +72,9 @@ class Search(Section):
     def _something_to_do(self) -> Search:
         if self.serve and self.query is not None:
             raise ValueError(f"query = {self.query!r}: the page asks for queries; leave it out, or --serve")
-        if not self.serve and not (self.query or "").strip():
-            raise ValueError("query is required: give the text to search for, or --serve")
+        self._check_file()
+        if not self.serve and self.queries is None and not (self.query or "").strip():
+            raise ValueError("query is required: give the text to search for, a file of queries, or --serve")
         if not is_utf8(self.query or ""):  # what a terminal couldn't decode
             raise ValueError(f"query = {self.query!r}: isn't UTF-8; leave out what is no character")
         for name in () if self.serve else ("host", "port"):
@@ -76,3 +88,18 @@ class Search(Section):
                 f"compare = {self.compare!r}: its vectors are needed, too: `infocse embed` them and give compare_index"
             )
         return self
+
+    def _check_file(self) -> None:
+        """Refuse what doesn't go with queries from a file, or results in one."""
+        for name in ("queries", "output"):
+            if (value := getattr(self, name)) is None:
+                continue
+            if self.serve:
+                raise ValueError(f"{name} = {value!r}: the page asks for queries and shows results; leave one out")
+            if self.compare_index is not None:
+                raise ValueError(f"{name} = {value!r}: is of one index; search each by itself, without compare_index")
+        if self.queries is not None:
+            if self.query is not None:
+                raise ValueError(f"query = {self.query!r}: there is a file of queries, too; give one of them")
+            if self.output is None:
+                raise ValueError(f"queries = {self.queries!r}: say with output where their results go")
