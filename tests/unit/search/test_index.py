@@ -108,7 +108,7 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
             ask("ship \udcff coast")
     for top in (0, -1, 2.5, "3", None):
         with pytest.raises(ValueError, match=f"^top = {top!r}: give how many to find"):
-            index.search("tide", top=top)  # pyright: ignore[reportArgumentType]
+            index.search("tide", top=top)  # pyright: ignore[reportArgumentType, reportCallIssue]
     for place in (None, 3):
         with pytest.raises(ValueError, match=f"^index = {place}: give the folder, or URI, that `infocse embed` wrote$"):
             Index(place)  # pyright: ignore[reportArgumentType]
@@ -125,7 +125,7 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
 def test_numpys_numbers_are_numbers(tmp_path: Path, tiny_encoder: Path):
     index = Index(write_index(tmp_path, tiny_encoder).path, words=np.float32(0.5))  # pyright: ignore[reportArgumentType]
     assert index.words == 0.5
-    assert len(index.search("tide", top=np.int64(2))) == 2  # pyright: ignore[reportArgumentType]
+    assert len(index.search("tide", top=np.int64(2))) == 2  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 @pytest.mark.parametrize("words", [0.0, 0.5])
