@@ -153,6 +153,8 @@ def test_section_with_all_its_lines_commented_out_has_its_defaults(config):
         ("--train.learning_rate=0", "greater than 0"),
         ("--train.learning_rate=nan", "finite number"),
         ("--train.learning_rate=inf", "finite"),
+        ("--train.learning_rate=2e5", "less than 1"),
+        ("--train.head_learning_rate=1", "less than 1"),
         ("--train.temperature=-1", "greater than 0"),
         ("--train.similarity=euclid", "'dot' or 'cosine'"),
         ("--train.chunk_tokens=63", "greater than or equal to 64"),
