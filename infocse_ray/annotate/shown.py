@@ -21,6 +21,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.commands import LookAtPairs
 from infocse_ray.settings.text import plain
+from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.repair import repairing
 from infocse_ray.storage.folder import Storage
 
@@ -36,7 +37,8 @@ def show_pairs(settings: LookAtPairs) -> None:
     encoder = load_encoder(resolve_encoder(settings.model), shape, cosine=settings.similarity == "cosine")
     root = Storage.for_runs(settings.storage)
     connect()
-    documents = _first(prepare(root, settings.corpus, source, encoder.corpus_tokenizer()), settings.documents)
+    with at_work(root, "pairs"):
+        documents = _first(prepare(root, settings.corpus, source, encoder.corpus_tokenizer()), settings.documents)
     documents, distinct = without_copies(documents, encoder.room())
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     vectors = embed(for_inference(encoder, settings.precision, device), documents.sentences).vectors

@@ -20,7 +20,7 @@ from infocse_ray.stages.lease import driver_at
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage, without_query
 
-_TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
+TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
 """Files and folders by which the folder of many runs together is known, and whose it is."""
 
 
@@ -159,7 +159,7 @@ def _leases(root: Storage) -> dict[str, pafs.FileInfo]:
 def _run(folder: Storage, files: Mapping[str, pafs.FileInfo], now: datetime) -> FoundRun | None:
     """The run in a folder; None if it is none."""
     here = {path.partition("/")[0] for path in files}
-    command = next((whose for name, whose in _TOGETHER.items() if name in here), "")
+    command = next((whose for name, whose in TOGETHER.items() if name in here), "")
     if not command and not here & {"manifest.json", "driver.lease"}:
         return None
     manifest, damaged = None, ""

@@ -22,6 +22,7 @@ from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_fir
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.iteration_stages import IterationStages
 from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.own_folder import check_own_folder
 from infocse_ray.loop.speed import Speed
 from infocse_ray.loop.stale import draws_documents, stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
@@ -210,13 +211,15 @@ def open_run(
         fine_tunes: whether it trains on labels.
 
     Raises:
-        ValueError: a setting doesn't fit the corpus or the cluster; what ran before under this name is as it was.
+        ValueError: a setting doesn't fit the corpus or the cluster, or the run's folder has a user's files; what was
+            there under this name is as it was.
         RunInUse: another driver is at work on the run.
         LeaseLost: another driver took it over.
     """
     check_sinks(settings)
     root = Storage.for_runs(settings.storage)
     folder = root / settings.name
+    check_own_folder(folder, settings.name)
     with Lease(folder / "driver.lease", f"name = {settings.name!r}") as lease, warnings_kept() as warnings:
         lease.take()
         with Tracking(settings, job, folder) as tracking:

@@ -3,8 +3,9 @@
 1. A run's manifest names the folders of its stages, in its own folder, in another run's, or in one that runs share;
    a run that isn't finished goes on naming those it had before it was started again.
 2. What no manifest names is left over: stages, corpora, encoders, evaluations, documents given from Python, and what a
-   killed process had half written. Half-written work of a run that isn't finished stays, for the run may go on.
-3. A driver at work keeps its run, the stage that it makes, and every corpus, encoder and source: it may be reading any.
+   killed process had half written. All that a run has which isn't finished stays, for the run may go on with it.
+3. A driver at work keeps its run, the stage that it makes, and every corpus, encoder, evaluation and source: it may be
+   reading any. While one embeds or evaluates, which may be with any run's encoder, no run is removed.
 4. What is removed is leased meanwhile, as by a driver that makes it, so that none begins to use it. Its entry in the
    index goes first, then `stage.json`: what is left of a removal that was cut off is taken for unfinished work.
 Nothing outside the folders that runs write is looked at, and no output of `infocse embed`, wherever it was put.
@@ -16,6 +17,7 @@ import bisect
 import contextlib
 import difflib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -33,6 +35,8 @@ _EMBEDDING = "embedding.json"
 """What an output of `infocse embed` has, beside its stages."""
 _TEMPORARY = (UNFINISHED, ".probe-")
 _AFTER_SLASH = chr(ord("/") + 1)
+_MADE = re.compile(r"(workers-)?[0-9a-f]{32}(-[0-9a-f]{12})?")
+"""How folders are called that runs share."""
 _FRESH_SECONDS = 3600.0
 """How long something without a lease is left alone, as another process may be writing it."""
 
@@ -92,6 +96,7 @@ def leftovers(contents: Contents, remove: Sequence[str] = ()) -> list[Leftover]:
 
 
 def _check(contents: Contents, remove: Sequence[str]) -> None:
+    readers = [driver for name, driver in sorted(contents.busy.items()) if name.startswith(SIGN)]
     for name in remove:
         if name not in contents.runs:
             near = difflib.get_close_matches(name, contents.runs, n=1)
@@ -99,6 +104,8 @@ def _check(contents: Contents, remove: Sequence[str]) -> None:
             raise ValueError(f"runs = {name!r}: no such run in {contents.root}; {meant}")
         if (driver := contents.runs[name].driver) is not None:
             raise RunInUse(f"runs = {name!r}: a driver is at work on it ({driver}); wait for it, or stop it")
+        if readers:
+            raise RunInUse(f"runs = {name!r}: a driver may be reading its encoders ({readers[0]}); wait for it")
     for run in contents.runs.values():
         if run.damaged and run.name not in remove:
             raise ValueError(
@@ -161,23 +168,24 @@ class _Finder:
     def _stages(self) -> Iterator[Leftover]:
         for folder, finished in sorted(self.begun_at.items()):
             top = folder.partition("/")[0]
-            if top not in self.known or top in self.remove or folder in self.referred or self._kept(folder, finished):
+            if top not in self.known or top in self.remove or folder in self.referred or self._kept(folder):
                 continue
             fingerprint = self._fingerprint(folder)
             if fingerprint not in self.contents.busy:
                 why = "no run refers to it" if finished else "half-written"
                 yield self._leftover(folder, why, self._below(folder), fingerprint)
 
-    def _kept(self, folder: str, finished: bool) -> bool:
+    def _kept(self, folder: str) -> bool:
         """Whether a stage that no manifest names may be needed all the same."""
         top = folder.partition("/")[0]
         if (run := self.staying.get(top)) is not None:
-            return run.driver is not None or not (finished or run.finished)
+            return run.driver is not None or not run.finished
+        if top == "evaluations":
+            return self.at_work
         if top in ("corpora", "encoders"):
-            # A run that was stopped while its corpus was prepared goes on with that.
+            # A run that was stopped while its corpus was prepared, or before it was named, goes on with that.
             manifests = [run.manifest for run in self.staying.values() if run.manifest is not None]
-            waits = any("finished" not in one and "corpus" not in one["stages"] for one in manifests)
-            return self.at_work or (not finished and waits)
+            return self.at_work or any("finished" not in one and "corpus" not in one["stages"] for one in manifests)
         return False
 
     def _fingerprint(self, folder: str) -> str | None:
@@ -195,7 +203,8 @@ class _Finder:
         for top in SHARED[:-1]:
             for name in sorted({path.split("/")[1] for path in self._below(top) if path.count("/") > 1}):
                 folder = f"{top}/{name}"
-                if folder in self.begun_at or name.startswith(_TEMPORARY) or not self._old(folder):
+                # Others are a user's own, in a storage that has more than runs.
+                if folder in self.begun_at or not _MADE.fullmatch(name) or not self._old(folder):
                     continue
                 if top != "sources":
                     yield self._leftover(folder, "half-written", self._below(folder))

@@ -16,6 +16,7 @@ import ray
 
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.infocse import pretrain as run_pretrain
+from infocse_ray.loop.own_folder import check_own_folder
 from infocse_ray.loop.plusplus import finetune, plusplus
 from infocse_ray.report.cells import Cell, CellPlan, Slot, plan_cells
 from infocse_ray.report.choice import Records, choice_of, to_run
@@ -79,6 +80,7 @@ def reproduce(
         show_plan(plan, read_records(place, plan))
         return 0
     folder = Storage.for_runs(config.storage) / config.name
+    check_own_folder(folder, config.name)
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:
         lease.take()
         return _make(config, folder, plan, pretrain, few_shot)

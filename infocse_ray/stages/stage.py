@@ -26,7 +26,8 @@ from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.checksums import MARK, OTHER, checked, mark_of, verified
 from infocse_ray.storage.folder import Storage
 
-_COMMIT, _STARTED = "stage.json", "started.json"
+STAGE_FILES = _COMMIT, _STARTED = "stage.json", "started.json"
+"""By one of which a stage's folder is known: it is finished, or begun."""
 _UNLISTED = (_COMMIT, _STARTED)
 """Files of a stage's folder that are notes about it."""
 _NAMED = 3

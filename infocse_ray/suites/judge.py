@@ -6,17 +6,20 @@ from typing import Any, NamedTuple
 
 import pyarrow.fs as pafs
 
+from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.loop.named_encoders import load_named, save_shared
-from infocse_ray.retrieval.sts import read_sts
+from infocse_ray.retrieval.sts import StsPairs, read_sts
 from infocse_ray.runtime.cluster import connect, placement
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Train, fingerprint
 from infocse_ray.settings.evaluate import Evaluate
+from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.repair import repairing
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage, open_filesystem, without_query
 from infocse_ray.storage.redact import redacted, redacted_json
 from infocse_ray.suites.beir import judge_beir, read_sets
+from infocse_ray.suites.beir_layout import BeirSet
 from infocse_ray.suites.judged import Judged
 from infocse_ray.suites.mteb_tasks import find_tasks, judge_task
 from infocse_ray.suites.pairs import judge_pairs
@@ -46,6 +49,19 @@ def judge(settings: Evaluate) -> Judgement:
     tasks = find_tasks(settings.tasks) if "mteb" in settings.suite else []
     loaded = load_named(settings)
     root = Storage.for_runs(settings.storage)
+    with at_work(root, "evaluate"):
+        return _judged(settings, root, loaded, pairs, sets, tasks)
+
+
+def _judged(
+    settings: Evaluate,
+    root: Storage,
+    loaded: dict[str, SentenceEncoder],
+    pairs: dict[str, StsPairs],
+    sets: list[BeirSet],
+    tasks: list[Any],
+) -> Judgement:
+    """The same, of what was read."""
     connect()
     where = placement(Train(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     encoders = {whose: save_shared(root, encoder) for whose, encoder in loaded.items()}

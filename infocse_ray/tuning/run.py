@@ -26,6 +26,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
 from infocse_ray.loop.infocse import pretrain as run_pretrain
 from infocse_ray.loop.inputs import Inputs, check
+from infocse_ray.loop.own_folder import check_own_folder
 from infocse_ray.loop.trained import trained_score
 from infocse_ray.runtime.cluster import connect, placement
 from infocse_ray.runtime.failures import one_line
@@ -84,6 +85,7 @@ def sweep(
     for trial in trials:
         check_sinks(trial.settings)
     Storage.for_runs(config.storage)
+    check_own_folder(folder, config.name)
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:
         lease.take()
         table = Table(folder, config, trials)

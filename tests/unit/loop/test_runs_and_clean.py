@@ -14,7 +14,7 @@ import pytest
 from pyarrow.fs import FileInfo
 
 from infocse_ray.cli import main
-from infocse_ray.errors import NoSpace
+from infocse_ray.errors import NoSpace, RunInUse
 from infocse_ray.loop.contents import Contents, bytes_of
 from infocse_ray.loop.listed import table
 from infocse_ray.loop.manifest import Manifest
@@ -126,7 +126,7 @@ def test_all_files_are_gone_through_no_more_often_the_more_is_left_over(root):
     for number in range(2):
         for other in range(10 * number):
             made(root, f"a/iteration_1/train-old{other}", f"o{other}")
-            (root / "sources" / f"s{other}" / "part.parquet").write_bytes(b"x")
+            (root / "sources" / f"{other:032x}" / "part.parquet").write_bytes(b"x")
         age(root)
         contents = Contents.of(root)
         files = Counted(contents.files)
@@ -207,7 +207,7 @@ def test_what_a_live_lease_holds_is_kept_and_what_a_dead_one_held_is_not(root):
     half_made(root, "evaluations/v9", "v9")
     with Lease(root / "stages" / "t9.lease", "train") as lease:
         lease.take()
-        assert paths(root) == ["evaluations/v9"], "whoever makes t9 may read any corpus"
+        assert paths(root) == [], "whoever makes t9 may read any corpus, and whoever evaluates what it made"
         assert cleaned(root, "--yes") == 0
         assert (root / "a/iteration_2/train/part.bin").exists()
     holder = f"""
@@ -219,7 +219,7 @@ os._exit(9)
 """
     subprocess.run([sys.executable, "-c", holder], check=False)
     assert (root / "stages" / "t9.lease").exists()
-    assert set(paths(root)) == {"corpora/c9", "a/iteration_2/train"}
+    assert set(paths(root)) == {"corpora/c9", "evaluations/v9", "a/iteration_2/train"}
     assert cleaned(root, "--yes") == 0
     assert not (root / "a/iteration_2/train").exists()
     assert not (root / "stages" / "t9.lease").exists()
@@ -227,10 +227,32 @@ os._exit(9)
 
 def test_what_a_command_without_a_run_reads_is_kept(root):
     made(root, "corpora/c9", "c9")
+    made(root, "evaluations/v9", "v9")
     with at_work(root, "embed"):
         assert paths(root) == []
         assert cleaned(root, "--yes") == 0
-    assert paths(root) == ["corpora/c9"]
+        with pytest.raises(
+            RunInUse, match=r"^runs = 'a': a driver may be reading its encoders \(host .*\); wait for it$"
+        ):
+            paths(root, "a")
+    assert paths(root) == ["corpora/c9", "evaluations/v9"]
+
+
+def test_what_a_stopped_run_finished_and_didnt_name_stays_until_the_run_is_finished(root):
+    made(root, "c/iteration_1/annotations", "n9")
+    (root / "c" / "manifest.json").write_bytes(b"{}x")
+    Manifest(root / "c").begin("pretrain", SETTINGS, {})
+    made(root, "corpora/c9", "c9")
+    assert paths(root) == [], "it may be the corpus that the run was prepared with"
+    run_of(root, "c", {"corpus": made(root, "corpora/c2", "c2")})
+    assert set(paths(root)) == {"c/iteration_1/annotations", "c/iteration_1/train", "corpora/c9"}
+
+
+def test_a_users_own_folders_stay(root):
+    for path in ("corpora/news/part.parquet", "encoders/minilm/config.json", "sources/crawl/a.jsonl"):
+        (root / path).write_bytes(b"mine")
+    age(root)
+    assert paths(root) == []
 
 
 def test_the_sign_of_a_command_that_was_killed_goes(root):
@@ -259,7 +281,9 @@ def test_a_run_under_way_keeps_all_it_has(root, capsys):
             cleaned(root, "--runs", "c", "--yes")
         assert ended.value.code == 1, "as of every command that another driver is in the way of"
         assert "runs = 'c': a driver is at work on it" in capsys.readouterr().err
-    assert paths(root) == ["a/iteration_2/train", "c/iteration_1/train-old"]
+    assert paths(root) == ["a/iteration_2/train"], "it may go on"
+    run_of(root, "c", {"corpus": made(root, "corpora/c2", "c2")})
+    assert set(paths(root)) == {"a/iteration_2/train", "c/iteration_1/train", "c/iteration_1/train-old"}
 
 
 def test_a_driver_that_began_after_the_look_keeps_its_run(root, capsys):
@@ -321,15 +345,16 @@ def test_room_is_made_on_a_full_disk_where_no_lease_can_be_written(root, monkeyp
 
 
 def test_what_was_half_written_long_ago_goes_and_what_is_fresh_stays(root):
-    (root / "sources" / "s1" / "part.parquet").write_bytes(b"documents")
-    (root / "sources" / "s2" / "part.parquet").write_bytes(b"documents")
+    read, unread, workers = (f"sources/{32 * '1'}", f"sources/{32 * '2'}", f"evaluations/workers-{32 * '3'}")
+    (root / read / "part.parquet").write_bytes(b"documents")
+    (root / unread / "part.parquet").write_bytes(b"documents")
     (root / "sources" / ".writing-1" / "part.parquet").write_bytes(b"docu")
     (root / "a" / "model" / ".writing-2").write_bytes(b"w")
-    (root / "evaluations" / "workers-1" / "state.json").write_bytes(b"{}")
-    run_of(root, "d", {}, corpus={"source": f"{root.root}/sources/s1"})
+    (root / workers / "state.json").write_bytes(b"{}")
+    run_of(root, "d", {}, corpus={"source": f"{root.root}/{read}"})
     assert paths(root) == []
     age(root)
-    assert set(paths(root)) == {"sources/s2", "sources/.writing-1", "a/model/.writing-2", "evaluations/workers-1"}
+    assert set(paths(root)) == {unread, "sources/.writing-1", "a/model/.writing-2", workers}
 
 
 def test_a_storage_that_does_not_say_when_files_were_written_is_listed(root, monkeypatch):
@@ -347,11 +372,11 @@ def test_a_storage_that_does_not_say_when_files_were_written_is_listed(root, mon
 
 
 def test_nothing_but_what_runs_write_is_looked_at(root):
-    made(root, "c/old", "t0")
+    made(root, "a/old", "t0")
     for path in ("mine/stage.json", "mine/data.bin", "notes.txt"):
         (root / path).write_bytes(b"{}")
     age(root)
-    assert paths(root) == ["c/old"]
+    assert paths(root) == ["a/old"]
 
 
 @pytest.mark.parametrize("output", ["vectors-of-news", "a/vectors-of-news", "a", ""])

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from infocse_ray.encoder.layout import write_layout
+from infocse_ray.loop.contents import Contents
 from infocse_ray.retrieval.correlation import Estimate, spearman_estimate
 from infocse_ray.runtime.cluster import Placement
+from infocse_ray.settings import Train
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet
@@ -340,7 +342,14 @@ def test_it_is_computed_where_the_settings_say(
     tmp_path: Path, tiny_encoder: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     asked_for: list[Any] = []
-    monkeypatch.setattr(judge, "placement", lambda train: asked_for.append(train) or Placement(1, False, 1))
+    at_work: list[str] = []
+
+    def place(train: Train) -> Placement:
+        asked_for.append(train)
+        at_work.extend(Contents.of(Storage.open(str(tmp_path / "runs"))).drivers)
+        return Placement(1, False, 1)
+
+    monkeypatch.setattr(judge, "placement", place)
     more = {
         "suite": "sts",
         "suite_path": [str(write_pairs(tmp_path / "pairs.tsv"))],
@@ -349,6 +358,8 @@ def test_it_is_computed_where_the_settings_say(
     }
     done = judge.judge(asked(tmp_path, tiny_encoder, **more))
     assert [(one.num_workers, one.use_gpu) for one in asked_for] == [(3, False)]
+    assert len(at_work) == 1, "`infocse clean` leaves what it reads"
+    assert Contents.of(Storage.open(str(tmp_path / "runs"))).drivers == []
     written = json.loads((Path(done.folder.path) / "suites.json").read_text())["settings"]
     assert (written["max_length"], written["suite"]) == (16, ["sts"])
 
