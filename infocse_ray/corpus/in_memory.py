@@ -179,7 +179,7 @@ def _from_pandas(frame: Any, corpus: Corpus) -> pa.Table:
     """The columns of a DataFrame; what Arrow can't take as one type goes by rows."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, UnicodeEncodeError):
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
         return _table({name: [_plain(value) for value in frame[name]] for name in frame.columns}, corpus)
 
 
@@ -270,7 +270,9 @@ def _array(name: str, values: list[Any], are_ids: bool) -> pa.Array:
         return pa.array(values)
     except UnicodeEncodeError:
         return pa.array([_as_bytes(value) for value in values])
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        if are_ids and all(isinstance(value, int | float | None) for value in values):  # hashes of 64 bits and more
+            return pa.array([None if value is None else id_text(value) for value in values])
         raise ValueError(f"documents: {name!r} can't be read: {error}; give a text, or a list of texts") from error
 
 

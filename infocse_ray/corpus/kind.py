@@ -172,14 +172,23 @@ def settle_keys(
     Raises:
         ValueError: a key is named that no row looked at has.
     """
-    there = {uri: look.columns for uri, look in looks.items()}
     named = {getattr(corpus, role) for role in ROLES if role not in elsewhere} - {None}
-    if named - set().union(*there.values()):
-        rows = _ROWS_SEARCHED // len(looks)
-        there = {uri: look_into(uri, "jsonl", corpus.encoding, rows=rows).columns for uri in looks}
+    there = {uri: look.columns for uri, look in look_for(named, looks, corpus.encoding).items()}
     columns = settle_columns(corpus, there, defaults, elsewhere)
     unseen = {role: defaults[role] for role in OPTIONAL_ROLES if role not in columns and role not in elsewhere}
     return CorpusPlan(columns | unseen, unseen=frozenset(unseen))
+
+
+def look_for(keys: set[str], looks: dict[str, Look], encoding: str, setting: str = "source") -> dict[str, Look]:
+    """Looks into files of JSON, into more of their rows where the first don't have all of these keys.
+
+    Raises:
+        UnreadableFile: there is no reading one of them; the error names `setting`.
+    """
+    if keys <= set().union(*(look.columns for look in looks.values())):
+        return looks
+    rows = _ROWS_SEARCHED // len(looks)
+    return {uri: look_into(uri, "jsonl", encoding, setting, rows) for uri in looks}
 
 
 class Look(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus.documents import Rejected, counterpart_texts, id_text, split_of
-from infocse_ray.corpus.kind import look_into, place_and_columns, refuse_unreadable, some_of
+from infocse_ray.corpus.kind import look_for, look_into, place_and_columns, refuse_unreadable, some_of
 from infocse_ray.corpus.labels import LabelTable, LabelWriter
 from infocse_ray.corpus.read import READERS, Piece, SourceRow, naming, read_rows, reader_of
 from infocse_ray.corpus.schema import SPLITS
@@ -33,6 +33,8 @@ def columns_of(corpus: Corpus, files: dict[str, list[str]]) -> dict[str, str]:
         UnreadableFile: a file can't be read at all.
     """
     there: dict[str, set[str]] = {}
+    columns = _named(corpus)
+    keys = {columns["id"], columns["counterpart"]}
     for part, uris in files.items():
         if part == f"parquet{_OF}":
             there |= {uri: _parquet_columns(uri) for uri in some_of(uris)}
@@ -40,11 +42,12 @@ def columns_of(corpus: Corpus, files: dict[str, list[str]]) -> dict[str, str]:
             kind = part.removesuffix(_OF)
             looks = {uri: look_into(uri, kind, corpus.encoding, "labels") for uri in some_of(uris)}
             refuse_unreadable(looks, corpus.encoding, "labels")
+            if kind == "jsonl":
+                looks = look_for(keys, looks, corpus.encoding, "labels")
             there |= {uri: look.columns for uri, look in looks.items()}
     if not there:
         return {}
     where, it_has = place_and_columns(there)
-    columns = _named(corpus)
     for role in ("id", "counterpart"):
         if not any(columns[role] in its for its in there.values()):
             raise ValueError(

@@ -31,8 +31,8 @@ _PACK_BYTES, _FILES_TOGETHER = 2**20, 1_000
 _PACKS, _MOST_PACK_BYTES = 256, 256 * 2**20
 """Packs hold more text where there would be more than that, up to so many bytes."""
 _TYPICAL_COMPRESSION = 4
-_READ = 2
-"""Counted up when what is read of the same files changes."""
+_READ, _READ_WITH_LABELS = 2, 3
+"""Counted up when what is read of the same files changes, of documents alone and with label files."""
 _READ_ANEW = re.compile(r"\.(json|csv|tsv)(\.\w+)?(\?.*)?$")
 """Files that an earlier version read less of, or more."""
 _UNCOMMITTED = "_temporary"
@@ -155,7 +155,7 @@ def find_source(corpus: Corpus) -> Source:
             [(name, *version(uri, i)) for name, (uri, i, _) in zip(names, files, strict=True)],
             *(["labels", len(of_labels)] if of_labels else []),
             *(["encoding", corpus.encoding] if corpus.encoding != "utf-8" else []),
-            *(["read", _READ] if any(map(_is_read_anew, infos)) or of_labels else []),
+            *(["read", _READ_WITH_LABELS] if of_labels else ["read", _READ] if any(map(_is_read_anew, infos)) else []),
         ),
         text_bytes=text_bytes,
         companions=[piece for piece in whole if piece.kind not in DOCUMENTS],
@@ -225,6 +225,8 @@ def _found(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo
         base, infos = _listed(filesystem, path, kind.part_of)
     except re.error as error:
         raise ValueError(f"{asked}: not a glob: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{asked}: the name of a file there isn't UTF-8; rename it ({error})") from error
     except OSError as error:
         raise explanation(error, asked) or ValueError(redacted(f"{asked}: can't be reached: {error}")) from error
 

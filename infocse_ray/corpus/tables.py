@@ -89,8 +89,8 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTab
             and (label := labels.find(id_text(row.values["id"]))) is not None
         ):
             row.values["counterpart"] = label.counterparts
-            if "split" in columns:
-                row.values["split"] = label.split or row.values.get("split")
+            # Also where no row that was looked at names one.
+            row.values["split"] = label.split or row.values.get("split")
         yield row
 
 

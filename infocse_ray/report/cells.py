@@ -28,6 +28,8 @@ from infocse_ray.report.studies import (
 )
 from infocse_ray.settings import Corpus, Settings, fingerprint
 from infocse_ray.settings.section import FEW_SHOT
+from infocse_ray.storage.folder import Storage, is_remote
+from infocse_ray.storage.redact import without_credentials
 
 _NOT_NAMED: dict[str, Any] = {
     "name": True,
@@ -218,7 +220,7 @@ def _slot(
         content = settings.model_dump(mode="json", exclude=without)
         if settings.validate.reading == "sentences":  # pyright: ignore
             del content["validate"]["reading"]  # cells from before there were others keep their names
-        identity = fingerprint(_RECORD, content, files, *(stamps[path] for path in paths))
+        identity = fingerprint(_RECORD, _lasting(content), files, *(stamps[path] for path in paths))
         shown, tokens = rate if len(rates) > 1 else None, budget_of(config, method)
         labelled = method.labels is not None
         cells.append(
@@ -274,10 +276,24 @@ def _check_label_sizes(asked: list[Slot]) -> None:
             )
 
 
+def _lasting(content: Any) -> Any:
+    """Settings as they are named by: without the credentials of URIs, which may change."""
+    if isinstance(content, dict):
+        return {name: _lasting(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_lasting(value) for value in content]
+    return without_credentials(content) if isinstance(content, str) and is_remote(content) else content
+
+
 def _stamp(path: str | None) -> Any:
-    """What tells, without reading it, that a local encoder was changed: `pretrain` then looks at its content."""
-    folder = None if path is None else Path(path).expanduser()
-    if folder is None or not folder.is_dir():
+    """What tells, without reading it, that an encoder was changed: `pretrain` then looks at its content."""
+    if path is None:
+        return None
+    if is_remote(path):
+        infos = sorted(Storage.open(path).files().items())
+        return [(name, info.size, info.mtime_ns) for name, info in infos] or None
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
         return None
     files = sorted((f, f.stat()) for f in folder.rglob("*") if f.is_file())
     return [(f.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns) for f, stat in files]

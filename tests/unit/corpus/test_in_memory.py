@@ -106,6 +106,16 @@ def test_frames_with_lists_gaps_and_several_types(root: Storage) -> None:
         assert read(corpus_of(documents, root)) == [{"text": "a", "counterpart": "x"}, nothing, nothing]
 
 
+@pytest.mark.parametrize("make", [list, pd.DataFrame])
+def test_ids_may_be_hashes_of_any_length(root: Storage, make: Any) -> None:
+    ids = [2**63, 2**64, 7, None]
+    documents = [{"id": one, "text": "A ship. A judge."} for one in ids]
+    corpus = corpus_of(make(documents).astype({"id": object}) if make is pd.DataFrame else documents, root)
+    assert [document_of(row, corpus)["doc_id"] for row in read(corpus)[:3]] == [str(one) for one in ids[:3]]
+    with pytest.raises(ValueError, match="'text' can't be read"):
+        corpus_of([{"id": "a", "text": 2**64}], root)
+
+
 def test_integers_that_pandas_made_floats_are_integers_as_ids(root: Storage) -> None:
     frame = pd.DataFrame({"id": [1, None, 3], "sentences": [["a", "b"]] * 3})
     assert frame["id"].dtype == float

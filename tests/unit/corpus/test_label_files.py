@@ -54,6 +54,24 @@ def test_labels_say_splits(corpus: Path):
     assert found == {"a": "valid", "b": "test", "7": "train"}, "the unlabelled one's is drawn"
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_what_late_rows_say_is_read(tmp_path: Path, ending: str):
+    """A hundred rows are looked at before; documents of CSV have no other split to bring."""
+    documents = [{"id": f"d{number}", **BODY} for number in range(200)]
+    corpus = write_jsonl(tmp_path / "docs.jsonl", documents)
+    if ending == "csv":
+        lines = "".join(f"{one['id']},One. Two.\n" for one in documents)
+        corpus = tmp_path / "docs.csv"
+        corpus.write_text(f"id,text\n{lines}")
+    rows: list[dict[str, Any]] = [{"id": f"d{number}"} for number in range(150)]
+    rows += [{"id": f"d{number}", "query": "x", "split": "test"} for number in range(150, 200)]
+    labels = write_jsonl(tmp_path / "labels.jsonl", rows)
+    settings: dict[str, Any] = {"counterpart": "query", "valid_fraction": 0.0, "test_fraction": 0.0}
+    found, _ = read(corpus, "auto", labels=str(labels), **settings)
+    assert {d["doc_id"] for d in found if d["split"] == "test"} == {f"d{number}" for number in range(150, 200)}
+    assert {d["doc_id"] for d in found if d["counterparts"]} == {f"d{number}" for number in range(150, 200)}
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_document_with_labels_of_two_splits_is_in_the_more_held_out(corpus: Path, reverse: bool):
     rows = [

@@ -175,6 +175,12 @@ def test_bad_glob_is_refused(tmp_path):
         find_source(Corpus(source=f"{tmp_path}/[z-a].jsonl"))
 
 
+def test_a_name_that_is_no_text_is_told_with_its_folder(tmp_path):
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("x")
+    with pytest.raises(ValueError, match=r"^corpus\.source = '.*': the name of a file there isn't UTF-8; rename it"):
+        find_source(Corpus(source=str(tmp_path)))
+
+
 def test_unknown_scheme_is_refused():
     with pytest.raises(ValueError, match=r"corpus\.source = 'nowhere://a': .*can't be opened"):
         find_source(Corpus(source="nowhere://a"))

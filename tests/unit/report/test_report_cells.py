@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from infocse_ray.report import cells
 from infocse_ray.report.cells import CellPlan, plan_cells
 from infocse_ray.report.studies import METHODS, STUDIES, STUDY_NAMES
 from infocse_ray.settings import Explorer, Tracking, Train
+from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
 from tests.unit.table_runs import tables
 
@@ -157,6 +159,21 @@ def test_identity_follows_content(tmp_path: Path):
     assert third not in (first, second)
     write_jsonl(tmp_path / "a.jsonl", make_documents(9))
     assert identity() != third
+
+
+def test_identity_of_what_is_in_an_object_store_follows_content_and_no_credential(tmp_path: Path):
+    store = Storage.open(f"memory://{uuid.uuid4().hex}/model")
+    (store / "weights").write_bytes(b"1")
+
+    def identity(encoder: str = store.uri, **validate: str) -> str:
+        cell = plan(tmp_path, encoder=encoder, only_rows=["simcse"], settings={"validate": validate}).asked[0].cells[0]
+        return cell.identity
+
+    first = identity(sts="s3://me:one@bucket/sts.tsv")
+    assert identity(sts="s3://me:two@bucket/sts.tsv") == first
+    assert identity(sts="s3://me:one@bucket/other.tsv") != first
+    (store / "weights").write_bytes(b"22")
+    assert identity(sts="s3://me:one@bucket/sts.tsv") != first
 
 
 def test_the_encoder_that_annotates_first_names_its_row_alone(tmp_path: Path):
