@@ -12,6 +12,7 @@ import pyarrow.fs as pafs
 
 from infocse_ray.corpus import label_files
 from infocse_ray.corpus.kind import CorpusPlan, Files
+from infocse_ray.corpus.made_here import made_here
 from infocse_ray.corpus.read import DOCUMENTS, Piece, is_array, naming
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.streams import compression_of
@@ -243,16 +244,24 @@ def _listed(filesystem: pafs.FileSystem, path: str, part_of: Callable[[str], str
         return path, [info]
     if info.type == pafs.FileType.Directory:
         base = path.rstrip("/") + "/"
-        infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-        return base, [i for i in infos if i.type == pafs.FileType.File and part_of(i.path) and not _hidden(base, i)]
+        infos = _documents_in(filesystem.get_file_info(pafs.FileSelector(path, recursive=True)))
+        return base, [i for i in infos if part_of(i.path) and not _hidden(base, i)]
     # Only a path that isn't there is a glob: brackets and the like may be part of a name.
     if not (mark := re.search(r"[*?\[]", path)):
         return path, []
     base = path[: path.rfind("/", 0, mark.start()) + 1]
     wanted = re.compile(_glob_expression(path))
-    infos = filesystem.get_file_info(pafs.FileSelector(base or ".", recursive=True, allow_not_found=True))
-    found = [i for i in infos if i.type == pafs.FileType.File and wanted.fullmatch(i.path)]
+    every = filesystem.get_file_info(pafs.FileSelector(base or ".", recursive=True, allow_not_found=True))
+    infos = _documents_in(every)
+    found = [i for i in infos if wanted.fullmatch(i.path)]
     return base, found if "/." in f"/{path[len(base) :]}" else [i for i in found if not _hidden(base, i)]
+
+
+def _documents_in(infos: list[pafs.FileInfo]) -> list[pafs.FileInfo]:
+    """Files but those of runs and of embedded vectors: what was written there is no part of a corpus the next time."""
+    files = [info for info in infos if info.type == pafs.FileType.File]
+    made = made_here(info.path for info in files)
+    return [info for info in files if not info.path.startswith(made)] if made else files
 
 
 def _hidden(base: str, info: pafs.FileInfo) -> bool:

@@ -175,6 +175,33 @@ def test_bad_glob_is_refused(tmp_path):
         find_source(Corpus(source=f"{tmp_path}/[z-a].jsonl"))
 
 
+@pytest.mark.parametrize("storage", ["runs", "deep/runs", "."])
+def test_what_runs_and_embedding_wrote_is_no_document(tmp_path, storage: str):
+    own = ["a.jsonl", "first/news.jsonl", "manifest/b.jsonl", "vectors/c.jsonl"]
+    made = [
+        f"stages/{32 * 'a'}.json",
+        f"corpora/{32 * 'b'}/documents/shard-000000.parquet",
+        f"evaluations/{32 * 'c'}/metrics.json",
+        "run/manifest.json",
+        "run/iteration_1/annotations/shard-000000.parquet",
+        "tables/cells/one.json",
+    ]
+    embedded = ["embedding.json", "vectors/stage.json", "vectors/documents/shard-000000.parquet"]
+    for name in [*own, *(f"{storage}/{one}" for one in made), *(f"news-vectors/{one}" for one in embedded)]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(LINE)
+    for where in (str(tmp_path), f"{tmp_path}/**"):
+        assert found(where) == [f"{tmp_path}/{name}" for name in own]
+
+
+def test_what_only_looks_like_a_run_stays(tmp_path):
+    own = ["corpora/a.json", "embedding.json", "news/manifest.json", "stages/one.json", "vectors/stage.jsonl"]
+    for name in own:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(LINE)
+    assert found(str(tmp_path)) == [f"{tmp_path}/{name}" for name in own]
+
+
 def test_a_name_that_is_no_text_is_told_with_its_folder(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("x")
     with pytest.raises(ValueError, match=r"^corpus\.source = '.*': the name of a file there isn't UTF-8; rename it"):
