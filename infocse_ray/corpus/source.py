@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 
@@ -21,6 +22,7 @@ from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem, without_query
 from infocse_ray.storage.redact import redacted, without_credentials
+from infocse_ray.storage.s3 import is_plain_key, uri_of_key
 
 CONTENT = "fingerprint"
 """A file in a folder of documents that were given from Python: what they are, whenever they were written."""
@@ -186,10 +188,16 @@ def _names(uris: list[str], named: list[str]) -> list[str]:
     They name documents and the corpus, so that credentials, which may change, have no place in them; nor have files
     that come to a folder a say in what the others are called.
     """
-    paths, folders = ([without_credentials(without_query(uri)) for uri in each] for each in (uris, named))
+    paths, folders = ([_place(uri) for uri in each] for each in (uris, named))
     # By characters is right: the last slash ends the common folder.
     start = os.path.commonprefix(folders).rfind("/") + 1  # noqa: RUF071
     return [path[start:] for path in paths]
+
+
+def _place(uri: str) -> str:
+    """A URI without credentials and parameters; a key's letters as they are."""
+    place = without_credentials(without_query(uri))
+    return unquote(place) if uri.startswith("s3://") else place
 
 
 def _expand_all(setting: str, uris: str | list[str], kind: Files) -> tuple[dict[str, pafs.FileInfo], list[str]]:
@@ -278,6 +286,8 @@ def _uri_of(uri: str, path: str, base: str, file: str) -> str:
     head, query, parameters = (uri, "", "") if "?" in path else uri.partition("?")
     if file == path:
         return uri
+    if uri.startswith("s3://") and not is_plain_key(file):
+        return uri_of_key(uri, file)
     folder = head.removesuffix(path[len(base) :])
     return f"{folder}{'' if folder.endswith('/') else '/'}{file[len(base) :]}{query}{parameters}"
 

@@ -13,6 +13,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -64,6 +65,8 @@ class PatientS3FileSystem(pafs.S3FileSystem):
             return b"".join(readers.map(lambda begin: self.read_at(source, _PIECE, begin), range(0, size, _PIECE)))
 
 
+_OF_A_KEY = "/:!$&'()*+,;=~"
+"""What stands for itself in a URI's path, besides letters and digits; an @ could end credentials."""
 _connected: dict[str, PatientS3FileSystem] = {}
 """One for all files of a bucket, with its connections and the credentials it found."""
 
@@ -78,7 +81,9 @@ def open_s3(uri: str) -> tuple[PatientS3FileSystem, str]:
         ValueError: it is no such URI.
     """
     rest, limit = _without_limit(uri)
-    plain, path = pafs.FileSystem.from_uri(rest)
+    head, mark, parameters = rest.partition("?")
+    # What a URI has no place for is written as people write paths: spaces, a glob's brackets, letters beyond ASCII.
+    plain, path = pafs.FileSystem.from_uri(quote(head, safe=f"{_OF_A_KEY}@%") + mark + parameters)
     options = _options(plain.__reduce__()) | {
         "request_timeout": _ANSWER_SECONDS,
         "connect_timeout": _ANSWER_SECONDS,
@@ -90,6 +95,23 @@ def open_s3(uri: str) -> tuple[PatientS3FileSystem, str]:
     if key not in _connected:
         _connected[key] = PatientS3FileSystem(retries, options)
     return _connected[key], path
+
+
+def uri_of_key(uri: str, key: str) -> str:
+    """The URI of another key of the bucket that a URI names, with its credentials and parameters.
+
+    Args:
+        uri: s3://[credentials@]bucket/...[?parameters].
+        key: with the bucket before it, as in `open_s3`'s path.
+    """
+    head, mark, parameters = uri.partition("?")
+    user, at, _ = head.removeprefix("s3://").partition("/")[0].rpartition("@")
+    return f"s3://{user}{at}{quote(key, safe=_OF_A_KEY)}{mark}{parameters}"
+
+
+def is_plain_key(key: str) -> bool:
+    """Whether a key is written in a URI as it is."""
+    return quote(key, safe=_OF_A_KEY) == key
 
 
 def retries_within(seconds: float) -> int:

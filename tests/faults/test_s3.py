@@ -16,6 +16,7 @@ import pytest
 import ray
 
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
+from infocse_ray.corpus.read import read_rows
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.errors import StorageUnavailable
@@ -34,6 +35,10 @@ pytest.importorskip("moto")
 DATA = bytes(range(256)) * 100
 LARGE = os.urandom(2**20) * 25
 """Of several parts: pyarrow's are of 10 MiB."""
+
+
+ODD = ["my news.jsonl", "100%25.jsonl", "café.jsonl", "a#b.jsonl", "part[1].jsonl", "a+b=c@d.jsonl", "what?.jsonl"]
+"""Keys that a URI has no letters for, or other ones."""
 
 
 @pytest.fixture(scope="module")
@@ -321,3 +326,21 @@ def test_a_whole_run_on_s3_leaks_nothing_and_is_done_once(
     said = capfd.readouterr()
     assert "nothing to do" in said.out
     assert secrets_in({"out": said.out.encode(), "err": said.err.encode()} | ray_logs()) == []
+
+
+def test_keys_of_any_letters_are_read_and_called_as_they_are(server: S3Server, tmp_path: Path) -> None:
+    row = b'{"text": "A ship. A judge."}\n'
+    place = f"bucket/{uuid.uuid4().hex}/sea & land"
+    filesystem, path = open_filesystem(server.uri(place))
+    for name in ODD:
+        with filesystem.open_output_stream(f"{path}/{name}") as stream:
+            stream.write(row)
+        (tmp_path / name).write_bytes(row)
+    there = find_source(Corpus(source=server.uri(place)))
+    here = find_source(Corpus(source=str(tmp_path)))
+    assert [piece.name for piece in there.pieces] == sorted(piece.name for piece in here.pieces)
+    for piece in there.pieces:
+        [found] = read_rows(piece, there.columns, False)
+        assert found.values == {"text": "A ship. A judge."}
+    [one] = find_source(Corpus(source=server.uri(f"{place}/[mn]y *.jsonl"))).pieces
+    assert one.name == "my news.jsonl"
