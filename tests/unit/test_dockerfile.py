@@ -90,6 +90,7 @@ def test_it_runs_as_a_user_who_is_not_root_with_what_kuberay_calls() -> None:
     assert of("USER") == ["1000:1000"]
     assert "useradd --uid 1000" in " ".join(of("RUN"))
     assert re.search(r"apt-get install .*\bwget\b", " ".join(of("RUN"))), "KubeRay's probes call wget"
+    assert re.search(r"apt-get install .*\bgcc\b", " ".join(of("RUN"))), "Triton compiles with it"
     assert any("PATH=/opt/venv/bin:$PATH" in variables for variables in of("ENV")[-1:])
     assert LINES.index("USER 1000:1000") > LINES.index("COPY --from=build /opt/venv /opt/venv")
 
