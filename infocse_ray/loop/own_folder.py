@@ -18,7 +18,8 @@ _BEFORE_A_MANIFEST = ("events", "tracking")
 def check_own_folder(folder: Storage, name: str) -> None:
     """Refuse a folder with files that no run, sweep or tables made.
 
-    Stages that other runs refer to stay where a run was removed, and what shows a run may come before its manifest.
+    A folder with a stage is ours, though its manifest be lost, or the run removed but for stages that others refer to.
+    What shows a run may come before its manifest.
 
     Args:
         folder: `<storage>/<name>`.
@@ -30,9 +31,10 @@ def check_own_folder(folder: Storage, name: str) -> None:
     if any((folder / mark).exists() for mark in _MARKS):
         return
     files = folder.files()
-    stages = tuple(f"{path.rpartition('/')[0]}/" for path in files if path.rpartition("/")[2] in STAGE_FILES)
+    if any(path.rpartition("/")[2] in STAGE_FILES for path in files):
+        return
     for path in sorted(files):
-        if not path.startswith((".", *stages)) and path.partition("/")[0] not in _BEFORE_A_MANIFEST:
+        if not path.startswith(".") and path.partition("/")[0] not in _BEFORE_A_MANIFEST:
             raise ValueError(
                 f"name = {name!r}: {folder} has {path}, which no run made and which would be lost; give another name"
             )

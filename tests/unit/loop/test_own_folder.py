@@ -33,7 +33,7 @@ def test_a_folder_with_files_that_no_run_made_is_refused(tmp_path: Path, path: s
         ["cells/a.json"],
         ["sweep.json", "best.yaml"],
         ["events/train/events.out.tfevents.0", "tracking/mlflow.json"],
-        ["iteration_1/annotations/stage.json", "iteration_1/annotations/shard-000000.parquet"],
+        ["iteration_1/annotations/stage.json", "iteration_1/annotations/shard-000000.parquet", "metrics.json"],
         ["iteration_1/train/started.json", "iteration_1/train/models/step/model.safetensors"],
     ],
 )
