@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from infocse_ray.settings.section import SHARED
+from infocse_ray.settings.section import MARKS, SHARED
 
 _INDEX = re.compile(r"(.*/|)stages/[0-9a-f]{32}\.json")
 """An entry of the index that every storage of runs has."""
-_RUN = re.compile(r"([^/]+)/(manifest\.json|driver\.lease|tables\.json|sweep\.json|cells/.*|trials/.*)")
-"""What the folder of a run, of tables or of a sweep has, below the storage."""
 _VECTORS = re.compile(r"(.*/|)(encoder|vectors)/stage\.json")
 """What `infocse embed` has made, beside `embedding.json`."""
 
@@ -22,8 +20,8 @@ def made_here(paths: Iterable[str]) -> tuple[str, ...]:
     storages = {match[1] for path in there if (match := _INDEX.fullmatch(path))}
     folders = {f"{storage}{shared}/" for storage in storages for shared in SHARED}
     for storage in storages:
-        below = (path[len(storage) :] for path in there if path.startswith(storage))
-        folders |= {f"{storage}{match[1]}/" for path in below if (match := _RUN.fullmatch(path))}
+        below = (path[len(storage) :].split("/") for path in there if path.startswith(storage))
+        folders |= {f"{storage}{name}/" for name, *rest in below if rest and rest[0] in MARKS}
     outputs = {match[1] for path in there if (match := _VECTORS.fullmatch(path))}
     folders |= {output for output in outputs if f"{output}embedding.json" in names}  # which are refused other files
     return tuple(sorted(folders))

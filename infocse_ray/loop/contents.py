@@ -15,14 +15,10 @@ import pyarrow.fs as pafs
 
 from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.manifest import folders_of, read_manifest
-from infocse_ray.settings.section import SHARED
+from infocse_ray.settings.section import MARKS, SHARED, TOGETHER
 from infocse_ray.stages.lease import driver_at
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage, without_query
-
-TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
-"""Files and folders by which the folder of many runs together is known, and whose it is."""
-
 
 _READERS = 16
 """Files read at once: a request to an object store is mostly waiting, and of a year of nightly runs there are many."""
@@ -159,9 +155,9 @@ def _leases(root: Storage) -> dict[str, pafs.FileInfo]:
 def _run(folder: Storage, files: Mapping[str, pafs.FileInfo], now: datetime) -> FoundRun | None:
     """The run in a folder; None if it is none."""
     here = {path.partition("/")[0] for path in files}
-    command = next((whose for name, whose in TOGETHER.items() if name in here), "")
-    if not command and not here & {"manifest.json", "driver.lease"}:
+    if not here & {*MARKS}:
         return None
+    command = next((whose for name, whose in TOGETHER.items() if name in here), "")
     manifest, damaged = None, ""
     with contextlib.suppress(FileNotFoundError):
         try:

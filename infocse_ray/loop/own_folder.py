@@ -6,12 +6,10 @@ So one that has a user's files is refused before anything is written.
 
 from __future__ import annotations
 
-from infocse_ray.loop.contents import TOGETHER
+from infocse_ray.settings.section import MARKS
 from infocse_ray.stages.stage import STAGE_FILES
 from infocse_ray.storage.folder import Storage
 
-_MARKS = ("manifest.json", "driver.lease", *TOGETHER)
-"""What a folder of ours has, if anything."""
 _BEFORE_A_MANIFEST = ("events", "tracking")
 
 
@@ -28,7 +26,7 @@ def check_own_folder(folder: Storage, name: str) -> None:
     Raises:
         ValueError: it has such files.
     """
-    if any((folder / mark).exists() for mark in _MARKS):
+    if any((folder / mark).exists() for mark in MARKS):
         return
     files = folder.files()
     if any(path.rpartition("/")[2] in STAGE_FILES for path in files):

@@ -41,6 +41,12 @@ FEW_SHOT: tuple[str, ...] = ("labels", "finetune", "plusplus")
 SHARED = ("corpora", "encoders", "evaluations", "sources", "stages")
 """Folders of a storage that are no run's: runs share what is in them."""
 
+TOGETHER = {"tables.json": "reproduce", "cells": "reproduce", "sweep.json": "sweep", "trials": "sweep"}
+"""Files and folders by which the folder of many runs together is known, and whose it is."""
+
+MARKS = ("manifest.json", "driver.lease", *TOGETHER)
+"""By any of which the folder of a run, or of many together, is known in a storage."""
+
 
 def parts(value: object) -> object:
     """The items of `a,b`; what is no text as it is."""

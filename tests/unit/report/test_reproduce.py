@@ -197,6 +197,13 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
     assert said.splitlines()[-1].endswith(", by what 1 finished cell took")
 
 
+def test_a_users_own_folder_is_no_tables(tmp_path: Path, runs: Runs):
+    (tmp_path / "runs" / "t").mkdir(parents=True)
+    (tmp_path / "runs" / "t" / "docs.jsonl").write_text("mine")
+    with pytest.raises(ValueError, match=r"^name = 't': .* has docs.jsonl, which no run made"):
+        reproduce(tables(tmp_path), runs)
+
+
 def test_a_run_is_not_overwritten_by_tables_of_its_name(tmp_path: Path, runs: Runs):
     (tmp_path / "runs" / "t").mkdir(parents=True)
     (tmp_path / "runs" / "t" / "manifest.json").write_text("{}")

@@ -307,6 +307,13 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
     assert "4 trials, 3 of them done" in said
 
 
+def test_a_users_own_folder_is_no_sweep(tmp_path: Path, runs: Runs):
+    (tmp_path / "runs" / "s").mkdir(parents=True)
+    (tmp_path / "runs" / "s" / "docs.jsonl").write_text("mine")
+    with pytest.raises(ValueError, match=r"^name = 's': .* has docs.jsonl, which no run made"):
+        run(tmp_path, runs)
+
+
 def test_a_run_is_not_overwritten_by_a_sweep_of_its_name(tmp_path: Path, runs: Runs):
     (tmp_path / "runs" / "s").mkdir(parents=True)
     (tmp_path / "runs" / "s" / "manifest.json").write_text("{}")
