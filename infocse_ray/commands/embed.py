@@ -24,6 +24,7 @@ _ESSENTIALS = (
     "corpus.text",
     "corpus.counterpart",
     "output",
+    "reuse",
     "sentences",
     "reading",
     "format",

@@ -11,12 +11,14 @@ from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore, shard_name
+from infocse_ray.embedding.earlier import Earlier
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.lance_dataset import LanceWriter, require_lance
 from infocse_ray.embedding.rows import document_schema, sentence_schema
 from infocse_ray.embedding.sampled import write_sampled
-from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
+from infocse_ray.embedding.shards import EmbedShards
 from infocse_ray.embedding.texts import write_texts
+from infocse_ray.embedding.writer import ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.load import load_encoder
@@ -45,7 +47,7 @@ def embed_corpus(settings: Embed) -> Storage:
     """Embed and report; the output.
 
     Raises:
-        ValueError: a setting doesn't fit, or the output is of other settings.
+        ValueError: a setting doesn't fit, or the output, or what is to be reused, is of other settings.
         RunInUse: another process embeds into it.
     """
     if settings.format == "lance":
@@ -61,13 +63,14 @@ def embed_corpus(settings: Embed) -> Storage:
         )
     embedding = Embedding.of(settings, encoder.fingerprint(), corpus_identity(corpus, source), encoder.dimension)
     output = Storage.for_runs(settings.output, "output")
+    earlier = None if settings.reuse is None else Earlier.of(settings.reuse, output, embedding)
     root = Storage.for_runs(settings.storage)
     # Another's settings, encoder and vectors would be mixed with these.
     with Lease(output / _LEASE, f"output = {str(output)!r}") as lease:
         lease.take()
         embedding.begin(output)
         with at_work(root, "embed"):
-            _embed_into(output, root, settings, corpus, source, encoder, embedding)
+            _embed_into(output, root, settings, corpus, source, encoder, embedding, earlier)
     return output
 
 
@@ -79,6 +82,7 @@ def _embed_into(
     source: Source,
     encoder: SentenceEncoder,
     embedding: Embedding,
+    earlier: Earlier | None,
 ) -> None:
     connect()
     where = placement(Annotate(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
@@ -97,10 +101,12 @@ def _embed_into(
         output / "vectors",
         "embed",
         identity,
-        lambda stage: _embed(stage, output, embedding, corpus, source, store, where, settings.num_workers),
+        lambda stage: _embed(stage, output, embedding, corpus, source, store, where, settings.num_workers, earlier),
         piecewise=True,
     )
     counts = stage.summary or {}
+    if earlier is not None:
+        say(f"{counts.get('taken', 0):,} of {counts['documents']:,} documents have the vectors of {earlier.output}")
     say(
         f"{counts['documents']:,} documents of {counts['sentences']:,} sentences, {embedding.dimension} dimensions, "
         f"{embedding.precision}: {output}"
@@ -154,6 +160,7 @@ def _embed(
     store: TokenStore,
     where: Placement,
     num_workers: int | Literal["auto"],
+    earlier: Earlier | None,
 ) -> dict[str, Any]:
     """Write the vectors of every shard that isn't there; the stage's summary."""
     quiet_data()
@@ -162,11 +169,11 @@ def _embed(
     shape = embedding.dimension, embedding.precision
     lance = LanceWriter(stage.folder, output) if embedding.format == "lance" else None
     writer = lance or ParquetWriter(stage.folder, document_schema(*shape))
-    work = EmbedShards(store, texts, embedding, writer)
+    work = EmbedShards(store, texts, embedding, writer, earlier)
     documents = TrainingDocuments(store, list(SPLITS))
     tokens = told(documents.tokens * (2 if embedding.reading == "both" else 1), num_workers)
     folder = embedding.encoder_folder(output)
-    totals: Counter[str] = Counter(documents=0, sentences=0)
+    totals: Counter[str] = Counter(documents=0, sentences=0, taken=0)
     bar = Bar("embedding", documents.count, "documents")
     precision = cast(Precision, embedding.compute)
     for counts in in_actors(documents.groups(), folder, precision, where, work, bar.title, tokens=tokens):

@@ -9,12 +9,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.errors import DamagedFile
 from infocse_ray.settings import Reading
 from infocse_ray.settings.embed import Embed, Stored
-from infocse_ray.storage.checksums import checked, read_checked
+from infocse_ray.storage.checksums import SAME_COMMAND, checked, read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
@@ -89,9 +92,11 @@ class Embedding(NamedTuple):
         for name in ("encoder", "corpus", "precision", "dimensions", "sentences", "format", "compute", "reading"):
             if (old := getattr(there, name)) != (new := getattr(self, name)):
                 shown = _LONG.get(name, (old, new))
+                fix = "give another folder, or remove that one"
+                if name == "corpus":
+                    fix = f"give another folder, for which with reuse = {str(output)!r} only what changed is embedded"
                 raise ValueError(
-                    f"output = {str(output)!r}: has vectors of {name} {_shown(shown[0])}, not {_shown(shown[1])}; give "
-                    "another folder, or remove that one"
+                    f"output = {str(output)!r}: has vectors of {name} {_shown(shown[0])}, not {_shown(shown[1])}; {fix}"
                 )
 
     def encoder_folder(self, output: Storage) -> EncoderFolder:
@@ -114,3 +119,17 @@ def read_embedding(output: Storage) -> Embedding:
         DamagedFile: `embedding.json` isn't as it was written.
     """
     return Embedding(**read_checked(output / "embedding.json"))
+
+
+@contextlib.contextmanager
+def made_by_embed(where: str) -> Iterator[None]:
+    """What is damaged isn't made again by whoever reads it.
+
+    Raises:
+        DamagedFile: the same, which says who makes it again.
+    """
+    try:
+        yield
+    except DamagedFile as error:
+        what = str(error).removesuffix(SAME_COMMAND)
+        raise DamagedFile(f"{where}: {what}; run its `infocse embed` again, or copy it whole") from error

@@ -13,12 +13,11 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from infocse_ray.embedding.index import OVER, Over
-from infocse_ray.embedding.shards import Part
+from infocse_ray.embedding.writer import Part, add_to
 from infocse_ray.loop.contents import at_once
 from infocse_ray.runtime.libraries import check_installed
 from infocse_ray.storage.checksums import checked, read_checked
@@ -79,11 +78,12 @@ class LanceWriter(NamedTuple):
     def counts(self, shard: int) -> dict[str, int] | None:
         """As `Writer` has it."""
         piece = self.piece(shard)
-        return read_checked(piece)["counts"] if piece.exists() else None
+        counts = read_checked(piece)["counts"] if piece.exists() else None
+        return counts if counts and "taken" in counts else None  # an earlier version's fragments have no digests
 
     def write(self, shard: int, parts: Iterator[Part]) -> dict[str, int]:
         """As `Writer` has it."""
-        counts = {"documents": 0, "sentences": 0}
+        counts = {"documents": 0, "sentences": 0, "taken": 0}
         fragments: dict[str, list[str]] = {over: [] for over in OVER}
         waiting: dict[str, list[pa.Table]] = {over: [] for over in OVER}
 
@@ -95,8 +95,7 @@ class LanceWriter(NamedTuple):
                 there.clear()
 
         for part in parts:
-            counts["documents"] += len(part.documents)
-            counts["sentences"] += int(np.sum(part.documents["sentences"].to_numpy()))
+            add_to(counts, part)
             add("documents", [part.documents])
             for table in part.sentences:
                 add("sentences", [table])
@@ -124,3 +123,19 @@ class LanceWriter(NamedTuple):
         pieces = at_once(lambda shard: read_checked(self.piece(shard))[over], range(shards))
         fragments = [lance.FragmentMetadata.from_json(one) for piece in pieces for one in piece]
         lance.LanceDataset.commit(uri, lance.LanceOperation.Overwrite(schema, fragments), storage_options=options)
+
+
+def shard_fragments(dataset: Any, folder: Storage, over: Over, shard: int) -> list[Any]:
+    """The fragments of a shard in a dataset that a `LanceWriter` committed, in its order; none if it was rewritten.
+
+    Args:
+        dataset: of documents or sentences.
+        folder: where the writer described its fragments.
+        over: which of the two.
+        shard: its number.
+    """
+    import lance
+
+    described = read_checked(LanceWriter(folder, folder).piece(shard))[over]
+    own = {file.path for one in described for file in lance.FragmentMetadata.from_json(one).files}
+    return [one for one in dataset.get_fragments() if own.issuperset(file.path for file in one.metadata.files)]

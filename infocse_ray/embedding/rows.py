@@ -7,43 +7,46 @@ import pyarrow as pa
 
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import owners
-from infocse_ray.embedding.numbers import vector_columns, vector_fields
+from infocse_ray.embedding.numbers import vector_fields
 from infocse_ray.settings.embed import Stored
+
+DIGEST = "digest"
+"""The column by which a later output knows whether a document is what it was."""
 
 SHOWN_TITLE = 200
 """Characters of a title at most."""
+
+
+_DOCUMENT = [
+    pa.field("doc_id", pa.string(), nullable=False),
+    pa.field("key", pa.int64(), nullable=False),
+    pa.field("title", pa.string(), nullable=False),
+    pa.field("text", pa.string(), nullable=False),
+    pa.field("sentences", pa.int32(), nullable=False),
+    pa.field(DIGEST, pa.int64(), nullable=False),
+]
+_SENTENCE = [
+    pa.field("doc_id", pa.string(), nullable=False),
+    pa.field("key", pa.int64(), nullable=False),
+    pa.field("number", pa.int32(), nullable=False),
+    pa.field("title", pa.string(), nullable=False),
+    pa.field("text", pa.string(), nullable=False),
+]
 
 
 def document_schema(dimension: int, precision: Stored) -> pa.Schema:
     """Schema of document vectors.
 
     `key` is the hash of the id; `title` the document's first counterpart (a headline, say), or its first sentence where
-    it has none; `text` its sentences, with a space between; `sentences` how many there are.
+    it has none; `text` its sentences, with a space between; `sentences` how many there are; `digest` a hash of their
+    tokens, by which a later output knows whether its vectors are still right.
     """
-    return pa.schema(
-        [
-            pa.field("doc_id", pa.string(), nullable=False),
-            pa.field("key", pa.int64(), nullable=False),
-            pa.field("title", pa.string(), nullable=False),
-            pa.field("text", pa.string(), nullable=False),
-            pa.field("sentences", pa.int32(), nullable=False),
-            *vector_fields(dimension, precision),
-        ]
-    )
+    return pa.schema([*_DOCUMENT, *vector_fields(dimension, precision)])
 
 
 def sentence_schema(dimension: int, precision: Stored) -> pa.Schema:
     """Schema of sentence vectors: as of documents, with the sentence's `number` in its document, from 0."""
-    return pa.schema(
-        [
-            pa.field("doc_id", pa.string(), nullable=False),
-            pa.field("key", pa.int64(), nullable=False),
-            pa.field("number", pa.int32(), nullable=False),
-            pa.field("title", pa.string(), nullable=False),
-            pa.field("text", pa.string(), nullable=False),
-            *vector_fields(dimension, precision),
-        ]
-    )
+    return pa.schema([*_SENTENCE, *vector_fields(dimension, precision)])
 
 
 class ShardTexts:
@@ -85,42 +88,40 @@ def _title(text: str) -> str:
     return text if len(text) <= SHOWN_TITLE else f"{text[: SHOWN_TITLE - 2].rstrip()} …"
 
 
-def document_table(documents: Documents, texts: Texts, vectors: np.ndarray, precision: Stored) -> pa.Table:
+def document_table(documents: Documents, digests: np.ndarray, texts: Texts, vectors: pa.Table) -> pa.Table:
     """Rows of `document_schema`.
 
     Args:
         documents: n of them.
+        digests: int64 [n], of their tokens.
         texts: theirs.
-        vectors: float32 [n, d].
-        precision: of what is stored.
+        vectors: n rows of `vector_fields`.
     """
-    columns = {
-        "doc_id": documents.doc_ids,
-        "key": pa.array(documents.keys),
-        "title": pa.array(texts.titles, pa.string()),
-        "text": pa.array([" ".join(own) for own in texts.sentences], pa.string()),
-        "sentences": pa.array(np.diff(documents.offsets).astype(np.int32)),
-        **vector_columns(vectors, precision),
-    }
-    return pa.table(list(columns.values()), schema=document_schema(vectors.shape[1], precision))
+    columns = [
+        documents.doc_ids,
+        pa.array(documents.keys),
+        pa.array(texts.titles, pa.string()),
+        pa.array([" ".join(own) for own in texts.sentences], pa.string()),
+        pa.array(np.diff(documents.offsets).astype(np.int32)),
+        pa.array(digests),
+    ]
+    return pa.table([*columns, *vectors.columns], schema=pa.schema([*_DOCUMENT, *vectors.schema]))
 
 
-def sentence_table(documents: Documents, texts: Texts, vectors: np.ndarray, precision: Stored) -> pa.Table:
+def sentence_table(documents: Documents, texts: Texts, vectors: pa.Table) -> pa.Table:
     """Rows of `sentence_schema`, of all sentences of the documents.
 
     Args:
-        documents: a few, with n sentences together.
+        documents: some, with n sentences together.
         texts: theirs.
-        vectors: float32 [n, d].
-        precision: of what is stored.
+        vectors: n rows of `vector_fields`.
     """
     owner = owners(documents.offsets)
-    columns = {
-        "doc_id": documents.doc_ids.take(pa.array(owner)),
-        "key": pa.array(documents.keys[owner]),
-        "number": pa.array((np.arange(len(owner)) - documents.offsets[owner]).astype(np.int32)),
-        "title": pa.array(texts.titles, pa.string()).take(pa.array(owner)),
-        "text": pa.array([sentence for own in texts.sentences for sentence in own], pa.string()),
-        **vector_columns(vectors, precision),
-    }
-    return pa.table(list(columns.values()), schema=sentence_schema(vectors.shape[1], precision))
+    columns = [
+        documents.doc_ids.take(pa.array(owner)),
+        pa.array(documents.keys[owner]),
+        pa.array((np.arange(len(owner)) - documents.offsets[owner]).astype(np.int32)),
+        pa.array(texts.titles, pa.string()).take(pa.array(owner)),
+        pa.array([sentence for own in texts.sentences for sentence in own], pa.string()),
+    ]
+    return pa.table([*columns, *vectors.columns], schema=pa.schema([*_SENTENCE, *vectors.schema]))

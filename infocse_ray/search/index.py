@@ -10,14 +10,14 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 import torch
 
-from infocse_ray.embedding.index import Over
+from infocse_ray.embedding.index import Over, made_by_embed
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
-from infocse_ray.search.written import Written, made_by_embed
+from infocse_ray.search.written import Written
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.settings.whole_number import from_one
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from infocse_ray.embedding.index import Embedding, read_embedding
+from infocse_ray.embedding.index import Embedding, made_by_embed, read_embedding
 from infocse_ray.embedding.sampled import Sampled, read_sampled
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.errors import DamagedFile
 from infocse_ray.settings import Encoder
 from infocse_ray.stages.stage import read_whole_stage
-from infocse_ray.storage.checksums import SAME_COMMAND
 from infocse_ray.storage.folder import Storage
 
 _NOT_VECTORS = {"manifest.json": "the folder of a run", "config.json": "an encoder"}
@@ -104,17 +100,3 @@ class Written(NamedTuple):
                 f"{setting} = {model!r}: {self.where} was made by another encoder; embed with this one, to another "
                 f"folder, or leave out {setting}"
             )
-
-
-@contextlib.contextmanager
-def made_by_embed(where: str) -> Iterator[None]:
-    """What is damaged isn't made again by whoever searches.
-
-    Raises:
-        DamagedFile: the same, which says who makes it again.
-    """
-    try:
-        yield
-    except DamagedFile as error:
-        what = str(error).removesuffix(SAME_COMMAND)
-        raise DamagedFile(f"{where}: {what}; run its `infocse embed` again, or copy it whole") from error

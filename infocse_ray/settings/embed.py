@@ -32,6 +32,12 @@ class Embed(Section):
         description="Folder or URI (s3://, gs://, ...) that the vectors, their texts and a copy of the encoder go to. "
         "The same command goes on there; other settings need another folder.",
     )
+    reuse: str | None = Field(
+        default=None,
+        min_length=1,
+        description="An earlier output, of the same encoder: documents that it has as they are now keep its vectors, "
+        "and only the others are embedded. Default: all are.",
+    )
     sentences: bool = Field(
         default=False,
         description="Write the vectors of sentences, too. false: of documents only.",

@@ -114,3 +114,26 @@ def test_documents_from_python_into_lance(tiny_encoder: Path, tmp_path: Path, mo
     assert infocse_ray.Index(place).search("the tide", top=2)[0].doc_id in ("x", "y")
     (corpus,) = (tmp_path / "r" / "corpora").iterdir()
     assert told == [2 * TokenStore.open(Storage.open(str(corpus))).summary["tokens"]], "sentences, and documents whole"
+
+
+@pytest.mark.usefixtures("workers_here")
+def test_a_grown_corpus_keeps_the_vectors_of_what_it_had(tiny_encoder: Path, tmp_path: Path, capsys):
+    documents = make_documents(30)
+    corpus = {"sentences": "sentences", "counterpart": "counterpart"}
+    given: dict[str, Any] = {"storage": tmp_path / "r", "num_workers": 1, "corpus": corpus}
+    infocse_ray.embed(tiny_encoder, documents, output=tmp_path / "monday", **given)
+    later = [documents[0] | {"sentences": ["Something else.", "Altogether."]}, *documents[1:], *make_documents(33)[30:]]
+    with pytest.raises(ValueError, match=r"has vectors of corpus another, .* with reuse = '.*monday' only what"):
+        infocse_ray.embed(tiny_encoder, later, output=tmp_path / "monday", **given)
+    capsys.readouterr()
+    place = infocse_ray.embed(tiny_encoder, later, output=tmp_path / "tuesday", reuse=tmp_path / "monday", **given)
+    assert re.search(r"29 of 33 documents have the vectors of .*monday", capsys.readouterr().out)
+    rows = {
+        day: pq.read_table(tmp_path / day / "vectors" / "documents").drop_columns("key").to_pylist()
+        for day in ("monday", "tuesday")
+    }
+    monday, tuesday = ({row["doc_id"]: row for row in rows[day]} for day in ("monday", "tuesday"))
+    assert tuesday.keys() == {one["id"] for one in later}
+    assert [doc_id for doc_id in monday if tuesday[doc_id] != monday[doc_id]] == [documents[0]["id"]]
+    infocse_ray.embed(tiny_encoder, later, output=place, **given)
+    assert "33 documents of" in capsys.readouterr().out, "the same output, whatever it took over"

@@ -10,13 +10,14 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
-from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.schema import SPLITS, shard_of, stable_hash
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.lance_dataset import LanceWriter
 from infocse_ray.embedding.rows import document_schema, sentence_schema
 from infocse_ray.embedding.sampled import write_sampled
-from infocse_ray.embedding.shards import EmbedShards, ParquetWriter
+from infocse_ray.embedding.shards import EmbedShards
+from infocse_ray.embedding.writer import ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
@@ -52,17 +53,24 @@ def tiny(encoder: Path, **shape: Any) -> SentenceEncoder:
     return load_encoder(encoder, Encoder(model=str(encoder), **{"max_length": 16, **shape}), cosine=True)
 
 
-def store_of(folder: Path, encoder: SentenceEncoder, texts: Sequence[Text]) -> tuple[TokenStore, Storage]:
-    """A token store of the texts, and the folder with the texts themselves."""
+def store_of(
+    folder: Path, encoder: SentenceEncoder, texts: Sequence[Text], shards: int = SHARDS, by_key: bool = False
+) -> tuple[TokenStore, Storage]:
+    """A token store of the texts, dealt to shards in turn or as a corpus is, and the folder with the texts."""
+    if by_key:
+        texts = sorted(texts, key=lambda text: stable_hash(text.doc_id))
     written = []
     for text in texts:
         tokens = tokenised(encoder, text.sentences)
         rows = [tokens.values[a:b].tolist() for a, b in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)]
         written.append(Written(text.doc_id, rows))
-    store = write_store(Storage.open(str(folder / "store")), written, SHARDS, group=1)
+    store = write_store(Storage.open(str(folder / "store")), written, shards, group=2 if by_key else 1, by_key=by_key)
     place = Storage.open(str(folder / "texts"))
-    for shard in range(SHARDS):
-        mine = [text._asdict() for text in reversed(texts[shard::SHARDS])]
+    for shard in range(shards):
+        dealt = texts[shard::shards]
+        if by_key:
+            dealt = [text for text in texts if shard_of(stable_hash(text.doc_id), shards) == shard]
+        mine = [text._asdict() for text in reversed(dealt)]
         schema = pa.schema([("doc_id", pa.string()), ("title", pa.string()), ("sentences", pa.list_(pa.string()))])
         write_parquet(place / shard_name(shard), pa.Table.from_pylist(mine, schema=schema), [len(mine)])
     return store, place

@@ -17,11 +17,12 @@ import torch
 
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.pipeline import Pipeline
-from infocse_ray.embedding import shards
+from infocse_ray.embedding import shards, writer
 from infocse_ray.embedding.index import Embedding, read_embedding
 from infocse_ray.embedding.numbers import vectors_of
 from infocse_ray.embedding.rows import document_schema
-from infocse_ray.embedding.shards import EmbedShards, ParquetWriter, Part
+from infocse_ray.embedding.shards import EmbedShards
+from infocse_ray.embedding.writer import ParquetWriter, Part
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.texts import tokenised
@@ -119,7 +120,7 @@ def writing(tmp_path: Path, encoder: Path, texts: list[Text]) -> tuple[EmbedShar
 
 
 def test_whole_shards_are_left_and_what_is_missing_is_made(tmp_path: Path, tiny_encoder: Path, monkeypatch):
-    monkeypatch.setattr(shards, "_PART_ROWS", 3)
+    monkeypatch.setattr(writer, "_PART_ROWS", 3)
     work, annotator, folder = writing(tmp_path, tiny_encoder, TEXTS)
     counts = work(annotator, [0, 1, 2])
     assert [one["documents"] for one in counts] == [2, 1, 1]

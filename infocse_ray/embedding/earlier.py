@@ -1,0 +1,255 @@
+"""Vectors of an earlier output that are taken over: those of documents whose tokens are what they were.
+
+A document's vectors depend on the encoder, on how it reads, and on the document's own tokens alone. So a document of an
+index is told by its id and a hash of its tokens, and what has both unchanged isn't embedded again. Shards are ranges of
+the ids' hashes, in order, whatever their number: while a shard is written the earlier output is read along, from the
+lowest key to the highest, a row group at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infocse_ray.corpus.schema import shard_of
+from infocse_ray.corpus.store import Documents, shard_name
+from infocse_ray.corpus.tokens import Tokens, offsets_of, places
+from infocse_ray.embedding.index import Embedding, Over, made_by_embed, read_embedding
+from infocse_ray.embedding.lance_dataset import dataset_place, require_lance, shard_fragments
+from infocse_ray.embedding.numbers import vector_fields
+from infocse_ray.embedding.rows import DIGEST
+from infocse_ray.embedding.writer import ParquetWriter, Vectors
+from infocse_ray.errors import DamagedFile
+from infocse_ray.stages.stage import read_whole_stage
+from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.parquet import open_parquet, read_groups
+
+_SAME = ("encoder", "precision", "dimensions", "compute", "reading")
+"""What vectors depend on besides a document's tokens."""
+
+
+def digests_of(documents: Documents) -> np.ndarray:
+    """int64 [documents]: equal for equal sentences, in the same order; else different but for a chance of 2^-64."""
+    return Tokens(documents.sentences.hashes().view(np.uint64), documents.offsets).hashes()
+
+
+class Taken(NamedTuple):
+    """What of some documents is taken over."""
+
+    rows: np.ndarray
+    """int64 [documents]: a document's row in `documents`; -1: it has to be embedded."""
+    documents: pa.Table
+    """The columns of `vector_fields`."""
+    sentences: pa.Table | None
+    """Likewise, of sentences; None: they aren't asked for."""
+    first_sentences: np.ndarray
+    """int64 [rows of `documents`]: the row in `sentences` that a document's begin at."""
+
+
+class Earlier(NamedTuple):
+    """A finished output of `infocse embed`."""
+
+    output: Storage
+    embedding: Embedding
+    shards: int
+
+    @classmethod
+    def of(cls, folder: str, output: Storage, embedding: Embedding) -> Earlier:
+        """Open it, if its vectors are those that `embedding` would have.
+
+        Args:
+            folder: or URI, of the earlier output.
+            output: that is written now.
+            embedding: what is asked for now.
+
+        Raises:
+            ValueError: nothing finished is there, its vectors are others, or it is from before digests were kept.
+            DamagedFile: a file of it is missing or cut off.
+        """
+        earlier = Storage.of_runs(folder, "reuse")
+        where = f"reuse = {str(earlier)!r}"
+        if earlier.uri == output.uri:
+            raise ValueError(f"{where}: is the output, too; give another output, and remove this one afterwards")
+        try:
+            with made_by_embed(where):
+                there, vectors = read_embedding(earlier), read_whole_stage(earlier / "vectors")
+        except FileNotFoundError:
+            raise ValueError(f"{where}: no vectors are there that `infocse embed` has finished") from None
+        for name in _SAME:
+            if (old := getattr(there, name)) != getattr(embedding, name):
+                other = "another encoder (or max_length, pooling or prompts)" if name == "encoder" else f"{name} {old}"
+                raise ValueError(f"{where}: has vectors of {other}, which can't be taken over; leave out reuse")
+        if embedding.sentences and not there.sentences:
+            raise ValueError(f"{where}: has no vectors of sentences; leave out reuse, or sentences")
+        if there.format == "lance":
+            require_lance(where)
+        assert vectors.summary is not None
+        found = cls(earlier, there, vectors.summary["shards"])
+        if not found._has_digests():
+            raise ValueError(
+                f"{where}: is of an earlier version, which didn't keep what documents are told by; leave out reuse"
+            )
+        return found
+
+    def _has_digests(self) -> bool:
+        if self.embedding.format == "lance":
+            return DIGEST in self._dataset("documents").schema.names
+        with open_parquet(self._files("documents", 0)[0]) as file:
+            return DIGEST in file.schema_arrow.names
+
+    def reader(self, shard: int, shards: int, sentences: bool) -> Reader:
+        """Reads the documents of one of so many shards that are written now, and their sentences if asked for."""
+        keys = (shard << 63) // shards, (((shard + 1) << 63) - 1) // shards
+        vector = [field.name for field in vector_fields(self.embedding.dimension, self.embedding.precision)]
+        documents = _Along(self._tables("documents", keys, ["doc_id", "key", DIGEST, "sentences", *vector]))
+        columns = ["doc_id", "key", *vector]
+        return Reader(documents, _Along(self._tables("sentences", keys, columns)) if sentences else None, vector)
+
+    def _tables(self, over: Over, keys: tuple[int, int], columns: list[str]) -> Iterator[pa.Table]:
+        """Rows with at least the keys from the lowest to the highest, ascending."""
+        for shard in range(shard_of(keys[0], self.shards), shard_of(keys[1], self.shards) + 1):
+            if self.embedding.format == "lance":
+                yield from self._of_fragments(over, shard, keys, columns)
+            else:
+                for file in self._files(over, shard):
+                    with open_parquet(file) as opened:
+                        yield from read_groups(opened, _groups(opened, keys), columns)
+
+    def _of_fragments(self, over: Over, shard: int, keys: tuple[int, int], columns: list[str]) -> Iterator[pa.Table]:
+        dataset = self._dataset(over)
+        if fragments := shard_fragments(dataset, self.output / "vectors", over, shard):
+            within = f"key >= {keys[0]} AND key <= {keys[1]}"
+            scanner = dataset.scanner(columns=columns, filter=within, fragments=fragments, scan_in_order=True)
+            yield from (pa.Table.from_batches([batch]) for batch in scanner.to_batches())
+
+    def _dataset(self, over: Over) -> Any:
+        import lance
+
+        uri, options = dataset_place(self.output / f"{over}.lance")
+        return lance.dataset(uri, storage_options=options)
+
+    def _files(self, over: Over, shard: int) -> list[Storage]:
+        folder = self.output / "vectors"
+        if over == "documents":
+            return [folder / "documents" / shard_name(shard)]
+        return ParquetWriter(folder, pa.schema([])).sentence_files(shard)
+
+
+def _groups(file: pq.ParquetFile, keys: tuple[int, int]) -> list[int]:
+    """Row groups that have some of the keys."""
+    leaf = next(i for i in range(len(file.metadata.schema)) if file.metadata.schema.column(i).path == "key")
+    groups = []
+    for group in range(file.num_row_groups):
+        statistics = file.metadata.row_group(group).column(leaf).statistics
+        if statistics is not None and statistics.min <= keys[1] and statistics.max >= keys[0]:
+            groups.append(group)
+    return groups
+
+
+class _Along:
+    """Rows by ascending key, of which those of a range are wanted, range after range."""
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self._tables, self._ended = tables, False
+        self._waiting: list[pa.Table] = []
+
+    def between(self, low: int, high: int) -> pa.Table | None:
+        """The rows with keys from `low` to `high`; of none lower is asked afterwards. None: there never was a row."""
+        while not self._ended and (not self._waiting or self._waiting[-1]["key"][-1].as_py() <= high):
+            table = next(self._tables, None)
+            self._ended = table is None
+            if table is not None and len(table):
+                self._waiting.append(table)
+        if not self._waiting:
+            return None
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        keys = rows["key"].to_numpy()
+        begin, end = int(np.searchsorted(keys, low)), int(np.searchsorted(keys, high, side="right"))
+        self._waiting = [rows.slice(min(end, len(rows) - 1))]
+        return rows.slice(begin, end - begin)
+
+
+class Reader:
+    """Finds documents of one shard, in their order, among the earlier ones."""
+
+    def __init__(self, documents: _Along, sentences: _Along | None, vector: list[str]) -> None:
+        """Take the rows to look through.
+
+        Args:
+            documents: the earlier documents.
+            sentences: theirs, if asked for.
+            vector: names of the columns to take over.
+        """
+        self._documents, self._sentences, self._vector = documents, sentences, vector
+
+    def find(self, documents: Documents, digests: np.ndarray) -> Taken | None:
+        """What is taken over; None: nothing.
+
+        Args:
+            documents: of the shard, after those that were asked for before.
+            digests: of `digests_of`.
+        """
+        low, high = int(documents.keys.min()), int(documents.keys.max())
+        try:
+            earlier = self._documents.between(low, high)
+            sentences = self._sentences.between(low, high) if self._sentences else None
+        except (DamagedFile, FileNotFoundError):  # what can't be read any more is embedded
+            self._documents, self._sentences = _Along(iter(())), self._sentences and _Along(iter(()))
+            return None
+        if earlier is None or (self._sentences and sentences is None):
+            return None
+        there = list(zip(earlier["doc_id"].to_pylist(), earlier[DIGEST].to_pylist(), strict=True))
+        begins, counts = _spans(sentences, [doc_id for doc_id, _ in there])
+        row = {named: i for i, named in enumerate(there)}
+        if sentences is not None:  # as many as the document says
+            whole = counts == earlier["sentences"].to_numpy()
+            row = {named: i for named, i in row.items() if whole[i]}
+        wanted = zip(documents.doc_ids.to_pylist(), digests.tolist(), strict=True)
+        rows = np.array([row.get(named, -1) for named in wanted], np.int64)
+        if (rows < 0).all():
+            return None
+        vectors = None if sentences is None else sentences.select(self._vector)
+        return Taken(rows, earlier.select(self._vector), vectors, begins)
+
+
+def _spans(sentences: pa.Table | None, doc_ids: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Where each document's sentences begin, and how many there are: int64 [documents] each."""
+    if sentences is None or not len(sentences):
+        return np.zeros(len(doc_ids), np.int64), np.zeros(len(doc_ids), np.int64)
+    runs = pa.compute.run_end_encode(sentences["doc_id"].combine_chunks())  # pyright: ignore[reportAttributeAccessIssue]
+    ends = runs.run_ends.to_numpy().astype(np.int64)
+    begins = np.concatenate([[0], ends[:-1]])
+    found = {doc_id: i for i, doc_id in enumerate(runs.values.to_pylist())}
+    of = [found.get(doc_id) for doc_id in doc_ids]
+    where = [(0, 0) if i is None else (int(begins[i]), int(ends[i] - begins[i])) for i in of]
+    both = np.array(where, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def put_together(taken: Taken, offsets: np.ndarray, embedded: Vectors) -> Vectors:
+    """The vectors of all documents, taken over or embedded, in their order.
+
+    Args:
+        taken: of n documents.
+        offsets: int64 [n + 1], of their sentences.
+        embedded: of those that aren't taken over, in their order.
+    """
+    new = taken.rows < 0
+    order = np.where(new, np.cumsum(new) - 1, len(embedded.documents) + taken.rows)
+    documents = _one_of(embedded.documents, taken.documents, order)
+    if embedded.sentences is None or taken.sentences is None:
+        return Vectors(documents, None)
+    lengths = np.diff(offsets)
+    begins = np.empty(len(lengths), np.int64)
+    begins[new] = offsets_of(lengths[new])[:-1]
+    begins[~new] = len(embedded.sentences) + taken.first_sentences[taken.rows[~new]]
+    return Vectors(documents, _one_of(embedded.sentences, taken.sentences, places(begins, lengths)))
+
+
+def _one_of(embedded: pa.Table, taken: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Rows of the two, one below the other."""
+    return pa.concat_tables([embedded, taken.cast(embedded.schema)]).take(pa.array(rows))
