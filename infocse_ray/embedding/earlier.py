@@ -1,9 +1,9 @@
 """Vectors of an earlier output that are taken over: those of documents whose tokens are what they were.
 
 A document's vectors depend on the encoder, on how it reads, and on the document's own tokens alone. So a document of an
-index is told by its id and a hash of its tokens, and what has both unchanged isn't embedded again. Shards are ranges of
-the ids' hashes, in order, whatever their number: while a shard is written the earlier output is read along, from the
-lowest key to the highest, a row group at a time.
+index is told by its key, the hash of its id, and by a hash of its tokens, and what has both unchanged isn't embedded
+again. Shards are ranges of keys, in order, whatever their number: while a shard is written the earlier output is read
+along, from the lowest key to the highest, a row group at a time.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class Earlier(NamedTuple):
         """Reads the documents of one of so many shards that are written now, and their sentences if asked for."""
         keys = (shard << 63) // shards, (((shard + 1) << 63) - 1) // shards
         vector = [field.name for field in vector_fields(self.embedding.dimension, self.embedding.precision)]
-        documents = _Along(self._tables("documents", keys, ["doc_id", "key", DIGEST, "sentences", *vector]))
-        columns = ["doc_id", "key", *vector]
-        return Reader(documents, _Along(self._tables("sentences", keys, columns)) if sentences else None, vector)
+        documents = _Along(self._tables("documents", keys, ["key", DIGEST, "sentences", *vector]))
+        own = _Along(self._tables("sentences", keys, ["key", *vector])) if sentences else None
+        return Reader(documents, own, vector)
 
     def _tables(self, over: Over, keys: tuple[int, int], columns: list[str]) -> Iterator[pa.Table]:
         """Rows with at least the keys from the lowest to the highest, ascending."""
@@ -202,32 +202,22 @@ class Reader:
             return None
         if earlier is None or (self._sentences and sentences is None):
             return None
-        there = list(zip(earlier["doc_id"].to_pylist(), earlier[DIGEST].to_pylist(), strict=True))
-        begins, counts = _spans(sentences, [doc_id for doc_id, _ in there])
-        row = {named: i for i, named in enumerate(there)}
-        if sentences is not None:  # as many as the document says
-            whole = counts == earlier["sentences"].to_numpy()
-            row = {named: i for named, i in row.items() if whole[i]}
-        wanted = zip(documents.doc_ids.to_pylist(), digests.tolist(), strict=True)
-        rows = np.array([row.get(named, -1) for named in wanted], np.int64)
-        if (rows < 0).all():
+        keys, wanted = earlier["key"].to_numpy(), documents.keys
+        rows = np.searchsorted(keys, wanted)
+        there = rows < len(keys)
+        rows[~there] = 0
+        if len(keys):
+            there &= (keys[rows] == wanted) & (earlier[DIGEST].to_numpy()[rows] == digests)
+        begins = np.zeros(len(keys), np.int64)
+        if sentences is not None and len(keys):
+            of = sentences["key"].to_numpy()
+            begins = np.searchsorted(of, keys)
+            whole = np.searchsorted(of, keys, side="right") - begins == earlier["sentences"].to_numpy()
+            there &= whole[rows]
+        if not there.any():
             return None
         vectors = None if sentences is None else sentences.select(self._vector)
-        return Taken(rows, earlier.select(self._vector), vectors, begins)
-
-
-def _spans(sentences: pa.Table | None, doc_ids: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each document's sentences begin, and how many there are: int64 [documents] each."""
-    if sentences is None or not len(sentences):
-        return np.zeros(len(doc_ids), np.int64), np.zeros(len(doc_ids), np.int64)
-    runs = pa.compute.run_end_encode(sentences["doc_id"].combine_chunks())  # pyright: ignore[reportAttributeAccessIssue]
-    ends = runs.run_ends.to_numpy().astype(np.int64)
-    begins = np.concatenate([[0], ends[:-1]])
-    found = {doc_id: i for i, doc_id in enumerate(runs.values.to_pylist())}
-    of = [found.get(doc_id) for doc_id in doc_ids]
-    where = [(0, 0) if i is None else (int(begins[i]), int(ends[i] - begins[i])) for i in of]
-    both = np.array(where, np.int64).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+        return Taken(np.where(there, rows, -1), earlier.select(self._vector), vectors, begins)
 
 
 def put_together(taken: Taken, offsets: np.ndarray, embedded: Vectors) -> Vectors:
