@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
-from infocse_ray.corpus.store import shard_name
+from infocse_ray.corpus.schema import SPLITS
+from infocse_ray.corpus.store import documents_of, shard_name
 from infocse_ray.embedding import writer as writer_module
-from infocse_ray.embedding.earlier import Earlier
+from infocse_ray.embedding.earlier import Earlier, Reader, _Along, digests_of
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.lance_dataset import LanceWriter
 from infocse_ray.embedding.numbers import vectors_of
@@ -223,3 +224,24 @@ def test_shards_that_an_earlier_version_began_are_made_again(tmp_path: Path, tin
     without_digests(folder / "documents" / shard_name(0))
     assert writer.counts(0) is None
     assert writer.counts(1) is not None
+
+
+@pytest.mark.parametrize("lost", [0, 2, 4])
+def test_a_document_whose_sentences_are_not_all_there_is_embedded(tmp_path: Path, tiny_encoder: Path, lost: int):
+    texts = [made(number) for number in (0, 3, 6)]  # of two sentences each
+    store, _ = store_of(tmp_path, tiny(tiny_encoder), texts, 1, by_key=True)
+    whole = documents_of(pa.concat_tables(list(store.read(0, SPLITS, ["doc_id", "key", "sentences"]))))
+    digests = digests_of(whole)
+    earlier = pa.table({"key": whole.keys, DIGEST: digests, "sentences": [2, 2, 2], "vector": [1, 2, 3]})
+    own = pa.table({"key": np.repeat(whole.keys, 2), "vector": [10, 11, 20, 21, 30, 31]})
+    rows = [row for row in range(6) if row != lost]
+    taken = Reader(_Along(iter([earlier])), _Along(iter([own.take(rows)])), ["vector"]).find(whole, digests)
+    assert taken is not None
+    expected = [0, 1, 2]
+    expected[lost // 2] = -1
+    assert taken.rows.tolist() == expected
+    assert taken.sentences is not None
+    starts = [taken.sentences["vector"][first].as_py() for first in taken.first_sentences]
+    assert [start for i, start in enumerate(starts) if i != lost // 2] == [
+        start for i, start in enumerate([10, 20, 30]) if i != lost // 2
+    ]
