@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "infocse demo") -> int:
     begun = time.monotonic()
     place = options.storage or tempfile.gettempdir()
     try:
-        folder = Path(options.storage or tempfile.mkdtemp(prefix="infocse-demo-")).absolute()
+        folder = Path(options.storage or tempfile.mkdtemp(prefix="infocse-demo-")).expanduser().absolute()
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # before a minute's reading, of which nothing could be kept
         say(f"This takes about {minutes:.0f} minutes, less on a fast machine (--minutes); work is in {folder}")

@@ -38,7 +38,7 @@ from infocse_ray.corpus.schema import (
 )
 from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source, refuse_changed
-from infocse_ray.corpus.store import TokenStore, content_of, documents_of, shard_name
+from infocse_ray.corpus.store import TokenStore, content_of, documents_of, questions_of, shard_name
 from infocse_ray.corpus.streams import advice
 from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.runtime.interrupts import run_interruptible
@@ -146,6 +146,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusToke
     documents, labelled, rejected = Counter(), Counter(), Counter()
     lengths = {name: Counter() for name in _LENGTHS}
     content = 0
+    questions: int | None = 0
     with Board("preparing", unit="rows") as board:
         labels = label_table(corpus, source)
         pieces = source.pieces + [Piece("", _LABEL_LINES, -1, 0, 0)] * len(labels)
@@ -172,11 +173,14 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusToke
             for name, counts in row["lengths"].items():
                 lengths[name].update(counts)
             content = (content + int(row["content"], 16)) % 2**128
+            if questions is not None:  # what an earlier version began has none
+                questions = (questions + int(row["questions"], 16)) % 2**128 if "questions" in row else None
     check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(shards)))
     # Without their notes shards are written again, and rejected rows where there are any.
     refuse_changed(corpus, source, stage.folder / _SORTING, stage.folder / _REJECTED)
     return totals | {
         "content": fingerprint("token store", f"{content:032x}", shards, lanes, str(token)),
+        **({} if questions is None else {"questions": f"{questions:032x}"}),
         "documents": {split: documents[split] for split in SPLITS},
         "labelled": {split: labelled[split] for split in SPLITS},
         "rejected": dict(sorted(rejected.items())),
@@ -290,6 +294,7 @@ class ShardWriter(NamedTuple):
             "rejected": dict(Counter(bad["reason"].to_pylist())),
             "lengths": dict(zip(_LENGTHS, lengths, strict=True)),
             "content": f"{content_of(shard, split_of, written):032x}",
+            "questions": f"{questions_of(split_of, written):032x}",
         }
 
     def there(self, shard: int, counts: dict[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -149,6 +150,27 @@ def content_of(shard: int, splits: Sequence[str], documents: Documents) -> int:
         content.update(f" {len(whole)} ".encode())
         content.update(whole)
     return int.from_bytes(content.digest())
+
+
+def questions_of(splits: Sequence[str], documents: Documents) -> int:
+    """A number below 2^128 that names what documents may be asked for, whatever tokenizer, lanes and shards.
+
+    That is each one's id, split, number of sentences and counterparts; the sum of parts is that of the whole.
+
+    Args:
+        splits: of each document.
+        documents: with their labels.
+    """
+    labels = documents.counterparts
+    assert labels is not None
+    bounds = np.searchsorted(labels.document, np.arange(len(documents.keys) + 1))
+    rows = zip(splits, documents.doc_ids.to_pylist(), np.diff(documents.offsets).tolist(), strict=True)
+    total = 0
+    for row, (split, doc_id, sentences) in enumerate(rows):
+        own = np.sort(labels.keys[bounds[row] : bounds[row + 1]]).tolist()
+        said = json.dumps([split, doc_id, sentences, own])
+        total += int.from_bytes(hashlib.blake2b(said.encode(), digest_size=16).digest())
+    return total % 2**128
 
 
 def row_groups(file: pq.ParquetFile, splits: Sequence[str]) -> list[int]:

@@ -44,8 +44,12 @@ def load_backbone(folder: Path, pooling_is_said: bool, where: str, untold: str) 
     sees_both_ways = type(config) in MODEL_FOR_MASKED_LM_MAPPING or config.model_type in _HALVES
     if getattr(config, "is_decoder", False) or (loader is AutoModel and config.is_encoder_decoder):
         raise ValueError(_no_encoder(where, config))
+    if not hasattr(config, "hidden_size"):  # of text and images, say
+        raise ValueError(_no_encoder(where, config))
+    if config.model_type == "big_bird":  # which turns to this at the first short text, and stays there
+        config.attention_type = "original_full"
     if not sees_both_ways:
-        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or not hasattr(config, "hidden_size"):
+        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
             raise ValueError(_no_encoder(where, config))
         if not pooling_is_said:
             raise ValueError(

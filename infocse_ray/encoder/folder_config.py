@@ -44,6 +44,18 @@ def read_json(path: Path, setting: str) -> Any:
         raise ValueError(f"{setting}: {path} is no JSON: {error}; copy the encoder's folder anew") from error
 
 
+def read_object(path: Path, setting: str) -> dict[str, Any]:
+    """As `read_json`, of a file that has to be an object.
+
+    Raises:
+        ValueError: it is none, too.
+    """
+    said = read_json(path, setting)
+    if not isinstance(said, dict):
+        raise ValueError(f"{setting}: {path} has no object in braces, as it should; copy the encoder's folder anew")
+    return said
+
+
 class TransformerOptions(NamedTuple):
     """Those of the first module that are heeded."""
 
@@ -63,7 +75,7 @@ def transformer_options(folder: Path, setting: str) -> TransformerOptions:
     """
     lengths, lowers = [], False
     for path in sorted(folder.glob("sentence_*_config.json")):
-        said = read_json(path, setting)
+        said = read_object(path, setting)
         for name in _not_computed(said):
             raise ValueError(
                 f"{setting}: {path} sets {name}, which changes vectors and isn't computed here; name another encoder, "

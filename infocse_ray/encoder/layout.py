@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from infocse_ray.encoder.folder_config import read_json, transformer_options
+from infocse_ray.encoder.folder_config import read_json, read_object, transformer_options
 from infocse_ray.encoder.modules import Dense, Normalize, write_dense, write_json
 from infocse_ray.encoder.prompts import Prompts
 from infocse_ray.encoder.whitening import Whitening
@@ -53,6 +53,8 @@ class Layout(NamedTuple):
     prompts: Prompts = Prompts({})
     lower_case: bool = False
     """Whether letters are made small before a text is tokenised."""
+    truncate_dim: int | None = None
+    """Numbers of a vector that are kept; None: all."""
 
 
 def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "encoder.model") -> Layout:
@@ -89,7 +91,7 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
             case "Pooling":
                 if modules:
                     raise ValueError(f"{setting}: {folder}: a {modules[0][0]} module before pooling is not supported")
-                config = read_json(folder / module["path"] / "config.json", setting)
+                config = read_object(folder / module["path"] / "config.json", setting)
                 pooling = chosen or _pooling(folder, config, setting)
                 include_prompt = config.get("include_prompt", True)
             case "Dense" | "Normalize":
@@ -112,8 +114,10 @@ def read_layout(folder: Path, chosen: Pooling | None = None, setting: str = "enc
         modules.pop()
     if whitening is not None:
         normalize = _read_whitening(folder / whitening)[1]
-    prompts = read_prompts(folder, setting)
-    return Layout(pooling, normalize, tuple(modules), whitening, include_prompt, max_seq_length, prompts, lower_case)
+    said = _said(folder, setting)
+    after, cut = tuple(modules), said.get("truncate_dim")
+    prompts = Prompts.read(said)
+    return Layout(pooling, normalize, after, whitening, include_prompt, max_seq_length, prompts, lower_case, cut)
 
 
 def pooling_fix(setting: str, poolings: str) -> str:
@@ -123,14 +127,19 @@ def pooling_fix(setting: str, poolings: str) -> str:
 
 def read_prompts(folder: Path, setting: str = "encoder.model") -> Prompts:
     """The prompts in an encoder's folder."""
-    said = folder / "config_sentence_transformers.json"
-    return Prompts.read(read_json(said, setting) if said.exists() else {})
+    return Prompts.read(_said(folder, setting))
+
+
+def _said(folder: Path, setting: str) -> dict[str, Any]:
+    """What the folder says of the encoder as a whole."""
+    file = folder / "config_sentence_transformers.json"
+    return read_object(file, setting) if file.exists() else {}
 
 
 def _check_of_sentences(folder: Path, setting: str) -> None:
     """Refuse a module that reads or writes something else than the sentence vector."""
     path = folder / "config.json"
-    said = read_json(path, setting) if path.exists() else {}
+    said = read_object(path, setting) if path.exists() else {}
     if not {said.get(name) for name in ("module_input_name", "module_output_name")} <= {None, "sentence_embedding"}:
         raise ValueError(
             f"{setting}: {folder} works on token vectors or others, not on sentence vectors alone, "

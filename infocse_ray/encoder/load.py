@@ -14,7 +14,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.modules import Dense, Normalize
 from infocse_ray.encoder.positions import position_room
 from infocse_ray.encoder.prompts import prompt_tokens
-from infocse_ray.encoder.tokenizer import load_tokenizer, special_tokens, tokenizer_json
+from infocse_ray.encoder.tokenizer import knows_words, load_tokenizer, special_tokens, tokenizer_json
 from infocse_ray.runtime.libraries import quiet_libraries
 from infocse_ray.settings import Encoder
 from infocse_ray.storage.redact import redacted
@@ -94,6 +94,12 @@ def load_encoder(
         layout.include_prompt,
         layout.lower_case,
     ).eval()
+    if layout.truncate_dim is not None and layout.truncate_dim < encoder.dimension:
+        raise ValueError(
+            f"{where}: its folder has vectors cut to {layout.truncate_dim} of {encoder.dimension} dimensions, which "
+            "isn't supported while it is adapted; take truncate_dim out of its config_sentence_transformers.json, and "
+            f"cut vectors afterwards: `infocse export` and `infocse embed` have --dimensions {layout.truncate_dim}"
+        )
     if not _takes_padding(encoder, where):
         raise ValueError(
             f"{where}: a {config.model_type} encoder makes other vectors of a text where longer ones are beside it; "
@@ -113,11 +119,16 @@ def load_encoder(
 
 
 def _check_fit(tokenizer: Any, backbone: Any, where: str) -> None:
-    """Refuse a tokenizer that gives every text ids without a vector, or more than one type of token.
+    """Refuse a tokenizer that knows no word, or gives every text ids without a vector, or several types of token.
 
     Raises:
         ValueError: it does.
     """
+    if not knows_words(tokenizer):
+        raise ValueError(
+            f"{where}: its tokenizer knows no word, as where the folder has weights alone; copy the tokenizer's files "
+            "(tokenizer.json, or vocab.txt, ...) beside them"
+        )
     rows = len(backbone.get_input_embeddings().weight)
     added = tokenizer.get_added_vocab()  # which may stand for nothing that an encoder reads
     if (last := max((id for token, id in tokenizer.get_vocab().items() if token not in added), default=0)) >= rows:

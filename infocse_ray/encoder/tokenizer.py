@@ -56,6 +56,19 @@ def tokenizer_json(tokenizer: Any) -> str:
     return plain.to_str()
 
 
+def knows_words(tokenizer: Any) -> bool:
+    """Whether some text is more than unknown tokens: transformers makes an empty tokenizer where a folder has none."""
+    added = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
+    words = sorted(id for id in tokenizer.get_vocab().values() if id not in added)
+    texts = (tokenizer.decode([id]).strip() for id in words[:_TRIED])
+    try:
+        return any(set(tokenizer(text, add_special_tokens=False)["input_ids"]) - added for text in texts if text)
+    except Exception as error:  # of no other kind: `tokenizers` raises it where there is no token for what is unknown
+        if type(error) is not Exception:
+            raise
+        return False
+
+
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """What the tokenizer puts before and after a sentence."""
     # A tokenizer without a token for what it doesn't know may have none for this letter, but has its own tokens.

@@ -38,6 +38,9 @@ class DenoisingDecoder(nn.Module):
         super().__init__()
         backbone = encoder.backbone
         self.decoder: Any = AutoModelForCausalLM.from_config(decoder_config(backbone.config), dtype=torch.float32)
+        for module in self.decoder.modules():  # kinds call their rates by different names
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
         inner = self.decoder.base_model
         own = backbone.state_dict()
         shared = {name for name in inner.state_dict() if name in own}

@@ -35,7 +35,7 @@ def _scores(records: Sequence[Record]) -> Section:
     blocks: list[Block] = []
     if len({record.inputs.get("corpus") for record in records}) > 1:
         blocks.append(Note("These runs did not read the same files: their scores may be of different questions."))
-    elif len({_content(record) for record in records}) > 1:
+    elif _other_questions(records):
         blocks.append(Note("These runs made other documents or splits of the same files: questions differ."))
     if len({_asked(record, on) for record in records if (on := _on(record)) is not None}) > 1:
         blocks.append(Note("Their validation questions differ, in what is asked, how much, or the seed that draws it."))
@@ -56,10 +56,12 @@ def _scores(records: Sequence[Record]) -> Section:
     return Section("scores", "Scores side by side", blocks)
 
 
-def _content(record: Record) -> str | None:
-    """What a run's token store holds, where that is known."""
-    corpus = record.stages.get("corpus")
-    return None if corpus is None else corpus.summary.get("content")
+def _other_questions(records: Sequence[Record]) -> bool:
+    """Whether the runs' documents, splits or counterparts are known to differ; their tokens may."""
+    held = [{} if (corpus := record.stages.get("corpus")) is None else corpus.summary for record in records]
+    # Stores of earlier versions don't say what is apart from tokens.
+    name = "questions" if all("questions" in one or "content" not in one for one in held) else "content"
+    return len({one.get(name) for one in held}) > 1
 
 
 def _on(record: Record) -> str | None:

@@ -50,7 +50,25 @@ _BY_FINETUNE: Unread = {
 
 def by_pretrain(settings: Settings) -> Unread:
     """What `infocse pretrain` doesn't read."""
-    return by_plusplus(settings) | dict.fromkeys(FEW_SHOT, "`infocse plusplus` does")
+    unread = by_plusplus(settings) | dict.fromkeys(FEW_SHOT, "`infocse plusplus` does")
+    if not any(_reads_temperature(name, settings) for name in _trained(settings)):  # fine-tuning does
+        unread["train.temperature"] = f"train.method {settings.train.method} has its own, or none"
+    return unread
+
+
+def _trained(settings: Settings) -> set[str]:
+    """The methods that a run trains with."""
+    tried = {"idc", "simcse"} if settings.recipe is not None else set()
+    return {settings.train.method, settings.loop.initialization, *tried}
+
+
+def _reads_temperature(method: str, settings: Settings) -> bool:
+    """Whether a method divides similarities by train.temperature."""
+    if method == "ict":
+        return settings.ict.temperature is None and settings.ict.projection == 0
+    if method in ("cpc", "conpono"):
+        return getattr(settings, method).temperature is None
+    return method == "idc"
 
 
 def by_finetune(settings: Settings) -> Unread:
@@ -66,6 +84,10 @@ def by_plusplus(settings: Settings) -> dict[str, str]:
         others = (name for name in MethodSections.model_fields if name not in (method, initialization))
         unread |= dict.fromkeys(others, f"train.method is {method}")
         unread["loop.pilot_steps"] = "recipe isn't auto"
+    if _trained(settings) <= {"idc", "consert", "mirror_bert", "none"}:
+        unread["train.head_learning_rate"] = "nothing that is trained has a head that begins untrained"
+    if settings.conpono.form == "softmax":
+        unread["conpono.margin"] = "conpono.form is softmax"
     if initialization == "none":
         unread |= dict.fromkeys(_OF_INITIALIZATION, "loop.initialization is none")
     if method != "idc":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from infocse_ray.retrieval.correlation import Estimate
+
+_MARKUP = re.compile(r"[\\`*\[\]<>|]|(?<![^\W_])_|_(?![^\W_])")
 
 
 class Row(NamedTuple):
@@ -59,8 +62,12 @@ def markdown(rows: list[Row], compared: bool) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Text as a cell of a Markdown table; names of files and folders are other people's."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split()).replace("|", "\\|")
+    """Text as a cell of a Markdown table, also shown in terminals; names of files and folders are other people's.
+
+    An underscore within a word marks nothing up, and stays.
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return _MARKUP.sub(r"\\\g<0>", line)
 
 
 def shown(estimate: Estimate) -> str:

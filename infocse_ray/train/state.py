@@ -32,6 +32,7 @@ from infocse_ray.sampling.stream import Batch
 from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk
 from infocse_ray.train.memory import ChunkMemory
+from infocse_ray.train.precision import check_precision
 from infocse_ray.train.start_vectors import StartVectors
 
 ENOUGH_TO_PACK = 16_384
@@ -166,6 +167,7 @@ class TrainState:
             seed: of the head's first weights.
         """
         leave_out_cudnn_attention(encoder.device)
+        check_precision(encoder, settings)
         self.encoder, self.method, self.settings = encoder, method, settings
         self.memory = ChunkMemory(settings.train.chunk_tokens, encoder.device)
         self.start = None

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from infocse_ray.distributed.collectives import all_gather_list, all_reduce_sum, rank, workers
 from infocse_ray.distributed.memory import MORE, advised
-from infocse_ray.encoder.embed import native_bf16
 from infocse_ray.errors import NonFinite
 from infocse_ray.methods.chance import mix
 from infocse_ray.methods.contrast import Contrast, Encoded
 from infocse_ray.sampling.stream import Batch
-from infocse_ray.settings import Settings
 from infocse_ray.train.cached import Chunk, backward, kept_at_once
 from infocse_ray.train.loss import Reference, contrastive_loss
+from infocse_ray.train.precision import autocast_for
 from infocse_ray.train.state import Agreed, Prepared, TrainState
 
 _NAMED = 20
@@ -177,11 +175,3 @@ def _non_finite(step: int, what: str, batch: Batch, vectors: torch.Tensor) -> st
         f"step {step}: {what}; {kind}: {', '.join(named[:_NAMED])}{more}. "
         "Lower train.learning_rate, raise train.temperature, or set encoder.precision to fp32"
     )
-
-
-def autocast_for(settings: Settings, device: torch.device) -> Callable[[], Any]:
-    """The precision of training: bf16 autocast where asked for or native to the device; weights stay fp32."""
-    precision = settings.encoder.precision
-    if precision == "bf16" or (precision == "auto" and native_bf16(device)):
-        return lambda: torch.autocast(device.type, torch.bfloat16)
-    return contextlib.nullcontext

@@ -40,6 +40,14 @@ def test_by_default_a_larger_corpus_has_longer(run):
     assert run("--documents", "1800").minutes == pytest.approx(16.2)
 
 
+def test_a_tilde_is_the_home_folder(run, tmp_path, monkeypatch):
+    """As in every other command; a shell leaves it alone behind an equals sign."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert run("--storage=~/x").storage == str(tmp_path / "home" / "x")
+    assert not (tmp_path / "~").exists()
+
+
 @pytest.mark.parametrize(
     ("storage", "said"),
     [("s3://user:secret-key@bucket/runs", "s3://***@bucket/runs: is a URI; give a folder"), ("{file}", "{file}: ")],

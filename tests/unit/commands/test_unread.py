@@ -83,6 +83,26 @@ def warnings(main: Main, capsys: pytest.CaptureFixture[str], *argv: str) -> list
             ["--loop.initialization_steps=9"],
             "loop.initialization_steps = 9: `infocse pretrain` doesn't read it; loop.initialization is none",
         ),
+        *(
+            (
+                pretrain.main,
+                [f"--train.method={method}", "--train.temperature=0.5"],
+                f"train.temperature = 0.5: `infocse pretrain` doesn't read it; train.method {method} has its own, or "
+                "none",
+            )
+            for method in ("simcse", "consert", "mirror_bert", "ict", "declutr", "tsdae", "none")
+        ),
+        (
+            pretrain.main,
+            ["--train.head_learning_rate=0.5"],
+            "train.head_learning_rate = 0.5: `infocse pretrain` doesn't read it; nothing that is trained has a head "
+            "that begins untrained",
+        ),
+        (
+            plusplus.main,
+            ["--train.method=conpono", "--conpono.margin=5"],
+            "conpono.margin = 5.0: `infocse plusplus` doesn't read it; conpono.form is softmax",
+        ),
         (
             pretrain.main,
             ["--loop.pilot_steps=9"],
@@ -107,6 +127,13 @@ def test_what_is_given_and_not_read_is_warned_of_in_a_line(
         (pretrain.main, ["--loop.initialization=cpc", "--cpc.ahead=2", "--loop.initialization_steps=9"]),
         (pretrain.main, ["--train.method=simcse", "--simcse.dropout=0.3"]),
         (plusplus.main, ["--train.batch_size=64", "--plusplus.max_rounds=1"]),
+        (plusplus.main, ["--train.method=simcse", "--train.temperature=0.5"]),
+        (pretrain.main, ["--train.temperature=0.5"]),
+        (pretrain.main, ["--train.method=simcse", "--loop.initialization=cpc", "--train.temperature=0.5"]),
+        (pretrain.main, ["--train.method=cpc", "--train.temperature=0.5", "--train.head_learning_rate=0.5"]),
+        (pretrain.main, ["--train.method=ict", "--ict.projection=0", "--train.temperature=0.5"]),
+        (pretrain.main, ["--recipe=auto", "--train.temperature=0.5", "--train.head_learning_rate=0.5"]),
+        (pretrain.main, ["--train.method=conpono", "--conpono.form=margin", "--conpono.margin=5"]),
     ],
 )
 def test_what_is_read_or_a_default_or_of_a_shipped_configuration_is_not_warned_of(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infocse_ray.corpus.schema import store_schema
-from infocse_ray.corpus.store import content_of, documents_of
+from infocse_ray.corpus.store import content_of, documents_of, questions_of
 
 ROW: dict[str, Any] = {
     "doc_id": "ab",
@@ -57,3 +57,26 @@ def test_borders_between_documents_are_in_the_name():
 def test_the_shard_is_in_the_name_and_nothing_else_is():
     assert name_of(ROW, shard=2) != name_of(ROW)
     assert name_of(ROW, OTHER) == name_of(dict(ROW), dict(OTHER))
+
+
+def questions(*rows: dict[str, Any]) -> int:
+    table = pa.Table.from_pylist(list(rows), store_schema(pa.uint16()))
+    return questions_of([row["split"] for row in rows], documents_of(table))
+
+
+def test_what_may_be_asked_for_is_told_whatever_the_tokens_and_the_shards():
+    same = questions(ROW, OTHER)
+    assert questions(OTHER, ROW) == same
+    assert (questions(ROW) + questions(OTHER)) % 2**128 == same
+    assert questions(ROW | {"sentences": [[9], [7, 7]], "counterparts": [[1]]}, OTHER) == same
+    more = {"counterparts": [[8], [9]], "counterpart_keys": [5, 3]}
+    assert questions(ROW | more) == questions(ROW | {"counterparts": [[9], [8]], "counterpart_keys": [3, 5]})
+    for changed in (
+        {"doc_id": "ax"},
+        {"split": "valid"},
+        {"sentences": [[5, 6]]},
+        {"counterpart_keys": [4]},
+        {"counterparts": [], "counterpart_keys": []},
+        more,
+    ):
+        assert questions(ROW | changed, OTHER) != same

@@ -15,6 +15,7 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from infocse_ray.corpus.schema import token_type, vocabulary_of
+from infocse_ray.encoder import backbone
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.spec import EncoderSpec
 from infocse_ray.encoder.texts import TextEncoder
@@ -199,6 +200,12 @@ def test_folders_of_something_else_are_refused_by_what_they_are(tmp_path: Path, 
     (tokens / "2_Normalize").mkdir(exist_ok=True)
     (tokens / "2_Normalize" / "config.json").write_text('{"module_input_name": "token_embeddings"}')
     assert "2_Normalize works on token vectors" in refused(tokens)
+    listed = changed("listed", [transformer, pooling | {"path": "1_Pooling"}])
+    for file in ("config_sentence_transformers.json", "1_Pooling/config.json", "sentence_bert_config.json"):
+        before = (listed / file).read_text()
+        (listed / file).write_text("[]")
+        assert f"{file} has no object in braces" in refused(listed)
+        (listed / file).write_text(before)
     adapter = changed("adapter", [transformer, pooling | {"path": "1_Pooling"}])
     (adapter / "adapter_config.json").write_text("{}")
     assert "merge it into the weights" in refused(adapter)
@@ -212,6 +219,53 @@ def test_a_tokenizer_of_another_encoder_is_refused(tmp_path: Path, tiny_encoder:
     transformers.AutoModel.from_config(transformers.BertConfig.from_dict(config)).save_pretrained(folder)
     with pytest.raises(ValueError, match=r"^encoder\.model = 'x': its tokenizer has ids up to .* vectors of 20 tokens"):
         load_encoder(folder, Encoder(model="x"), cosine=True)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet", "electra", "xlm-roberta"])
+def test_a_folder_without_its_tokenizer_is_refused(kind: str, tmp_path: Path, tiny_encoder: Path):
+    """Transformers makes one that knows no word, and says nothing."""
+    folder = backbone_in(tmp_path / "model", tiny_encoder, kind)
+    loaded = load_encoder(folder, Encoder(model="x", pooling="mean"), cosine=True)
+    assert loaded.dimension == 32
+    for file in folder.glob("*token*"):
+        file.unlink()
+    with pytest.raises(ValueError, match=r"^encoder\.model = 'x': its tokenizer (knows no word|can't be loaded)"):
+        load_encoder(folder, Encoder(model="x", pooling="mean"), cosine=True)
+
+
+def test_vectors_that_the_folder_cuts_are_refused(tmp_path: Path, tiny_encoder: Path):
+    folder = tmp_path / "model"
+    load_encoder(tiny_encoder, Encoder(model="x"), cosine=True).save(folder)
+    file = folder / "config_sentence_transformers.json"
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps(said | {"truncate_dim": 8}))
+    with pytest.raises(ValueError, match=r"^encoder\.model = 'x': .* cut to 8 of 32 dimensions, .* --dimensions 8$"):
+        load_encoder(folder, Encoder(model="x"), cosine=True)
+    for harmless in (None, 32):
+        file.write_text(json.dumps(said | {"truncate_dim": harmless}))
+        assert load_encoder(folder, Encoder(model="x"), cosine=True).dimension == 32
+
+
+def test_big_bird_attends_to_all_here_and_as_saved(tmp_path: Path, tiny_encoder: Path):
+    """Its attention to blocks is turned off by the first short text, for good: what is saved says so."""
+    folder = backbone_in(tmp_path / "model", tiny_encoder, "big_bird", block_size=4, num_random_blocks=1)
+    assert json.loads((folder / "config.json").read_text())["attention_type"] == "block_sparse"
+    encoder = load_encoder(folder, Encoder(model="x", pooling="mean"), cosine=True)
+    encoder.save(tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["attention_type"] == "original_full"
+
+
+def test_a_model_of_more_than_text_is_refused(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch):
+    class Several(transformers.BertConfig):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "hidden_size":  # it has those of its parts
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: Several())
+    monkeypatch.setitem(backbone.MODEL_FOR_MASKED_LM_MAPPING._extra_content, Several, None)
+    with pytest.raises(ValueError, match=r"^encoder\.model = .*: a bert model is no encoder"):
+        load_encoder(tiny_encoder, Encoder(model="x"), cosine=True)
 
 
 def test_special_tokens_are_found_where_a_letter_is_no_token():

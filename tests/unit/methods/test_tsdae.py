@@ -11,6 +11,7 @@ from transformers import (
     BertConfig,
     DistilBertConfig,
     ElectraConfig,
+    GPT2Config,
     MegatronBertConfig,
     Qwen2Config,
     RemBertConfig,
@@ -167,6 +168,16 @@ def test_padding_and_the_rows_beside_change_no_loss(kind, normalized):
         for row, text in enumerate(texts)
     ]
     assert together.item() == pytest.approx(sum(loss.item() for loss in alone), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [BertConfig, GPT2Config, ElectraConfig])
+def test_the_decoder_has_no_dropout_whatever_its_kind_calls_the_rates(kind):
+    """Chunks would change the loss."""
+    names = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 50}
+    backbone = AutoModel.from_config(kind(**names))
+    assert 0.1 in {module.p for module in backbone.modules() if isinstance(module, torch.nn.Dropout)}
+    decoder = DenoisingDecoder(SimpleNamespace(backbone=backbone, base_dimension=8, base_normalize=True))  # pyright: ignore
+    assert {module.p for module in decoder.modules() if isinstance(module, torch.nn.Dropout)} == {0.0}
 
 
 def test_the_decoder_begins_as_the_encoder_and_its_layers_learn_at_its_rate(tiny_encoder, source):

@@ -622,6 +622,16 @@ def test_runs_of_other_files_or_other_documents_of_them_are_said_to_be(root):
     own.write_json(checked({"kind": "prepare", "fingerprint": "d", "summary": CORPUS | {"content": "other"}}))
     changed_manifest(folder, lambda content: content["stages"]["corpus"].update(folder="other"))
     assert said() == (False, True)
+    for summary in ({"content": "other", "questions": "q"}, {"content": "c", "questions": "q"}):
+        own.write_json(checked({"kind": "prepare", "fingerprint": "d", "summary": CORPUS | summary}))
+        mine = {"kind": "prepare", "fingerprint": "e", "summary": CORPUS | {"content": "c", "questions": "q"}}
+        (root / "mine" / "stage.json").write_json(checked(mine))
+        changed_manifest(root / "news", lambda content: content["stages"]["corpus"].update(folder="mine"))
+        assert said() == (False, False), "other tokens of the same documents"
+    own.write_json(
+        checked({"kind": "prepare", "fingerprint": "d", "summary": CORPUS | {"content": "c", "questions": "others"}})
+    )
+    assert said() == (False, True)
     changed_manifest(folder, lambda content: content["inputs"].update(corpus="c2"))
     assert said() == (True, False)
 

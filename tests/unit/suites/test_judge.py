@@ -335,7 +335,7 @@ def test_pairs_need_none_of_these_packages_and_names_of_files_cannot_break_the_t
     pairs = write_pairs(tmp_path / "a|b\x1b[31m.tsv")
     done = judge.judge(asked(tmp_path, tiny_encoder, suite=["sts"], suite_path=[str(pairs)]))
     [row] = [line for line in done.lines if line.startswith("| a")]
-    assert row.startswith("| a\\|b [31m.tsv | sentences |")
+    assert row.startswith("| a\\|b \\[31m.tsv | sentences |")
 
 
 def test_it_is_computed_where_the_settings_say(

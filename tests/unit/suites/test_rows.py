@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infocse_ray.retrieval.correlation import Estimate
-from infocse_ray.suites.rows import Row, markdown, no_interval, shown, signed
+from infocse_ray.suites.rows import Row, escaped, markdown, no_interval, shown, signed
 
 
 def test_scores_and_differences_have_their_intervals_where_there_are_any():
@@ -29,3 +29,16 @@ def test_a_row_has_what_its_suite_knows():
         "| --- | --- | --- | ---: |",
         "| Tiny | Retrieval | ndcg_at_10 | 0.7500 |",
     ]
+
+
+def test_names_of_files_mark_nothing_up():
+    shown = {
+        "all_mini_LM_v2": "all_mini_LM_v2",
+        "_x_ *y* `z": "\\_x\\_ \\*y\\* \\`z",
+        "a\\|b": "a\\\\\\|b",
+        "<img src=x>": "\\<img src=x\\>",
+        "[l](http://e)": "\\[l\\](http://e)",
+        "__init__": "\\_\\_init\\_\\_",
+        "two\nlines": "two lines",
+    }
+    assert {name: escaped(name) for name in shown} == shown
