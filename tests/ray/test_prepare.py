@@ -235,9 +235,13 @@ def test_what_the_store_holds_names_it(store, root, corpus, documents, tokenizer
 
     changed = documents[0] | {"counterpart": "something else"}
     write_jsonl(folder / "a.jsonl", [changed, *documents[1 : GOOD // 2]])
-    assert prepare(root, copied, find_source(copied), CorpusTokenizer(tokenizer)).fingerprint != store.fingerprint
+    other = prepare(root, copied, find_source(copied), CorpusTokenizer(tokenizer))
+    assert other.fingerprint != store.fingerprint
+    assert other.summary["questions"] != store.summary["questions"]
     fewer = corpus.model_copy(update={"lanes": 2})
-    assert prepare(root, fewer, find_source(fewer), CorpusTokenizer(tokenizer)).fingerprint != store.fingerprint
+    laned = prepare(root, fewer, find_source(fewer), CorpusTokenizer(tokenizer))
+    assert laned.fingerprint != store.fingerprint
+    assert laned.summary["questions"] == store.summary["questions"], "what may be asked for is what it was"
 
 
 def truncated_gzip(file: Path) -> Path:
