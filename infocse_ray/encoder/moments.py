@@ -85,14 +85,6 @@ class Moments(NamedTuple):
         mean = self.mean()
         return self.second / (self.count * float(_STEPS) ** 2) - np.outer(mean, mean)
 
-    def spread(self) -> float:
-        """Standard deviation of the cosine of two of the vectors, each drawn by itself.
-
-        With their mean m and second moment M it is the root of tr(M M) - (m'm)^2.
-        """
-        mean, second = self.mean(), self.second / (self.count * float(_STEPS) ** 2)
-        return float(np.sqrt(max(0.0, np.sum(second * second) - np.dot(mean, mean) ** 2)))
-
     def to_bytes(self) -> bytes:
         """As .npz."""
         sink = io.BytesIO()

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.general_ability import sts_of
 from infocse_ray.loop.run import Look, Run
-from infocse_ray.loop.temperature import temperature_doubts
 from infocse_ray.retrieval.doubts import doubts
 from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
@@ -41,7 +40,7 @@ def look_before(run: Run, compares: bool = False) -> Run:
         settings leave it to the run: its start, too, is never worse than the encoder as it came.
     """
     looks = _looks(_began(run), "valid")
-    metric, spread = run.settings.validate.metric, (run.whitening or {}).get("spread")
+    metric = run.settings.validate.metric
     stages = run.evaluate(looks)
     for name, stage in stages.items():
         say(f"{_NAMES[name.split('/')[0]]}: validation {metric} {shown(_metrics(stage), metric)}")
@@ -60,7 +59,7 @@ def look_before(run: Run, compares: bool = False) -> Run:
             run = run.without_whitening() if leaves else run
     began = _metrics(came if run.start == run.came else whitened[0])
     if run.trains:
-        for line in [*doubts(began, metric, run.judged_on), *temperature_doubts(run.settings, spread)]:
+        for line in doubts(began, metric, run.judged_on):
             say(f"warning: {line}")
     return run._replace(began=began)
 

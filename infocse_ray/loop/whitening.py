@@ -156,7 +156,7 @@ def _fit(plan: WhiteningPlan, store: TokenStore, folder: Storage) -> None:
     save_array(folder / "matrix.npy", whitening.matrix.numpy())
     curves = whitening_curves(moments, whitening.power, plan.dimensions, vectors, held_out)
     record = {"power": whitening.power, "scores": scores, "sentences": moments.count, "curves": curves}
-    record |= {"spread": moments.spread()} | ({} if whole is None else {"whole": whole.count})
+    record |= {} if whole is None else {"whole": whole.count}
     (folder / "whitening.json").write_json(checked(record))
 
 
@@ -184,9 +184,8 @@ def whiten_start(
 
     Returns:
         The stage, whose summary has `power`, the `sentences` it was fitted on and, where the plan has them, how many
-        `whole` texts, the vectors' `dimension`, the `spread` of cosines before whitening (see `Moments.spread`), where
-        the power was chosen the `scores` (MRR) of all, and the `speed` of embedding (see `Speed`) where it was seen;
-        and the whitened encoder.
+        `whole` texts, the vectors' `dimension`, where the power was chosen the `scores` (MRR) of all, and the `speed`
+        of embedding (see `Speed`) where it was seen; and the whitened encoder.
 
     Raises:
         ValueError: there is nothing to fit it on.
@@ -216,7 +215,7 @@ def whiten_start(
         EncoderFolder.save(encoder, stage.folder / "model", like=saved.folder)
         encoder.whitening = had
         (stage.folder / "parts").delete()
-        kept = {name: record[name] for name in ("power", "scores", "sentences", "whole", "spread") if name in record}
+        kept = {name: record[name] for name in ("power", "scores", "sentences", "whole") if name in record}
         return kept | {"dimension": matrix.shape[1], "speed": None if speed is None else list(speed)}
 
     stage = run_stage(root, folder, "whitening", identity, work)

@@ -51,14 +51,9 @@ _BY_FINETUNE: Unread = {
 def by_pretrain(settings: Settings) -> Unread:
     """What `infocse pretrain` doesn't read."""
     unread = by_plusplus(settings) | dict.fromkeys(FEW_SHOT, "`infocse plusplus` does")
-    if not reads_temperature(settings):  # fine-tuning does
+    if not any(_reads_temperature(name, settings) for name in _trained(settings)):  # fine-tuning does
         unread["train.temperature"] = f"train.method {settings.train.method} has its own, or none"
     return unread
-
-
-def reads_temperature(settings: Settings) -> bool:
-    """Whether training without labels divides similarities by train.temperature."""
-    return any(_reads_temperature(name, settings) for name in _trained(settings))
 
 
 def _trained(settings: Settings) -> set[str]:

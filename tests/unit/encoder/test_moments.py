@@ -34,13 +34,6 @@ def test_moments_of_any_partition_in_any_order_are_those_of_the_whole(cuts: list
     assert same(merged, Moments.of(vectors))
 
 
-def test_the_spread_is_that_of_cosines_of_pairs_drawn_with_replacement() -> None:
-    vectors = torch.nn.functional.normalize(drawn(300).double(), dim=-1)
-    cosines = (vectors @ vectors.mT).flatten()
-    assert Moments.of(vectors).spread() == pytest.approx(float(cosines.std(correction=0)), rel=1e-5)
-    assert Moments.of(torch.ones(5, 3)).spread() == pytest.approx(0, abs=1e-3), "all are one"
-
-
 def test_they_are_exact_where_float32_sums_would_not_be() -> None:
     vectors = drawn(20_000, 4)
     shuffled = vectors[torch.randperm(len(vectors), generator=torch.Generator().manual_seed(1))]

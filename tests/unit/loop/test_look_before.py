@@ -66,7 +66,6 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         method: Any = "a method",
         on: str = "counterpart",
         high: float = 0.01,
-        whitening: Any = None,
         **sections: Any,
     ) -> tuple[str, list[str]]:
         def evaluate(root: Any, folder: Any, store: Any, asked: list[Any], *_: Any) -> list[Stage]:
@@ -92,7 +91,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         stages: Any = Stages(HERE, HERE, store, on, {"train": None}, settings, PLAN if start == WHITENED else None)
         inputs: Any = SimpleNamespace(method=method, initialization=None)
         manifest: Any = SimpleNamespace(add=lambda *_: None)
-        run = Run(settings, inputs, manifest, stages, CAME, start, whitening, work is few_shot, "i")
+        run = Run(settings, inputs, manifest, stages, CAME, start, None, work is few_shot, "i")
         with warnings_kept() as warnings, pytest.raises(Trains):
             work(run)
         begin.run = begun[-1]
@@ -163,16 +162,6 @@ def test_whitening_that_was_asked_for_is_warned_of(said, work, sections) -> None
 def test_what_is_doubted_is_what_is_left(said) -> None:
     _, [_, ceiling] = said({"came": (990, 1000), "whitened": (700, 1000)}, high=-0.01)
     assert "at its ceiling" in ceiling
-
-
-@pytest.mark.parametrize("high", [0.01, -0.01])
-def test_a_temperature_that_is_high_for_the_start_is_warned_of(said, high: float) -> None:
-    """Also where whitening, which found out how far its similarities lie apart, is left out."""
-    found = {"came": (700, 1000), "whitened": (650, 1000)}
-    warnings = said(found, high=high, whitening={"spread": 0.02})[1]
-    assert [line.split(" is ")[0] for line in warnings if "temperature" in line] == ["train.temperature = 0.05"]
-    assert not any("temperature" in line for line in said(found, high=high, whitening={"spread": 0.1})[1])
-    assert not any("temperature" in line for line in said(found, high=high, whitening={})[1]), "an earlier version's"
 
 
 def test_what_trains_nothing_is_not_doubted(said) -> None:
