@@ -97,8 +97,8 @@ class LanceWriter(NamedTuple):
         for part in parts:
             add_to(counts, part)
             add("documents", [part.documents])
-            for table in part.sentences:
-                add("sentences", [table])
+            if part.sentences is not None:
+                add("sentences", [part.sentences])
         for over in OVER:
             add(over, [], most=1)
         self.piece(shard).write_json(checked({"counts": counts, **fragments}))

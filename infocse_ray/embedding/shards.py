@@ -67,7 +67,7 @@ class EmbedShards(NamedTuple):
             digests = digests_of(documents)
             vectors, taken = self._vectors(annotator, table, documents, digests, reader, on_device)
             found = Texts(documents, texts)
-            sentences = [] if vectors.sentences is None else [sentence_table(documents, found, vectors.sentences)]
+            sentences = None if vectors.sentences is None else sentence_table(documents, found, vectors.sentences)
             yield Part(document_table(documents, digests, found, vectors.documents), sentences, taken)
 
     def _vectors(

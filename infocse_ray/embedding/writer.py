@@ -17,7 +17,7 @@ from infocse_ray.storage.parquet import open_parquet, write_parquet
 _COUNTS = b"infocse_ray.counts"
 """Parquet metadata: what the shard counted."""
 _PART_ROWS = 2**16
-"""Sentences in a file of their vectors at most, but for a row group that has more: 100 MB at 384 dimensions."""
+"""Sentences in a file of their vectors at most: 100 MB at 384 dimensions."""
 
 
 class Part(NamedTuple):
@@ -25,8 +25,8 @@ class Part(NamedTuple):
 
     documents: pa.Table
     """Of `document_schema`."""
-    sentences: list[pa.Table]
-    """Of `sentence_schema`, all sentences of the documents; nothing where they aren't asked for."""
+    sentences: pa.Table | None
+    """Of `sentence_schema`, all sentences of the documents; None: they aren't asked for."""
     taken: int = 0
     """Documents whose vectors are an earlier output's."""
 
@@ -93,7 +93,7 @@ class ParquetWriter(NamedTuple):
         for part in parts:
             documents.append(part.documents)
             add_to(counts, part)
-            for table in part.sentences:
+            for table in _bounded(part.sentences):
                 if sum(map(len, waiting)) + len(table) > _PART_ROWS:
                     flush()
                 waiting.append(table)
@@ -108,6 +108,13 @@ class ParquetWriter(NamedTuple):
 
     def _parts(self, shard: int, parts: int) -> list[Storage]:
         return [self._part(shard, part) for part in range(parts)]
+
+
+def _bounded(sentences: pa.Table | None) -> Iterator[pa.Table]:
+    """The rows of a table, in parts of at most `_PART_ROWS`; nothing of none."""
+    if sentences is not None:
+        for begin in range(0, len(sentences), _PART_ROWS):
+            yield sentences.slice(begin, _PART_ROWS)
 
 
 def add_to(counts: dict[str, int], part: Part) -> None:

@@ -125,6 +125,8 @@ def test_whole_shards_are_left_and_what_is_missing_is_made(tmp_path: Path, tiny_
     counts = work(annotator, [0, 1, 2])
     assert [one["documents"] for one in counts] == [2, 1, 1]
     assert counts[0]["parts"] == 2, "files of sentences are of bounded size"
+    files = [pq.ParquetFile((folder / name).path) for name in folder.files() if name.startswith("sentences/")]
+    assert max(file.metadata.num_rows for file in files) == 3, "those of a document of four, too"
     before = {name: (folder / name).read_bytes() for name in folder.files()}
     lost = ["sentences/shard-000000-001.parquet", "documents/shard-000002.parquet"]
     for name in lost:
