@@ -19,17 +19,15 @@ from infocse_ray.corpus.schema import shard_of
 from infocse_ray.corpus.store import Documents, shard_name
 from infocse_ray.corpus.tokens import Tokens, offsets_of, places
 from infocse_ray.embedding.index import Embedding, Over, made_by_embed, read_embedding
-from infocse_ray.embedding.lance_dataset import dataset_place, require_lance, shard_fragments
+from infocse_ray.embedding.lance_dataset import dataset_place, opened_fragments, require_lance, shard_fragments
 from infocse_ray.embedding.numbers import vector_fields
 from infocse_ray.embedding.rows import DIGEST
 from infocse_ray.embedding.writer import ParquetWriter, Vectors
+from infocse_ray.encoder.tokenizer import first_line
 from infocse_ray.errors import DamagedFile
 from infocse_ray.stages.stage import read_whole_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet, read_groups
-
-_SAME = ("encoder", "precision", "dimensions", "compute", "reading")
-"""What vectors depend on besides a document's tokens."""
 
 
 def digests_of(documents: Documents) -> np.ndarray:
@@ -79,27 +77,24 @@ class Earlier(NamedTuple):
                 there, vectors = read_embedding(earlier), read_whole_stage(earlier / "vectors")
         except FileNotFoundError:
             raise ValueError(f"{where}: no vectors are there that `infocse embed` has finished") from None
-        for name in _SAME:
-            if (old := getattr(there, name)) != getattr(embedding, name):
-                other = "another encoder (or max_length, pooling or prompts)" if name == "encoder" else f"{name} {old}"
-                raise ValueError(f"{where}: has vectors of {other}, which can't be taken over; leave out reuse")
-        if embedding.sentences and not there.sentences:
-            raise ValueError(f"{where}: has no vectors of sentences; leave out reuse, or sentences")
+        except DamagedFile as error:  # which isn't this output's, to be made again
+            raise ValueError(str(error)) from None
+        if (other := there.unlike(embedding)) is not None:
+            raise ValueError(f"{where}: has vectors of {other}, which can't be taken over; leave out reuse")
         if there.format == "lance":
             require_lance(where)
         assert vectors.summary is not None
-        found = cls(earlier, there, vectors.summary["shards"])
-        if not found._has_digests():
+        if "taken" not in vectors.summary:
             raise ValueError(
                 f"{where}: is of an earlier version, which didn't keep what documents are told by; leave out reuse"
             )
+        found = cls(earlier, there, vectors.summary["shards"])
+        if there.format == "lance":
+            try:
+                found._fragments("documents")
+            except DamagedFile as error:
+                raise ValueError(f"{where}: {error}; leave out reuse") from None
         return found
-
-    def _has_digests(self) -> bool:
-        if self.embedding.format == "lance":
-            return DIGEST in self._dataset("documents").schema.names
-        with open_parquet(self._files("documents", 0)[0]) as file:
-            return DIGEST in file.schema_arrow.names
 
     def reader(self, shard: int, shards: int, sentences: bool) -> Reader:
         """Reads the documents of one of so many shards that are written now, and their sentences if asked for."""
@@ -117,20 +112,30 @@ class Earlier(NamedTuple):
             else:
                 for file in self._files(over, shard):
                     with open_parquet(file) as opened:
-                        yield from read_groups(opened, _groups(opened, keys), columns)
+                        groups = _groups(opened, keys)
+                        yield from read_groups(opened, groups.wanted, columns)
+                    if groups.behind:
+                        break
 
     def _of_fragments(self, over: Over, shard: int, keys: tuple[int, int], columns: list[str]) -> Iterator[pa.Table]:
-        dataset = self._dataset(over)
-        if fragments := shard_fragments(dataset, self.output / "vectors", over, shard):
+        dataset, by_file = self._fragments(over)
+        if fragments := shard_fragments(by_file, self.output / "vectors", over, shard):
             within = f"key >= {keys[0]} AND key <= {keys[1]}"
-            scanner = dataset.scanner(columns=columns, filter=within, fragments=fragments, scan_in_order=True)
-            yield from (pa.Table.from_batches([batch]) for batch in scanner.to_batches())
+            try:
+                scanner = dataset.scanner(columns=columns, filter=within, fragments=fragments, scan_in_order=True)
+                yield from (pa.Table.from_batches([batch]) for batch in scanner.to_batches())
+            except (pa.ArrowInvalid, OSError, ValueError) as error:
+                raise self._unreadable(over, error) from error
 
-    def _dataset(self, over: Over) -> Any:
-        import lance
-
+    def _fragments(self, over: Over) -> tuple[Any, dict[str, Any]]:
         uri, options = dataset_place(self.output / f"{over}.lance")
-        return lance.dataset(uri, storage_options=options)
+        try:
+            return opened_fragments(uri, None if options is None else tuple(options.items()))
+        except (pa.ArrowInvalid, OSError, ValueError) as error:
+            raise self._unreadable(over, error) from error
+
+    def _unreadable(self, over: Over, error: Exception) -> DamagedFile:
+        return DamagedFile(f"{self.output / f'{over}.lance'} can't be read ({first_line(error)})")
 
     def _files(self, over: Over, shard: int) -> list[Storage]:
         folder = self.output / "vectors"
@@ -139,38 +144,57 @@ class Earlier(NamedTuple):
         return ParquetWriter(folder, pa.schema([])).sentence_files(shard)
 
 
-def _groups(file: pq.ParquetFile, keys: tuple[int, int]) -> list[int]:
-    """Row groups that have some of the keys."""
+class _Groups(NamedTuple):
+    """Row groups of a file."""
+
+    wanted: list[int]
+    """Those that have some of the keys."""
+    behind: bool
+    """Whether some have higher keys, so that no later file has any."""
+
+
+def _groups(file: pq.ParquetFile, keys: tuple[int, int]) -> _Groups:
     leaf = next(i for i in range(len(file.metadata.schema)) if file.metadata.schema.column(i).path == "key")
-    groups = []
+    wanted, behind = [], False
     for group in range(file.num_row_groups):
         statistics = file.metadata.row_group(group).column(leaf).statistics
         if statistics is not None and statistics.min <= keys[1] and statistics.max >= keys[0]:
-            groups.append(group)
-    return groups
+            wanted.append(group)
+        behind = behind or (statistics is not None and statistics.min > keys[1])
+    return _Groups(wanted, behind)
 
 
 class _Along:
-    """Rows by ascending key, of which those of a range are wanted, range after range."""
+    """Rows by ascending key, of which those of some keys are wanted, then those of higher ones; no others are kept."""
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
         self._tables, self._ended = tables, False
         self._waiting: list[pa.Table] = []
 
-    def between(self, low: int, high: int) -> pa.Table | None:
-        """The rows with keys from `low` to `high`; of none lower is asked afterwards. None: there never was a row."""
+    def of(self, wanted: np.ndarray) -> pa.Table | None:
+        """The rows with any of the keys, int64, ascending; lower ones aren't asked for afterwards. None: no row is left."""
+        low, high = int(wanted[0]), int(wanted[-1])
+        self._waiting = [self._kept(table, wanted) for table in self._waiting]
         while not self._ended and (not self._waiting or self._waiting[-1]["key"][-1].as_py() <= high):
             table = next(self._tables, None)
             self._ended = table is None
             if table is not None and len(table):
-                self._waiting.append(table)
+                self._waiting.append(self._kept(table, wanted))
         if not self._waiting:
             return None
         rows = pa.concat_tables(self._waiting).combine_chunks()
         keys = rows["key"].to_numpy()
         begin, end = int(np.searchsorted(keys, low)), int(np.searchsorted(keys, high, side="right"))
         self._waiting = [rows.slice(min(end, len(rows) - 1))]
-        return rows.slice(begin, end - begin)
+        found = rows.slice(begin, end - begin)
+        return found.filter(pa.array(np.isin(keys[begin:end], wanted)))
+
+    def _kept(self, table: pa.Table, wanted: np.ndarray) -> pa.Table:
+        """What of a table may still be wanted, and its last row, which says how far the rows are read."""
+        keys = table["key"].to_numpy()
+        keep = np.isin(keys, wanted) | (keys > wanted[-1])
+        keep[-1:] = True
+        return table if keep.all() else table.filter(pa.array(keep))
 
 
 class Reader:
@@ -193,10 +217,10 @@ class Reader:
             documents: of the shard, after those that were asked for before.
             digests: of `digests_of`.
         """
-        low, high = int(documents.keys.min()), int(documents.keys.max())
+        keys = np.sort(documents.keys)
         try:
-            earlier = self._documents.between(low, high)
-            sentences = self._sentences.between(low, high) if self._sentences else None
+            earlier = self._documents.of(keys)
+            sentences = self._sentences.of(keys) if self._sentences else None
         except (DamagedFile, FileNotFoundError):  # what can't be read any more is embedded
             self._documents, self._sentences = _Along(iter(())), self._sentences and _Along(iter(()))
             return None

@@ -63,7 +63,9 @@ def embed_corpus(settings: Embed) -> Storage:
         )
     embedding = Embedding.of(settings, encoder.fingerprint(), corpus_identity(corpus, source), encoder.dimension)
     output = Storage.for_runs(settings.output, "output")
-    earlier = None if settings.reuse is None else Earlier.of(settings.reuse, output, embedding)
+    # What is finished needs nothing any more.
+    reuse = None if (output / "vectors" / "stage.json").exists() else settings.reuse
+    earlier = None if reuse is None else Earlier.of(reuse, output, embedding)
     root = Storage.for_runs(settings.storage)
     # Another's settings, encoder and vectors would be mixed with these.
     with Lease(output / _LEASE, f"output = {str(output)!r}") as lease:
@@ -105,8 +107,6 @@ def _embed_into(
         piecewise=True,
     )
     counts = stage.summary or {}
-    if earlier is not None:
-        say(f"{counts.get('taken', 0):,} of {counts['documents']:,} documents have the vectors of {earlier.output}")
     say(
         f"{counts['documents']:,} documents of {counts['sentences']:,} sentences, {embedding.dimension} dimensions, "
         f"{embedding.precision}: {output}"
@@ -180,6 +180,8 @@ def _embed(
         totals.update({name: counts[name] for name in totals})
         bar.to(totals["documents"])
     bar.close()
+    if earlier is not None:
+        say(f"{totals['taken']:,} of {totals['documents']:,} documents keep the vectors that they had")
     if lance is not None:
         check_shared(stage.folder, (f"fragments/{lance.piece(shard).name}" for shard in range(store.shards)), "output")
         lance.commit("documents", document_schema(*shape), store.shards)

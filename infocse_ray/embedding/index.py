@@ -93,11 +93,18 @@ class Embedding(NamedTuple):
             if (old := getattr(there, name)) != (new := getattr(self, name)):
                 shown = _LONG.get(name, (old, new))
                 fix = "give another folder, or remove that one"
-                if name == "corpus":
+                if name == "corpus" and there.unlike(self) is None and (output / "vectors" / "stage.json").exists():
                     fix = f"give another folder, for which with reuse = {str(output)!r} only what changed is embedded"
                 raise ValueError(
                     f"output = {str(output)!r}: has vectors of {name} {_shown(shown[0])}, not {_shown(shown[1])}; {fix}"
                 )
+
+    def unlike(self, asked: Embedding) -> str | None:
+        """What of these vectors others of the same documents that are asked for would differ in; None: nothing."""
+        for name in ("encoder", "precision", "dimensions", "compute", "reading"):
+            if (own := getattr(self, name)) != getattr(asked, name):
+                return _LONG[name][0] if name == "encoder" else f"{name} {_shown(own)}"
+        return "documents alone" if asked.sentences and not self.sentences else None
 
     def encoder_folder(self, output: Storage) -> EncoderFolder:
         """The copy of the encoder."""

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -125,11 +126,25 @@ class LanceWriter(NamedTuple):
         lance.LanceDataset.commit(uri, lance.LanceOperation.Overwrite(schema, fragments), storage_options=options)
 
 
-def shard_fragments(dataset: Any, folder: Storage, over: Over, shard: int) -> list[Any]:
+@functools.lru_cache(maxsize=4)
+def opened_fragments(uri: str, options: tuple[tuple[str, str], ...] | None) -> tuple[Any, dict[str, Any]]:
+    """A dataset and its fragments by the names of their files, looked at once in a process.
+
+    Args:
+        uri: of the dataset.
+        options: by which it is opened.
+    """
+    import lance
+
+    dataset = lance.dataset(uri, storage_options=None if options is None else dict(options))
+    return dataset, {file.path: one for one in dataset.get_fragments() for file in one.metadata.files}
+
+
+def shard_fragments(by_file: dict[str, Any], folder: Storage, over: Over, shard: int) -> list[Any]:
     """The fragments of a shard in a dataset that a `LanceWriter` committed, in its order; none if it was rewritten.
 
     Args:
-        dataset: of documents or sentences.
+        by_file: the dataset's fragments.
         folder: where the writer described its fragments.
         over: which of the two.
         shard: its number.
@@ -137,5 +152,5 @@ def shard_fragments(dataset: Any, folder: Storage, over: Over, shard: int) -> li
     import lance
 
     described = read_checked(LanceWriter(folder, folder).piece(shard))[over]
-    own = {file.path for one in described for file in lance.FragmentMetadata.from_json(one).files}
-    return [one for one in dataset.get_fragments() if own.issuperset(file.path for file in one.metadata.files)]
+    own = [file.path for one in described for file in lance.FragmentMetadata.from_json(one).files]
+    return list({id(by_file[path]): by_file[path] for path in own if path in by_file}.values())

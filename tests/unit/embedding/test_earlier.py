@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +19,13 @@ from infocse_ray.corpus.store import documents_of, shard_name
 from infocse_ray.embedding import writer as writer_module
 from infocse_ray.embedding.earlier import Earlier, Reader, _Along, digests_of
 from infocse_ray.embedding.index import Embedding
-from infocse_ray.embedding.lance_dataset import LanceWriter
+from infocse_ray.embedding.lance_dataset import LanceWriter, opened_fragments
 from infocse_ray.embedding.numbers import vectors_of
 from infocse_ray.embedding.rows import DIGEST, document_schema, sentence_schema
 from infocse_ray.embedding.shards import EmbedShards
 from infocse_ray.embedding.writer import ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.errors import DamagedFile
 from infocse_ray.settings.embed import Embed
 from infocse_ray.stages.stage import look_again, run_stage
 from infocse_ray.storage.checksums import checked, read_checked
@@ -169,13 +171,13 @@ def test_what_cant_be_taken_over_is_refused(tmp_path: Path, tiny_encoder: Path):
 
     refused("reuse = '.*': has vectors of precision fp32, which can't be taken over; leave out reuse", precision="fp16")
     refused("has vectors of reading sentences", reading="both")
-    refused("has vectors of dimensions None", dimensions=8)
+    refused("has vectors of dimensions all, which", dimensions=8)
     refused("has vectors of compute fp32", compute="bf16")
-    refused("has no vectors of sentences; leave out reuse, or sentences", sentences=True)
+    refused("has vectors of documents alone, which can't be taken over; leave out reuse", sentences=True)
     refused("reuse = '.*nothing': no vectors are there", Storage.open(str(tmp_path / "nothing")))
     refused("is the output, too; give another output", Storage.open(str(tmp_path / "second" / "output")))
     other = first.embedding._replace(encoder="another")
-    with pytest.raises(ValueError, match="has vectors of another encoder"):
+    with pytest.raises(ValueError, match=r"has vectors of another model .or max_length, pooling or prompts., which"):
         Earlier.of(str(first.folder), Storage.open(str(tmp_path / "o")), other)
     as_before_digests(first.folder / "vectors")
     refused("is of an earlier version, which didn't keep what documents are told by; leave out reuse")
@@ -186,6 +188,7 @@ def test_what_cant_be_taken_over_is_refused(tmp_path: Path, tiny_encoder: Path):
 def as_before_digests(folder: Storage) -> None:
     """Make a finished stage as it was before digests were kept."""
     commit = read_checked(folder / "stage.json")
+    del commit["summary"]["taken"]
     for name in commit["files"]:
         if name.startswith("documents/"):
             commit["files"][name] = without_digests(folder / name)
@@ -199,6 +202,68 @@ def without_digests(file: Storage) -> int:
         table = opened.read()
     write_parquet(file, table.drop_columns(DIGEST), [len(table)])
     return len(file.read_bytes())
+
+
+def test_a_damaged_record_of_the_earlier_output_is_refused_by_name(tmp_path: Path, tiny_encoder: Path):
+    """Not as damage of this one's, which would be made again."""
+    texts = [made(number) for number in range(4)]
+    first = write(tmp_path / "first", tiny_encoder, texts, 2)
+    file = first.folder / "vectors" / "stage.json"
+    file.write_bytes(file.read_bytes()[:-9])
+    look_again()
+    with pytest.raises(ValueError, match=r"^reuse = .*run its `infocse embed` again") as caught:
+        write(tmp_path / "second", tiny_encoder, texts, 2, first.folder)
+    assert not isinstance(caught.value, DamagedFile)
+
+
+def test_a_lance_dataset_that_cant_be_read_any_more_is_embedded(tmp_path: Path, tiny_encoder: Path):
+    pytest.importorskip("lance")
+    texts = [made(number) for number in range(30)]
+    first = write(tmp_path / "first", tiny_encoder, texts, 3, format="lance")
+    data = Path((first.folder / "documents.lance" / "data").path)
+    next(iter(sorted(data.iterdir()))).unlink()
+    second = write(tmp_path / "second", tiny_encoder, texts, 3, first.folder, format="lance")
+    assert (second.counts["documents"], second.counts["taken"] < 30) == (30, True)
+    assert len(read(second, "documents")) == 30
+    shutil.rmtree(data.parent)
+    opened_fragments.cache_clear()
+    with pytest.raises(ValueError, match=r"^reuse = .*documents\.lance can't be read .*; leave out reuse") as caught:
+        write(tmp_path / "third", tiny_encoder, texts, 3, first.folder, format="lance")
+    assert not isinstance(caught.value, DamagedFile)
+
+
+def test_rows_that_nobody_wants_are_not_kept(monkeypatch: pytest.MonkeyPatch):
+    """Of a large index few documents may be wanted."""
+    tables = [pa.table({"key": np.arange(100 * i, 100 * i + 100)}) for i in range(50)]
+    held: list[int] = []
+    concat = pa.concat_tables
+
+    def watched(parts: list[pa.Table]) -> pa.Table:
+        held.append(sum(map(len, parts)))
+        return concat(parts)
+
+    monkeypatch.setattr(pa, "concat_tables", watched)
+    along = _Along(iter(tables))
+    for wanted in ([7, 1212, 3001], [3002, 3050], [4999], [6000]):
+        found = along.of(np.array(wanted))
+        assert found is not None
+        assert found["key"].to_pylist() == [key for key in wanted if key < 5000]
+    assert max(held) < 150, "one row of each of 31 tables, and those behind what was wanted"
+
+
+def test_another_corpus_is_sent_to_reuse_only_where_that_works(tmp_path: Path, tiny_encoder: Path):
+    first = write(tmp_path / "first", tiny_encoder, [made(0)], 1, reading="sentences")
+
+    def told(**changed: Any) -> str:
+        with pytest.raises(ValueError, match="has vectors of corpus another, not this") as caught:
+            first.embedding._replace(corpus="other", **changed).begin(first.folder)
+        return str(caught.value)
+
+    assert told().endswith("only what changed is embedded")
+    assert told(precision="fp16").endswith("or remove that one")
+    assert told(sentences=True).endswith("or remove that one")
+    (first.folder / "vectors" / "stage.json").delete()
+    assert told().endswith("or remove that one")
 
 
 def test_what_cant_be_read_any_more_is_embedded(tmp_path: Path, tiny_encoder: Path):
