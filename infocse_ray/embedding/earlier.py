@@ -172,7 +172,10 @@ class _Along:
         self._waiting: list[pa.Table] = []
 
     def of(self, wanted: np.ndarray) -> pa.Table | None:
-        """The rows with any of the keys, int64, ascending; lower ones are not asked for afterwards. None: none is left."""
+        """The rows with any of the keys, int64 and ascending; None: no row is left.
+
+        Lower keys are not asked for afterwards.
+        """
         low, high = int(wanted[0]), int(wanted[-1])
         self._waiting = [self._kept(table, wanted) for table in self._waiting]
         while not self._ended and (not self._waiting or self._waiting[-1]["key"][-1].as_py() <= high):
