@@ -190,8 +190,8 @@ def embed(
         output: folder or URI that the vectors go to; the same call goes on there.
         storage: a folder or URI that every node reaches, for the tokenised documents.
         corpus: settings of the corpus, such as `{"text": "body", "counterpart": "headline"}`.
-        settings: other settings of `infocse embed --help all`, such as `sentences=True`, or `reuse="monday"`, the output
-            of a corpus that has grown since, of which only what is new is embedded then.
+        settings: other settings of `infocse embed --help all`, such as `sentences=True`, or `reuse="monday"`, an
+            output of documents that have become more since, of which only the new ones are embedded then.
 
     Returns:
         Where they are, for `Index`.

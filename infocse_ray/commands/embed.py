@@ -3,8 +3,7 @@
 A document's vector is the mean of that of its whole text and of its sentences', unless --reading says else, as
 `infocse evaluate` has it. Actors of Ray Data write Parquet shards, or fragments of one Lance dataset; a shard is there
 whole or not at all, and the same command goes on. Of a corpus that has grown --reuse takes vectors from an earlier
-output. Every document is embedded, of all splits, also those of one
-sentence. `infocse search` searches the output.
+output. Every document is embedded, of all splits, also those of one sentence. `infocse search` searches the output.
 
 Example:
   infocse embed --model runs/news/model --corpus.source 'news/*.parquet' --corpus.text body \\
