@@ -8,6 +8,7 @@ along, from the lowest key to the highest, a row group at a time.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -54,6 +55,8 @@ class Earlier(NamedTuple):
     output: Storage
     embedding: Embedding
     shards: int
+    job: str
+    """Of its own: what one job has opened no later one of the same process takes for what is there."""
 
     @classmethod
     def of(cls, folder: str, output: Storage, embedding: Embedding) -> Earlier:
@@ -65,8 +68,8 @@ class Earlier(NamedTuple):
             embedding: what is asked for now.
 
         Raises:
-            ValueError: nothing finished is there, its vectors are others, or it is from before digests were kept.
-            DamagedFile: a file of it is missing or cut off.
+            ValueError: nothing finished is there, or not all of it; its vectors are others, or from before digests were
+                kept.
         """
         earlier = Storage.of_runs(folder, "reuse")
         where = f"reuse = {str(earlier)!r}"
@@ -88,7 +91,7 @@ class Earlier(NamedTuple):
             raise ValueError(
                 f"{where}: is of an earlier version, which didn't keep what documents are told by; leave out reuse"
             )
-        found = cls(earlier, there, vectors.summary["shards"])
+        found = cls(earlier, there, vectors.summary["shards"], uuid.uuid4().hex)
         if there.format == "lance":
             try:
                 found._fragments("documents")
@@ -130,7 +133,7 @@ class Earlier(NamedTuple):
     def _fragments(self, over: Over) -> tuple[Any, dict[str, Any]]:
         uri, options = dataset_place(self.output / f"{over}.lance")
         try:
-            return opened_fragments(uri, None if options is None else tuple(options.items()))
+            return opened_fragments(uri, None if options is None else tuple(options.items()), self.job)
         except (pa.ArrowInvalid, OSError, ValueError) as error:
             raise self._unreadable(over, error) from error
 

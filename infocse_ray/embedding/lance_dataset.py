@@ -127,12 +127,13 @@ class LanceWriter(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)
-def opened_fragments(uri: str, options: tuple[tuple[str, str], ...] | None) -> tuple[Any, dict[str, Any]]:
-    """A dataset and its fragments by the names of their files, looked at once in a process.
+def opened_fragments(uri: str, options: tuple[tuple[str, str], ...] | None, job: str) -> tuple[Any, dict[str, Any]]:
+    """A dataset and its fragments by the names of their files, looked at once in a process for each job.
 
     Args:
         uri: of the dataset.
         options: by which it is opened.
+        job: for another one it is opened again.
     """
     import lance
 
@@ -153,4 +154,4 @@ def shard_fragments(by_file: dict[str, Any], folder: Storage, over: Over, shard:
 
     described = read_checked(LanceWriter(folder, folder).piece(shard))[over]
     own = [file.path for one in described for file in lance.FragmentMetadata.from_json(one).files]
-    return list({id(by_file[path]): by_file[path] for path in own if path in by_file}.values())
+    return [by_file[path] for path in own if path in by_file]

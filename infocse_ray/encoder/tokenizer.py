@@ -60,7 +60,8 @@ def knows_words(tokenizer: Any) -> bool:
     """Whether some text is more than unknown tokens: transformers makes an empty tokenizer where a folder has none."""
     added = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     words = sorted(id for id in tokenizer.get_vocab().values() if id not in added)
-    texts = (tokenizer.decode([id]).strip() for id in words[:_TRIED])
+    # From all over, as the first may stand for nothing.
+    texts = (tokenizer.decode([id]).strip() for id in words[:: -(-len(words) // _TRIED) or 1])
     try:
         return any(set(tokenizer(text, add_special_tokens=False)["input_ids"]) - added for text in texts if text)
     except Exception as error:  # of no other kind: `tokenizers` raises it where there is no token for what is unknown

@@ -86,7 +86,7 @@ def by_plusplus(settings: Settings) -> dict[str, str]:
         unread["loop.pilot_steps"] = "recipe isn't auto"
     if _trained(settings) <= {"idc", "consert", "mirror_bert", "none"}:
         unread["train.head_learning_rate"] = "nothing that is trained has a head that begins untrained"
-    if settings.conpono.form == "softmax":
+    if "conpono" in _trained(settings) and settings.conpono.form == "softmax":
         unread["conpono.margin"] = "conpono.form is softmax"
     if initialization == "none":
         unread |= dict.fromkeys(_OF_INITIALIZATION, "loop.initialization is none")

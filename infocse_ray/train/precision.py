@@ -26,15 +26,17 @@ def check_precision(encoder: SentenceEncoder, settings: Settings) -> None:
     """Try a text in the precision of training, before anything is trained.
 
     Raises:
-        ValueError: the backbone fails in it, as DeBERTa's does under autocast.
+        ValueError: the backbone fails in bf16 and not in fp32, as DeBERTa's does under autocast.
     """
+    if (autocast := autocast_for(settings, encoder.device)) is contextlib.nullcontext:
+        return
     ids = torch.zeros(1, 4, dtype=torch.int64, device=encoder.device)
     try:
-        with torch.inference_mode(), autocast_for(settings, encoder.device)():
+        with torch.inference_mode(), autocast():
             encoder.hidden(ids, torch.ones_like(ids))
     except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
+        with torch.inference_mode():  # what fails so, too, such as a device that is broken or full, isn't bf16's fault
+            encoder.hidden(ids, torch.ones_like(ids))
         raise ValueError(
             f"encoder.precision = {settings.encoder.precision}: a {encoder.backbone.config.model_type} model can't be "
             f"trained in bf16 ({first_line(error)}); set it to fp32"

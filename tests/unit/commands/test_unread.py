@@ -94,6 +94,11 @@ def warnings(main: Main, capsys: pytest.CaptureFixture[str], *argv: str) -> list
         ),
         (
             pretrain.main,
+            ["--conpono.margin=5"],
+            "conpono.margin = 5.0: `infocse pretrain` doesn't read it; train.method is idc",
+        ),
+        (
+            pretrain.main,
             ["--train.head_learning_rate=0.5"],
             "train.head_learning_rate = 0.5: `infocse pretrain` doesn't read it; nothing that is trained has a head "
             "that begins untrained",

@@ -19,7 +19,7 @@ from infocse_ray.corpus.store import documents_of, shard_name
 from infocse_ray.embedding import writer as writer_module
 from infocse_ray.embedding.earlier import Earlier, Reader, _Along, digests_of
 from infocse_ray.embedding.index import Embedding
-from infocse_ray.embedding.lance_dataset import LanceWriter, opened_fragments
+from infocse_ray.embedding.lance_dataset import LanceWriter
 from infocse_ray.embedding.numbers import vectors_of
 from infocse_ray.embedding.rows import DIGEST, document_schema, sentence_schema
 from infocse_ray.embedding.shards import EmbedShards
@@ -226,7 +226,6 @@ def test_a_lance_dataset_that_cant_be_read_any_more_is_embedded(tmp_path: Path, 
     assert (second.counts["documents"], second.counts["taken"] < 30) == (30, True)
     assert len(read(second, "documents")) == 30
     shutil.rmtree(data.parent)
-    opened_fragments.cache_clear()
     with pytest.raises(ValueError, match=r"^reuse = .*documents\.lance can't be read .*; leave out reuse") as caught:
         write(tmp_path / "third", tiny_encoder, texts, 3, first.folder, format="lance")
     assert not isinstance(caught.value, DamagedFile)

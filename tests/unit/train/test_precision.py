@@ -43,3 +43,4 @@ def test_what_computes_in_bf16_does_and_memory_that_runs_out_is_another_matter(
     monkeypatch.setattr(SentenceEncoder, "hidden", full)
     with pytest.raises(torch.OutOfMemoryError):
         check_precision(encoder, settings)
+    check_precision(encoder, in_precision(settings, "fp32"))  # isn't tried: nothing would be learned
