@@ -23,6 +23,7 @@ from infocse_ray.corpus.kind import ROLES
 from infocse_ray.corpus.read import reader_of
 from infocse_ray.corpus.source import CONTENT
 from infocse_ray.settings import Corpus
+from infocse_ray.settings.embed import EveryDocument, MetadataType
 from infocse_ray.storage.folder import UNFINISHED, Storage
 from infocse_ray.storage.parquet import write_parquet
 
@@ -41,9 +42,9 @@ def corpus_of(
 ) -> Corpus:
     """The corpus settings of documents given from Python, which are written to storage if they aren't files.
 
-    Of a table, or of dicts, the columns are those that the settings name, else `id`, `text`, `sentences`,
-    `counterpart` and `split`; others are left out. Documents without an id get one of their content, so that equal ones
-    are one document. Texts and lists of sentences have no column but that.
+    Of a table, or of dicts, the columns are those that the settings name, metadata among them, else `id`, `text`,
+    `sentences`, `counterpart` and `split`; others are left out. Documents without an id get one of their content, so
+    that equal ones are one document. Texts and lists of sentences have no column but that.
 
     Args:
         documents: one of ACCEPTED. Strings in a list are paths if all of them end as files of documents do
@@ -170,9 +171,18 @@ def _columns(there: list[str], corpus: Corpus) -> list[str]:
             f"corpus.text: the documents have neither a `text` nor a `sentences` column; name one of "
             f"{', '.join(there)} with corpus.text or corpus.sentences"
         )
-    if doubled := [name for name in column_of.values() if there.count(name) > 1]:
+    metadata = _metadata(corpus)
+    if absent := [name for name in metadata if name not in there]:
+        raise ValueError(f"corpus.metadata: no column {absent[0]!r}; there is {', '.join(there)}")
+    wanted = [*column_of.values(), *metadata]
+    if doubled := [name for name in wanted if there.count(name) > 1]:
         raise ValueError(f"documents: have several columns {doubled[0]!r}; give each a name of its own")
-    return list(dict.fromkeys(column_of.values()))
+    return list(dict.fromkeys(wanted))
+
+
+def _metadata(corpus: Corpus) -> dict[str, MetadataType]:
+    """Further columns that are asked for, with their types."""
+    return corpus.metadata if isinstance(corpus, EveryDocument) else {}
 
 
 def _from_pandas(frame: Any, corpus: Corpus) -> pa.Table:
@@ -243,10 +253,12 @@ def _check_roles(kind: str, corpus: Corpus) -> None:
         ValueError: the corpus names one.
     """
     other = "sentences" if kind == "text" else "text"
+    what = "texts" if kind == "text" else "lists"
+    if metadata := _metadata(corpus):
+        raise ValueError(f"corpus.metadata = {metadata}: a list of {what} has no further columns; give dicts")
     for role in ROLES:
         named = getattr(corpus, role)
         if role != kind and named is not None and not (corpus.labels and role != other):
-            what = "texts" if kind == "text" else "lists"
             raise ValueError(f"corpus.{role} = {named!r}: a list of {what} has no such column; give dicts")
 
 

@@ -81,8 +81,7 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: CorpusToke
         SourceChanged: a file changed, or went, while the corpus was read.
         ValueError: no document is left.
     """
-    settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled", "encoding"})
-    identity = fingerprint("prepare", _FORMAT, source.fingerprint, source.columns, settings, *tokenizer.named)
+    identity = fingerprint("prepare", _FORMAT, source.fingerprint, source.columns, reading(corpus), *tokenizer.named)
     stage = run_stage(
         root,
         root / "corpora" / identity,
@@ -95,6 +94,12 @@ def prepare(root: Storage, corpus: Corpus, source: Source, tokenizer: CorpusToke
     if not store.documents(SPLITS):
         raise ValueError(redacted(f"corpus.source = {corpus.source!r}: no document is left") + _why(corpus, store))
     return store
+
+
+def reading(corpus: Corpus) -> dict[str, Any]:
+    """What of the settings decides what is read of the files; metadata is no part of a document."""
+    beside = {"source", "labels", "unlabelled", "encoding", "metadata"}
+    return corpus.model_dump(mode="json", exclude=beside)
 
 
 def _why(corpus: Corpus, store: TokenStore) -> str:

@@ -38,6 +38,8 @@ DOCUMENTS = frozenset({*READERS, "tsv"})
 """The kinds of file that documents are read from; any other kind that a corpus has goes with the documents."""
 OPTIONAL_ROLES = ("counterpart", "split")
 """Roles that not every document plays: in JSON, rows may lack the key, and the first that has it may be a late one."""
+METADATA = "metadata:"
+"""What the role of a column begins with that is no part of its document (`metadata.py`): it can't spoil a row."""
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error, pa.ArrowException)
 """Errors that the libraries raise for a file that can't be read."""
 _CONTENT_ERRORS = (BadContent, delimited.Unreadable, json_array.Unreadable)
@@ -293,7 +295,8 @@ def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
         values = {role: delimited.value_of(cells[c]) if c in cells else None for role, c in columns.items()}
         # A text or an id that looks like a list is one all the same.
         values |= {role: cells[columns[role]] or None for role in ("id", "text", "split") if columns.get(role) in cells}
-        yield SourceRow(line, values, None, line) if _encodable(values) else SourceRow(line, None, NOT_UTF8, line)
+        its = {role: value for role, value in values.items() if not role.startswith(METADATA)}
+        yield SourceRow(line, values, None, line) if _encodable(its) else SourceRow(line, None, NOT_UTF8, line)
 
 
 def _encodable(values: dict[Any, Any]) -> bool:
@@ -317,11 +320,22 @@ def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
         for batch in file.iter_batches(1024, row_groups=[group], columns=sorted(set(there.values()))):
             for i in range(len(batch)):
                 try:
-                    values = {role: _python(batch.column(c)[i]) for role, c in there.items()}
+                    values = {
+                        role: _any(batch.column(c)[i]) if role.startswith(METADATA) else _python(batch.column(c)[i])
+                        for role, c in there.items()
+                    }
                     yield SourceRow(first + done + i, values | absent, None)
                 except UnicodeDecodeError:
                     yield SourceRow(first + done + i, None, NOT_UTF8)
             done += len(batch)
+
+
+def _any(scalar: pa.Scalar) -> Any:
+    """A value of any type; None where Python has none for it, such as a time in the year 10,000."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _python(scalar: pa.Scalar) -> Any:

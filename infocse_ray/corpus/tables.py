@@ -63,7 +63,7 @@ def _plan_documents(corpus: Corpus, kind: str, uris: list[str], of_labels: dict[
     if kind == "parquet":
         if corpus.encoding != "utf-8":
             raise ValueError(f"corpus.encoding = {corpus.encoding!r}: text in Parquet files is UTF-8; leave it out")
-        footers = _look_into_all(uris, _parquet_look)
+        footers = _look_into_all(uris, parquet_look)
         names = {uri: names for uri, (names, _) in footers.items()}
         there = {uri: set(its) for uri, its in names.items()}
         columns = _one_body(corpus, settle_columns(corpus, there, defaults, elsewhere), there)
@@ -99,7 +99,7 @@ def _look_into_all(uris: list[str], look: Callable[[str], Seen]) -> dict[str, Se
         return dict(zip(uris, pool.map(look, uris), strict=True))
 
 
-def _parquet_look(uri: str) -> tuple[list[str], int]:
+def parquet_look(uri: str) -> tuple[list[str], int]:
     """The names of the columns and the number of row groups."""
     filesystem, path = open_filesystem(uri)
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal, cast
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from infocse_ray.annotate.actor import in_actors, told
 from infocse_ray.annotate.documents import TrainingDocuments
-from infocse_ray.corpus.prepare import prepare, show_rejected
+from infocse_ray.corpus.metadata import check_types, metadata_columns
+from infocse_ray.corpus.prepare import prepare, reading, show_rejected
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore, shard_name
@@ -29,7 +31,7 @@ from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_dat
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.runtime.tasks import in_one_task
 from infocse_ray.settings import Annotate, Corpus, Encoder, fingerprint
-from infocse_ray.settings.embed import Embed
+from infocse_ray.settings.embed import Embed, EveryDocument
 from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.repair import repairing
@@ -40,6 +42,22 @@ from infocse_ray.storage.redact import redacted
 
 _LEASE = ".embed.lease"
 """In an output, while it is written."""
+
+
+class _Job(NamedTuple):
+    """What is to be embedded, by what, where to."""
+
+    settings: Embed
+    output: Storage
+    corpus: EveryDocument
+    """Without splits."""
+    source: Source
+    """Of what makes documents."""
+    shown: Source
+    """The same files, metadata read, too."""
+    encoder: SentenceEncoder
+    embedding: Embedding
+    earlier: Earlier | None
 
 
 @repairing
@@ -55,6 +73,8 @@ def embed_corpus(settings: Embed) -> Storage:
     corpus = without_splits(settings.corpus)
     source = find_source(corpus)
     source.columns.pop("split", None)
+    shown = replace(source, columns=source.columns | metadata_columns(corpus, source))
+    check_types(corpus, shown)
     encoder = load(settings)
     if settings.dimensions is not None and settings.dimensions > encoder.dimension:
         raise ValueError(
@@ -72,26 +92,18 @@ def embed_corpus(settings: Embed) -> Storage:
         lease.take()
         embedding.begin(output)
         with at_work(root, "embed"):
-            _embed_into(output, root, settings, corpus, source, encoder, embedding, earlier)
+            _embed_into(_Job(settings, output, corpus, source, shown, encoder, embedding, earlier), root)
     return output
 
 
-def _embed_into(
-    output: Storage,
-    root: Storage,
-    settings: Embed,
-    corpus: Corpus,
-    source: Source,
-    encoder: SentenceEncoder,
-    embedding: Embedding,
-    earlier: Earlier | None,
-) -> None:
+def _embed_into(job: _Job, root: Storage) -> None:
+    settings, output, embedding = job.settings, job.output, job.embedding
     connect()
     where = placement(Annotate(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
-    store = prepare(root, corpus, source, encoder.corpus_tokenizer())
+    store = prepare(root, job.corpus, job.source, job.encoder.corpus_tokenizer())
     say(f"{store.documents(SPLITS):,} documents; {show_rejected(store)}")
     say_unlike_its_run(settings, besides=", and another output")
-    _save(output, encoder, embedding)
+    _save(output, job.encoder, embedding)
     identity = fingerprint(*embedding.identity(), store.fingerprint)
     if (output / "vectors" / "stage.json").exists() and not is_begun(output / "vectors", identity):
         raise ValueError(  # an earlier version read the same files otherwise
@@ -103,7 +115,7 @@ def _embed_into(
         output / "vectors",
         "embed",
         identity,
-        lambda stage: _embed(stage, output, embedding, corpus, source, store, where, settings.num_workers, earlier),
+        lambda stage: _embed(stage, job, store, where),
         piecewise=True,
     )
     counts = stage.summary or {}
@@ -113,15 +125,14 @@ def _embed_into(
     )
 
 
-def without_splits(corpus: Corpus) -> Corpus:
+def without_splits(corpus: EveryDocument) -> EveryDocument:
     """The corpus with all its documents, whatever their split."""
     return corpus.model_copy(update={"split": None, "valid_fraction": 0.0, "test_fraction": 0.0})
 
 
 def corpus_identity(corpus: Corpus, source: Source) -> str:
     """Names the documents, and what is read of them."""
-    settings = corpus.model_dump(mode="json", exclude={"source", "labels", "unlabelled", "encoding"})
-    return fingerprint("corpus", source.fingerprint, source.columns, settings)
+    return fingerprint("corpus", source.fingerprint, source.columns, reading(corpus))
 
 
 def load(settings: Embed) -> SentenceEncoder:
@@ -151,28 +162,18 @@ def _save(output: Storage, encoder: SentenceEncoder, embedding: Embedding) -> No
     )
 
 
-def _embed(
-    stage: Stage,
-    output: Storage,
-    embedding: Embedding,
-    corpus: Corpus,
-    source: Source,
-    store: TokenStore,
-    where: Placement,
-    num_workers: int | Literal["auto"],
-    earlier: Earlier | None,
-) -> dict[str, Any]:
+def _embed(stage: Stage, job: _Job, store: TokenStore, where: Placement) -> dict[str, Any]:
     """Write the vectors of every shard that isn't there; the stage's summary."""
     quiet_data()
+    embedding = job.embedding
     texts = stage.folder / "texts"
-    write_texts(texts, corpus, source, store.shards)
-    shape = embedding.dimension, embedding.precision
-    lance = LanceWriter(stage.folder, output) if embedding.format == "lance" else None
-    writer = lance or ParquetWriter(stage.folder, document_schema(*shape))
-    work = EmbedShards(store, texts, embedding, writer, earlier)
+    write_texts(texts, job.corpus, job.shown, store.shards)
+    lance = LanceWriter(stage.folder, job.output) if embedding.format == "lance" else None
+    writer = lance or ParquetWriter(stage.folder, document_schema(embedding))
+    work = EmbedShards(store, texts, embedding, writer, job.earlier)
     documents = TrainingDocuments(store, list(SPLITS))
-    tokens = told(documents.tokens * (2 if embedding.reading == "both" else 1), num_workers)
-    folder = embedding.encoder_folder(output)
+    tokens = told(documents.tokens * (2 if embedding.reading == "both" else 1), job.settings.num_workers)
+    folder = embedding.encoder_folder(job.output)
     totals: Counter[str] = Counter(documents=0, sentences=0, taken=0)
     bar = Bar("embedding", documents.count, "documents")
     precision = cast(Precision, embedding.compute)
@@ -180,15 +181,15 @@ def _embed(
         totals.update({name: counts[name] for name in totals})
         bar.to(totals["documents"])
     bar.close()
-    if earlier is not None:
+    if job.earlier is not None:
         say(f"{totals['taken']:,} of {totals['documents']:,} documents keep the vectors that they had")
     if lance is not None:
         check_shared(stage.folder, (f"fragments/{lance.piece(shard).name}" for shard in range(store.shards)), "output")
-        lance.commit("documents", document_schema(*shape), store.shards)
+        lance.commit("documents", document_schema(embedding), store.shards)
         if embedding.sentences:
-            lance.commit("sentences", sentence_schema(*shape), store.shards)
+            lance.commit("sentences", sentence_schema(embedding), store.shards)
     else:
         check_shared(stage.folder, (f"documents/{shard_name(shard)}" for shard in range(store.shards)), "output")
-    in_one_task(write_sampled, stage.folder, texts, store.shards, corpus.language)
+    in_one_task(write_sampled, stage.folder, texts, store.shards, job.corpus.language)
     texts.delete()
     return {**totals, "shards": store.shards}

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.errors import DamagedFile
 from infocse_ray.settings import Reading
-from infocse_ray.settings.embed import Embed, Stored
+from infocse_ray.settings.embed import Embed, MetadataType, Stored
 from infocse_ray.storage.checksums import SAME_COMMAND, checked, read_checked
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
@@ -47,6 +47,8 @@ class Embedding(NamedTuple):
     sentences: bool
     format: Literal["parquet", "lance"]
     reading: Reading = "sentences"
+    metadata: dict[str, MetadataType] = {}  # noqa: RUF012
+    """Name to type."""
 
     @classmethod
     def of(cls, settings: Embed, encoder: str, corpus: str, dimension: int) -> Embedding:
@@ -63,12 +65,14 @@ class Embedding(NamedTuple):
             settings.sentences,
             settings.format,
             settings.reading,
+            settings.corpus.metadata,
         )
 
     def identity(self) -> tuple[Any, ...]:
         """What a fingerprint of the vectors is made of."""
-        said = self._replace(model="")
-        return "embed", _FORMAT, *(said[:-1] if self.reading == "sentences" else said)  # as before there were others
+        *said, reading, metadata = self._replace(model="")
+        since = [*([reading] if reading != "sentences" else []), *([metadata] if metadata else [])]
+        return "embed", _FORMAT, *said, *since  # as before there were others
 
     def begin(self, output: Storage) -> None:
         """Make the output this embedding's; one that was asked for and of which nothing was made gives way.
@@ -89,7 +93,7 @@ class Embedding(NamedTuple):
         if there is None or not any((output / made).exists() for made in ("encoder", "vectors")):
             file.write_json(checked(self._asdict()))
             return
-        for name in ("encoder", "corpus", "precision", "dimensions", "sentences", "format", "compute", "reading"):
+        for name in _TOLD_APART:
             if (old := getattr(there, name)) != (new := getattr(self, name)):
                 shown = _LONG.get(name, (old, new))
                 fix = "give another folder, or remove that one"
@@ -111,6 +115,17 @@ class Embedding(NamedTuple):
         return EncoderFolder(output / "encoder" / "model", self.encoder, self.max_length)
 
 
+_TOLD_APART = (
+    "encoder",
+    "corpus",
+    "precision",
+    "dimensions",
+    "sentences",
+    "format",
+    "compute",
+    "reading",
+    "metadata",
+)
 _LONG = {"encoder": ("another model (or max_length, pooling or prompts)", "this one"), "corpus": ("another", "this")}
 
 

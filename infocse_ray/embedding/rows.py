@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from infocse_ray.corpus.metadata import metadata_type
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import owners
+from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.numbers import vector_fields
-from infocse_ray.settings.embed import Stored
+from infocse_ray.embedding.texts import METADATA_COLUMN
 
 DIGEST = "digest"
 """The column by which a later output knows whether a document is what it was."""
@@ -34,19 +36,25 @@ _SENTENCE = [
 ]
 
 
-def document_schema(dimension: int, precision: Stored) -> pa.Schema:
+def document_schema(embedding: Embedding) -> pa.Schema:
     """Schema of document vectors.
 
     `key` is the hash of the id; `title` the document's first counterpart (a headline, say), or its first sentence where
     it has none; `text` its sentences, with a space between; `sentences` how many there are; `digest` a hash of their
-    tokens, by which a later output knows whether its vectors are still right.
+    tokens, by which a later output knows whether its vectors are still right; `metadata`, where any was asked for, a
+    struct of it.
     """
-    return pa.schema([*_DOCUMENT, *vector_fields(dimension, precision)])
+    return _schema(_DOCUMENT, embedding)
 
 
-def sentence_schema(dimension: int, precision: Stored) -> pa.Schema:
+def sentence_schema(embedding: Embedding) -> pa.Schema:
     """Schema of sentence vectors: as of documents, with the sentence's `number` in its document, from 0."""
-    return pa.schema([*_SENTENCE, *vector_fields(dimension, precision)])
+    return _schema(_SENTENCE, embedding)
+
+
+def _schema(fields: list[pa.Field], embedding: Embedding) -> pa.Schema:
+    metadata = [pa.field(METADATA_COLUMN, metadata_type(embedding.metadata))] if embedding.metadata else []
+    return pa.schema([*fields, *metadata, *vector_fields(embedding.dimension, embedding.precision)])
 
 
 class ShardTexts:
@@ -75,6 +83,8 @@ class Texts:
         if None not in rows:
             mine = texts.table.take(pa.array(rows, pa.int64()))
             self.sentences: list[list[str]] = mine["sentences"].to_pylist()
+            self.metadata = [mine[METADATA_COLUMN].combine_chunks()] if METADATA_COLUMN in mine.column_names else []
+            """A column, a struct a document; none where none was asked for."""
             self.titles: list[str] = [
                 _title(title or own[0]) for title, own in zip(mine["title"].to_pylist(), self.sentences, strict=True)
             ]
@@ -88,10 +98,13 @@ def _title(text: str) -> str:
     return text if len(text) <= SHOWN_TITLE else f"{text[: SHOWN_TITLE - 2].rstrip()} …"
 
 
-def document_table(documents: Documents, digests: np.ndarray, texts: Texts, vectors: pa.Table) -> pa.Table:
+def document_table(
+    embedding: Embedding, documents: Documents, digests: np.ndarray, texts: Texts, vectors: pa.Table
+) -> pa.Table:
     """Rows of `document_schema`.
 
     Args:
+        embedding: what is asked for.
         documents: n of them.
         digests: int64 [n], of their tokens.
         texts: theirs.
@@ -104,14 +117,16 @@ def document_table(documents: Documents, digests: np.ndarray, texts: Texts, vect
         pa.array([" ".join(own) for own in texts.sentences], pa.string()),
         pa.array(np.diff(documents.offsets).astype(np.int32)),
         pa.array(digests),
+        *texts.metadata,
     ]
-    return pa.table([*columns, *vectors.columns], schema=pa.schema([*_DOCUMENT, *vectors.schema]))
+    return pa.table([*columns, *vectors.columns], schema=document_schema(embedding))
 
 
-def sentence_table(documents: Documents, texts: Texts, vectors: pa.Table) -> pa.Table:
+def sentence_table(embedding: Embedding, documents: Documents, texts: Texts, vectors: pa.Table) -> pa.Table:
     """Rows of `sentence_schema`, of all sentences of the documents.
 
     Args:
+        embedding: what is asked for.
         documents: some, with n sentences together.
         texts: theirs.
         vectors: n rows of `vector_fields`.
@@ -123,5 +138,6 @@ def sentence_table(documents: Documents, texts: Texts, vectors: pa.Table) -> pa.
         pa.array((np.arange(len(owner)) - documents.offsets[owner]).astype(np.int32)),
         pa.array(texts.titles, pa.string()).take(pa.array(owner)),
         pa.array([sentence for own in texts.sentences for sentence in own], pa.string()),
+        *(column.take(pa.array(owner)) for column in texts.metadata),
     ]
-    return pa.table([*columns, *vectors.columns], schema=pa.schema([*_SENTENCE, *vectors.schema]))
+    return pa.table([*columns, *vectors.columns], schema=sentence_schema(embedding))

@@ -67,8 +67,9 @@ class EmbedShards(NamedTuple):
             digests = digests_of(documents)
             vectors, taken = self._vectors(annotator, table, documents, digests, reader, on_device)
             found = Texts(documents, texts)
-            sentences = None if vectors.sentences is None else sentence_table(documents, found, vectors.sentences)
-            yield Part(document_table(documents, digests, found, vectors.documents), sentences, taken)
+            asked, of_sentences = self.embedding, vectors.sentences
+            sentences = None if of_sentences is None else sentence_table(asked, documents, found, of_sentences)
+            yield Part(document_table(asked, documents, digests, found, vectors.documents), sentences, taken)
 
     def _vectors(
         self,

@@ -11,6 +11,7 @@ and by its best sentence, where that counts.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,8 +22,10 @@ import pyarrow as pa
 from infocse_ray.embedding.index import Embedding, Over
 from infocse_ray.embedding.lance_dataset import dataset_place, require_lance
 from infocse_ray.embedding.numbers import vector_fields, vectors_of
+from infocse_ray.embedding.texts import METADATA_COLUMN
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.fusion import fused, similarity_with
+from infocse_ray.search.metadata import conditions_on
 from infocse_ray.search.sentences import SentenceVectors, similarities
 from infocse_ray.search.words import among, best_by_words, index_words, scores_by_words
 from infocse_ray.storage.checksums import checked, verified
@@ -41,6 +44,7 @@ _REFINE = 5
 """How many times the results asked for are compared exactly."""
 _CANDIDATES = 100
 """Of vectors and of words, each, where both count; more where more results are asked for."""
+_PLACE_IN_LANCE = re.compile(r"(^|,?\s)/\S+\.rs:\d+:\d+")
 _PATIENCE = 10.0
 """Seconds for another process that has copied vectors to say so."""
 
@@ -104,7 +108,27 @@ class Engine:
         """Let words count; the arguments are those of `words.index_words`."""
         index_words(self._dataset, language, quiet)
 
-    def search(self, vector: np.ndarray, top: int, exact: bool = False, row_ids: bool = False) -> pa.Table:
+    def check(self, where: str) -> None:
+        """See that a condition can be asked of the rows, before anything else is done.
+
+        Raises:
+            ValueError: it can't.
+        """
+        try:
+            self._dataset.scanner(columns=["doc_id"], filter=where).explain_plan()
+        except (ValueError, OSError) as error:
+            reason = _PLACE_IN_LANCE.sub("", str(error)).removeprefix("Invalid user input: ").strip(" ,")
+            raise ValueError(f"where = {where!r}: {reason}; the columns are {self._conditions()}") from error
+
+    def _conditions(self) -> str:
+        """What a condition can be about, for people."""
+        schema = self._dataset.schema
+        its = schema.field(METADATA_COLUMN).type if METADATA_COLUMN in schema.names else ()
+        return ", ".join([*conditions_on(its), *(name for name in self._columns() if name != METADATA_COLUMN)])
+
+    def search(
+        self, vector: np.ndarray, top: int, exact: bool = False, row_ids: bool = False, where: str | None = None
+    ) -> pa.Table:
         """The rows most similar to a query, best first.
 
         Args:
@@ -112,6 +136,7 @@ class Engine:
             top: how many.
             exact: compare with every vector even if there is an index.
             row_ids: give `_rowid`, Lance's number of a row, too.
+            where: a condition that they meet, in SQL (see `check`).
 
         Returns:
             The dataset's columns but the vectors, and `similarity`, float32.
@@ -120,18 +145,29 @@ class Engine:
         nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": top, "metric": self._metric}
         nearest |= {"use_index": approximate}
         if approximate:
-            nearest |= {"minimum_nprobes": self._probes, "maximum_nprobes": self._probes, "refine_factor": _REFINE}
+            nearest |= {"minimum_nprobes": self._probes, "refine_factor": _REFINE}
+            # Where a condition leaves few rows more lists are looked into, until there are as many as are asked for.
+            nearest |= {"maximum_nprobes": self._probes} if where is None else {}
         found = self._dataset.to_table(
             columns=[*self._columns(), "_distance"],
             nearest=nearest,
             with_row_id=row_ids,
+            filter=where,
+            prefilter=where is not None,
             disable_scoring_autoprojection=True,
         )
         similarity = 1 - found["_distance"].to_numpy()
         return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))
 
     def search_both(
-        self, vector: np.ndarray, query: str, weight: float, top: int, exact: bool = False, best_sentence: float = 0.0
+        self,
+        vector: np.ndarray,
+        query: str,
+        weight: float,
+        top: int,
+        exact: bool = False,
+        best_sentence: float = 0.0,
+        where: str | None = None,
     ) -> pa.Table:
         """The best rows by vectors and words together, best first.
 
@@ -145,6 +181,7 @@ class Engine:
             top: how many.
             exact: as for `search`.
             best_sentence: what a document's best sentence counts beside its vector, from 0 to 1; needs `sentences`.
+            where: as for `search`.
 
         Returns:
             As `search`, with `words`, float32: BM25, and `best_sentence`, as far as they count.
@@ -152,14 +189,14 @@ class Engine:
         best: list[pa.Table] = []
         there, each = np.zeros(0, np.uint64), _CANDIDATES
         while True:
-            found = self.candidates(vector, query if weight else None, each, exact, bool(best_sentence))
+            found = self.candidates(vector, query if weight else None, each, exact, bool(best_sentence), where)
             near = similarity_with(found, best_sentence)
             score = fused(near, found["words"].to_numpy(), weight) if weight else near
             ranked = found.take(pa.array(np.argsort(-score, kind="stable")))
             new = np.isin(ranked["_rowid"].to_numpy(), there, invert=True)
             best.append(ranked.filter(pa.array(new)).slice(0, each - len(there)))
             there = np.concatenate([there, best[-1]["_rowid"].to_numpy()])
-            if each >= min(top, self.rows):
+            if each >= min(top, self.rows) or (where is not None and len(found) < each):
                 return pa.concat_tables(best).slice(0, top).drop_columns(["_rowid"])
             each *= 2
 
@@ -170,6 +207,7 @@ class Engine:
         each: int = _CANDIDATES,
         exact: bool = False,
         best_sentence: bool = False,
+        where: str | None = None,
     ) -> pa.Table:
         """The rows best by vectors, and those best by words, each scored by both, most similar first.
 
@@ -179,14 +217,15 @@ class Engine:
             each: how many of either.
             exact: as for `search`.
             best_sentence: whether to look at their sentences, too; needs `sentences`.
+            where: as for `search`.
 
         Returns:
             The dataset's columns but the vectors, `similarity`, and `words` and `best_sentence` where they are asked
             for, float32 each, and `_rowid`.
         """
-        near = self.search(vector, each, exact, row_ids=True)
+        near = self.search(vector, each, exact, row_ids=True, where=where)
         if query is not None:
-            far = np.setdiff1d(best_by_words(self._dataset, query, each), near["_rowid"].to_numpy())
+            far = np.setdiff1d(best_by_words(self._dataset, query, each, where), near["_rowid"].to_numpy())
             if len(far):
                 near = pa.concat_tables([near, self._scored(vector, far)])
             near = self._with_words(near, query)

@@ -44,6 +44,9 @@ class Hit(NamedTuple):
     sentence itself."""
     best_sentence: float | None = None
     """Similarity of its best sentence's vector and the query's; None where that doesn't count."""
+    metadata: dict[str, Any] | None = None
+    """Of the document, by name: str, list of str, int, float, bool or datetime, None where it has none; None in an
+    index without any."""
 
     @property
     def key(self) -> tuple[str, int | None]:
@@ -184,13 +187,15 @@ class Index:
             return vectors_of_queries(self._encoder, queries, self._dimensions)
 
     @overload
-    def search(self, query: str, top: int = 10, exact: bool = False) -> list[Hit]: ...
+    def search(self, query: str, top: int = 10, exact: bool = False, where: str | None = None) -> list[Hit]: ...
 
     @overload
-    def search(self, query: list[str] | tuple[str, ...], top: int = 10, exact: bool = False) -> list[list[Hit]]: ...
+    def search(
+        self, query: list[str] | tuple[str, ...], top: int = 10, exact: bool = False, where: str | None = None
+    ) -> list[list[Hit]]: ...
 
     def search(
-        self, query: str | list[str] | tuple[str, ...], top: int = 10, exact: bool = False
+        self, query: str | list[str] | tuple[str, ...], top: int = 10, exact: bool = False, where: str | None = None
     ) -> list[Hit] | list[list[Hit]]:
         """The documents, or sentences, that fit a query best, by vectors and, as far as they count, words; best first.
 
@@ -202,19 +207,35 @@ class Index:
                 together, which is faster than one after the other.
             top: how many; where the index is `approximate` there may be fewer.
             exact: compare with every vector, also where the index is large, so that there are `top` if it has so many.
+            where: a condition that they meet, in SQL over metadata and the index's other columns, such as
+                `metadata.year >= 2020 AND metadata.place = 'Graz'`. The best of those that meet it are found, not
+                those of the best that do; what words weigh is of all texts.
 
         Returns:
             The results; of a list of texts a list of the results of each, in its order.
 
         Raises:
-            ValueError: a query is no text, has none, or isn't UTF-8, or `top` is no whole number from 1.
+            ValueError: a query is no text, has none, or isn't UTF-8, or `top` is no whole number from 1, or `where` no
+                condition that can be asked of this index.
         """
         count = from_one(top, f"top = {top!r}: give how many to find, from 1")
+        if where is not None:
+            self.check(where)
         if isinstance(query, list | tuple):
-            return self._search_many(list(query), count, exact)
-        return self._search_by(self.vector(query), query, count, exact)
+            return self._search_many(list(query), count, exact, where)
+        return self._search_by(self.vector(query), query, count, exact, where)
 
-    def _search_many(self, queries: list[str], top: int, exact: bool) -> list[list[Hit]]:
+    def check(self, where: str) -> None:
+        """See that a condition of `search` can be asked of this index.
+
+        Raises:
+            ValueError: it can't.
+        """
+        if not isinstance(where, str) or not where.strip():
+            raise ValueError(f"where = {where!r}: give a condition, such as 'metadata.year >= 2020'")
+        self.engine.check(where)
+
+    def _search_many(self, queries: list[str], top: int, exact: bool, where: str | None) -> list[list[Hit]]:
         for number, query in enumerate(queries):
             _check_query(query, f"query[{number}]")
         if not queries:
@@ -224,17 +245,17 @@ class Index:
         for first in range(0, len(queries), _AT_ONCE):
             some = queries[first : first + _AT_ONCE]
             for vector, query in zip(self._vectors(some), some, strict=True):
-                results.append(self._search_by(vector, query, top, exact))
+                results.append(self._search_by(vector, query, top, exact, where))
                 bar.add(1)
         bar.close()
         return results
 
-    def _search_by(self, vector: np.ndarray, query: str, count: int, exact: bool) -> list[Hit]:
+    def _search_by(self, vector: np.ndarray, query: str, count: int, exact: bool, where: str | None) -> list[Hit]:
         """Results of one query, whose vector is known."""
         if self.words or self.best_sentence:
-            found = self.engine.search_both(vector, query, self.words, count, exact, self.best_sentence)
+            found = self.engine.search_both(vector, query, self.words, count, exact, self.best_sentence, where)
         else:
-            found = self.engine.search(vector, count, exact)
+            found = self.engine.search(vector, count, exact, where=where)
         rows: list[dict[str, Any]] = found.to_pylist()
         return [
             Hit(
@@ -246,6 +267,7 @@ class Index:
                 row["similarity"],
                 row.get("words"),
                 best_sentence=row.get("best_sentence"),
+                metadata=row.get("metadata"),
             )
             for rank, row in enumerate(rows, 1)
         ]

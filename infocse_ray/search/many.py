@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from infocse_ray.corpus.read import READ_ERRORS, Piece, open_lines, parse_json_line, reader_of
 from infocse_ray.search.index import Hit
+from infocse_ray.search.metadata import as_json
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.redact import redacted
@@ -75,5 +76,9 @@ def lines_of(queries: Iterable[Query], results: Iterable[list[Hit]]) -> Iterator
         for hit in hits:
             found = hit._asdict()
             del found["passage"]
+            if hit.metadata is None:
+                del found["metadata"]
+            else:
+                found["metadata"] = as_json(hit.metadata)
             row = {"query_id": query.query_id, "query": query.text, **found}
             yield (json.dumps(row, ensure_ascii=False) + "\n").encode()

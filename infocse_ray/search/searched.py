@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.index import Hit, Index
 from infocse_ray.search.many import RESULTS, Query, lines_of, read_queries
+from infocse_ray.search.metadata import as_shown
 from infocse_ray.search.server import serve
 from infocse_ray.search.sides import DEPTH, Placed, search_sides
 from infocse_ray.settings.search import Search
@@ -30,11 +31,13 @@ def search(settings: Search) -> None:
         serve(indexes, settings)
         return
     assert settings.query is not None
+    found = search_sides(indexes, settings.query, settings.top, settings.exact, settings.where)
+    if not any(found):
+        say(_nothing(settings))
+        return
     if line := _columns(indexes[0]):
         say(line)
-    for index, results in zip(
-        indexes, search_sides(indexes, settings.query, settings.top, settings.exact), strict=True
-    ):
+    for index, results in zip(indexes, found, strict=True):
         if len(indexes) > 1:
             say(f"\n{'before' if index is indexes[0] else 'after'}: {plain(index.name, _TITLE)}")
         for line in _lines(results, len(indexes) > 1):
@@ -46,13 +49,30 @@ def _search_for_a_file(settings: Search, where: str) -> None:
     queries = [Query("1", settings.query or "")] if settings.queries is None else read_queries(settings.queries)
     output = Storage.for_runs(where, "output")
     [index] = _open(settings)
-    results = index.search([query.text for query in queries], settings.top, settings.exact)
+    results = index.search([query.text for query in queries], settings.top, settings.exact, settings.where)
+    if not any(results):
+        say(_nothing(settings))
     (output / RESULTS).write_bytes(b"".join(lines_of(queries, results)))
     say(f"{sum(map(len, results)):,} results of {len(queries):,} queries: {output / RESULTS}")
 
 
+def _nothing(settings: Search) -> str:
+    return f"nothing was found where {settings.where}" if settings.where else "nothing was found"
+
+
 def _open(settings: Search) -> list[Index]:
-    """The index, behind the one before where there is one."""
+    """The index, behind the one before where there is one, of which what is asked for can be asked.
+
+    Raises:
+        ValueError: an index can't be opened, or has nothing that the condition is about.
+    """
+    indexes = _opened(settings)
+    for index in indexes if settings.where is not None else ():
+        index.check(settings.where or "")
+    return indexes
+
+
+def _opened(settings: Search) -> list[Index]:
     if settings.compare_index is None:
         return [
             Index(
@@ -95,6 +115,8 @@ def _lines(results: list[Placed], compared: bool) -> Iterator[str]:
         words = "" if hit.words is None else f"  {hit.words:6.2f}"
         yield f"{hit.rank:3}  {hit.similarity:.3f}{best}{words}  {named}{place}"
         yield f"            {plain(_shown(hit), _TEXT)}"
+        if its := as_shown(hit.metadata):
+            yield f"            {plain(' · '.join(f'{name}: {value}' for name, value in its.items()), _TEXT)}"
 
 
 def _shown(hit: Hit) -> str:

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 from infocse_ray.errors import Interrupted
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.index import Index
+from infocse_ray.search.metadata import as_shown
 from infocse_ray.search.sides import DEPTH, Placed, search_sides
 from infocse_ray.settings.search import Search
 
@@ -88,7 +89,7 @@ class SearchServer(ThreadingHTTPServer):
 
     def results(self, query: str) -> dict[str, Any]:
         """What the page shows, as JSON."""
-        found = search_sides(self.indexes, query, self.settings.top, self.settings.exact)
+        found = search_sides(self.indexes, query, self.settings.top, self.settings.exact, self.settings.where)
         return {"query": query, "sides": [[_shown(one) for one in results] for results in found]}
 
     def about(self) -> dict[str, Any]:
@@ -103,7 +104,14 @@ class SearchServer(ThreadingHTTPServer):
             }
             for index in self.indexes
         ]
-        return {"over": self.settings.over, "top": self.settings.top, "depth": DEPTH, "sides": sides}
+        settings = self.settings
+        return {
+            "over": settings.over,
+            "top": settings.top,
+            "depth": DEPTH,
+            "where": settings.where,
+            "sides": sides,
+        }
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away is no error."""
@@ -205,4 +213,4 @@ def _is_loopback(host: str) -> bool:
 def _shown(one: Placed) -> dict[str, Any]:
     hit = one.hit
     texts = {"text": hit.text[:_TEXT], "passage": hit.passage and hit.passage[:_TEXT], "cut": len(hit.text) > _TEXT}
-    return {**hit._asdict(), **texts, "other": one.other}
+    return {**hit._asdict(), **texts, "metadata": as_shown(hit.metadata), "other": one.other}

@@ -24,7 +24,9 @@ class Placed(NamedTuple):
         return None if self.other is None else self.other - self.hit.rank
 
 
-def search_sides(indexes: Sequence[Index], query: str, top: int, exact: bool = False) -> list[list[Placed]]:
+def search_sides(
+    indexes: Sequence[Index], query: str, top: int, exact: bool = False, where: str | None = None
+) -> list[list[Placed]]:
     """The results of one index, or of two, each with the sentence that fits best and its rank in the other.
 
     Args:
@@ -32,11 +34,12 @@ def search_sides(indexes: Sequence[Index], query: str, top: int, exact: bool = F
         query: a text.
         top: results of each.
         exact: as for `Index.search`.
+        where: likewise.
     """
     if len(indexes) == 1:
         [index] = indexes
-        return [[Placed(hit, None) for hit in index.with_passages(query, index.search(query, top, exact))]]
-    lists = [index.search(query, max(top, DEPTH), exact) for index in indexes]
+        return [[Placed(hit, None) for hit in index.with_passages(query, index.search(query, top, exact, where))]]
+    lists = [index.search(query, max(top, DEPTH), exact, where) for index in indexes]
     ranks = [{hit.key: hit.rank for hit in hits} for hits in lists]
     return [
         [Placed(hit, others.get(hit.key)) for hit in index.with_passages(query, hits[:top])]

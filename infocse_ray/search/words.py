@@ -78,9 +78,16 @@ def _others(dataset: Any, name: str) -> list[str] | None:
     return others if len(there) == len(others) else None
 
 
-def best_by_words(dataset: Any, query: str, top: int) -> np.ndarray:
-    """Numbers (Lance's `_rowid`) of the rows that score highest, best first; those that share no word aren't there."""
-    return _scored(dataset, query, limit=top)["_rowid"].to_numpy()
+def best_by_words(dataset: Any, query: str, top: int, where: str | None = None) -> np.ndarray:
+    """Numbers (Lance's `_rowid`) of the rows that score highest, best first; those that share no word aren't there.
+
+    Args:
+        dataset: whose words are indexed.
+        query: a text.
+        top: how many.
+        where: a condition that they meet.
+    """
+    return _scored(dataset, query, where, limit=top)["_rowid"].to_numpy()
 
 
 def scores_by_words(dataset: Any, query: str, rows: np.ndarray) -> np.ndarray:
@@ -96,7 +103,7 @@ def scores_by_words(dataset: Any, query: str, rows: np.ndarray) -> np.ndarray:
     """
     if not len(rows):
         return np.zeros(0)
-    found = _scored(dataset, query, limit=len(rows), filter=among(rows), prefilter=True)
+    found = _scored(dataset, query, among(rows), limit=len(rows))
     of = dict(zip(found["_rowid"].to_pylist(), found["_score"].to_pylist(), strict=True))
     return np.array([of.get(row, 0.0) for row in rows.tolist()])
 
@@ -106,8 +113,9 @@ def among(rows: np.ndarray) -> str:
     return f"_rowid IN ({','.join(map(str, rows.tolist()))})"
 
 
-def _scored(dataset: Any, query: str, **how: Any) -> Any:
+def _scored(dataset: Any, query: str, where: str | None, **how: Any) -> Any:
     from lance.query import MatchQuery
 
+    how |= {} if where is None else {"filter": where, "prefilter": True}
     asked = MatchQuery(query, _COLUMN)  # plain words; as text, quotes would ask for a phrase
     return dataset.to_table(columns=["_score"], full_text_query=asked, with_row_id=True, **how)

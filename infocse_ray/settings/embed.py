@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from infocse_ray.settings.corpus import Corpus
 from infocse_ray.settings.section import DEFAULT_READING, READING, OnGpu, PoolingName, Reading, Section, Workers
+from infocse_ray.settings.text import is_utf8
 
 Stored = Literal["fp32", "fp16", "int8"]
+MetadataType = Literal["text", "texts", "integer", "number", "boolean", "time"]
 
 
 class EveryDocument(Corpus):
@@ -21,6 +23,20 @@ class EveryDocument(Corpus):
         description="Number of lanes, which is that of the files, or a divisor of it. `auto`: one per MiB of the "
         "source's files, from 4 to 64.",
     )
+    metadata: dict[str, MetadataType] = Field(
+        default={},
+        description="Further columns that go with the vectors, each with its type, such as {url: text, year: integer}: "
+        "`text`, `texts` (a list of them), `integer`, `number`, `boolean` or `time` (ISO 8601; UTC where it names no "
+        "zone). Searches show them, and can be limited by them (`infocse search --where`). Default: none.",
+    )
+
+    @field_validator("metadata")
+    @classmethod
+    def _names_of_fields(cls, metadata: dict[str, MetadataType]) -> dict[str, MetadataType]:
+        for name in metadata:
+            if not name.strip() or "." in name or "`" in name or not is_utf8(name):
+                raise ValueError(f"{name!r} can't be asked for by a condition; rename the column")
+        return dict(sorted(metadata.items()))  # in whatever order they are given the files are the same
 
 
 class Embed(Section):

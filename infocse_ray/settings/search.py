@@ -55,6 +55,11 @@ class Search(Section):
         "from 0, nothing, to 1, nothing else. `auto`: likewise; 0 where the index has no sentences, or "
         "more than 5 million, and where two encoders are compared.",
     )
+    where: str | None = Field(
+        default=None,
+        description='A condition that results meet, in SQL, such as "metadata.year >= 2020 AND metadata.place = '
+        "'Graz'\": over what corpus.metadata of `infocse embed` named, and the index's other columns.",
+    )
     exact: bool = Field(
         default=False,
         description="Compare the query with every vector, also where the index is large enough for an approximate "
@@ -77,6 +82,8 @@ class Search(Section):
             raise ValueError("query is required: give the text to search for, a file of queries, or --serve")
         if not is_utf8(self.query or ""):  # what a terminal couldn't decode
             raise ValueError(f"query = {self.query!r}: isn't UTF-8; leave out what is no character")
+        if self.where is not None and not self.where.strip():
+            raise ValueError(f"where = {self.where!r}: give a condition, such as 'metadata.year >= 2020'")
         for name in () if self.serve else ("host", "port"):
             # Not those that are given: a printed configuration gives all.
             if (value := getattr(self, name)) != type(self).model_fields[name].default:

@@ -26,6 +26,7 @@ class Listed:
     words, bm25 = 0.0, None
     best_sentence, best = 0.0, None
     passage = None
+    metadata = None
 
     def __init__(self, name: str, order: str) -> None:
         self.name, self.order = name, order
@@ -33,7 +34,7 @@ class Listed:
     def __len__(self) -> int:
         return len(self.order)
 
-    def search(self, query: str, top: int, exact: bool) -> list[Hit]:
+    def search(self, query: str, top: int, exact: bool, where: str | None) -> list[Hit]:
         return [
             Hit(
                 rank,
@@ -44,6 +45,7 @@ class Listed:
                 1 - rank / 10,
                 self.bm25,
                 best_sentence=self.best,
+                metadata=self.metadata,
             )
             for rank, doc in enumerate(self.order[:top], 1)
         ]
@@ -135,6 +137,34 @@ def test_the_sentence_that_fits_best_is_shown_and_marked_in_the_text(browser_pag
     monkeypatch.setattr(Listed, "passage", "The old harbour")  # which is the title
     page.reload()
     assert page.locator("#sides li p").first.inner_text().startswith("<b>tide</b> and more")
+
+
+@pytest.mark.parametrize("browser_page", LOOKS, indirect=True)
+def test_metadata_is_shown_and_only_addresses_of_the_web_can_be_followed(
+    browser_page: BrowserPage, url: str, monkeypatch
+):
+    page = browser_page.page
+    metadata = {
+        "url": f"https://example.org/{'long/' * 60}",
+        "evil": "javascript:document.title='owned'",
+        "<b>name</b>": EVIL,
+        "tags": ["sea", "harbour"],
+        "year": 2026,
+        "none": None,
+    }
+    monkeypatch.setattr(Listed, "metadata", metadata)
+    page.goto(f"{url}?q=tide")
+    first = page.locator("#sides li").first
+    first.wait_for()
+    assert first.locator("dt").all_inner_texts() == ["url", "evil", "<b>name</b>", "tags", "year"]
+    assert first.locator("dd").all_inner_texts()[2:] == [EVIL, "sea, harbour", "2026"]
+    [link] = first.locator("dd a").all()
+    assert link.get_attribute("href") == metadata["url"]
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    assert page.title() != "owned"
+    assert browser_page.axe_findings() == []
+    browser_page.assert_fits()
+    browser_page.assert_quiet(url)
 
 
 def test_a_search_that_is_refused_says_so(browser_page: BrowserPage, url: str):

@@ -140,3 +140,30 @@ def test_a_grown_corpus_keeps_the_vectors_of_what_it_had(tiny_encoder: Path, tmp
     infocse_ray.embed(tiny_encoder, later, output=place, reuse=tmp_path / "monday", **given)
     infocse_ray.embed(tiny_encoder, later, output=place, **given)
     assert "33 documents of" in capsys.readouterr().out, "the same output, whatever it took over"
+
+
+@pytest.mark.usefixtures("workers_here")
+def test_metadata_goes_with_the_vectors_and_is_that_of_now(tiny_encoder: Path, tmp_path: Path, capsys):
+    pytest.importorskip("lance")
+    documents = [one | {"year": 2000 + i, "tags": ["a"] * (i % 2)} for i, one in enumerate(make_documents(12))]
+    documents[3]["year"] = "long ago"
+    given: dict[str, Any] = {"storage": tmp_path / "r", "num_workers": 1, "sentences": True}
+    plain = {"sentences": "sentences", "counterpart": "counterpart"}
+    wanted = plain | {"metadata": {"year": "integer", "tags": "texts"}}
+    infocse_ray.embed(tiny_encoder, documents, output=tmp_path / "monday", corpus=plain, **given)
+    place = infocse_ray.embed(
+        tiny_encoder, documents, output=tmp_path / "o", corpus=wanted, reuse=tmp_path / "monday", **given
+    )
+    out = capsys.readouterr().out
+    assert "corpus.metadata.year: left out where it is no integer, such as 'long ago' (1 in all)" in out
+    assert "12 of 12 documents keep the vectors that they had" in out
+    index = infocse_ray.Index(place)
+    found = index.search("anything", top=20, where="metadata.year >= 2008 AND array_has(metadata.tags, 'a')")
+    assert {hit.doc_id for hit in found} == {documents[9]["id"], documents[11]["id"]}
+    documents[9]["year"] = 1900
+    again = infocse_ray.embed(
+        tiny_encoder, documents, output=tmp_path / "p", corpus=wanted, reuse=place, format="lance", **given
+    )
+    assert "12 of 12 documents keep the vectors that they had" in capsys.readouterr().out
+    [hit] = infocse_ray.Index(again, over="sentences").search("anything", top=1, where="metadata.year < 2000")
+    assert (hit.doc_id, hit.metadata) == (documents[9]["id"], {"year": 1900, "tags": ["a"]})

@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.annotate.annotator import Annotator
+from infocse_ray.corpus.metadata import metadata_type
 from infocse_ray.corpus.schema import SPLITS, shard_of, stable_hash
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.embedding.index import Embedding
@@ -23,7 +24,7 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings import Encoder
-from infocse_ray.settings.embed import Embed
+from infocse_ray.settings.embed import Embed, MetadataType
 from infocse_ray.stages.stage import run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import write_parquet
@@ -38,6 +39,8 @@ class Text(NamedTuple):
     doc_id: str
     sentences: list[str]
     title: str | None = None
+    metadata: dict[str, Any] | None = None
+    """Of the types that the index is asked for."""
 
 
 TEXTS = [
@@ -54,7 +57,12 @@ def tiny(encoder: Path, **shape: Any) -> SentenceEncoder:
 
 
 def store_of(
-    folder: Path, encoder: SentenceEncoder, texts: Sequence[Text], shards: int = SHARDS, by_key: bool = False
+    folder: Path,
+    encoder: SentenceEncoder,
+    texts: Sequence[Text],
+    shards: int = SHARDS,
+    by_key: bool = False,
+    metadata: dict[str, MetadataType] | None = None,
 ) -> tuple[TokenStore, Storage]:
     """A token store of the texts, dealt to shards in turn or as a corpus is, and the folder with the texts."""
     if by_key:
@@ -72,6 +80,8 @@ def store_of(
             dealt = [text for text in texts if shard_of(stable_hash(text.doc_id), shards) == shard]
         mine = [text._asdict() for text in reversed(dealt)]
         schema = pa.schema([("doc_id", pa.string()), ("title", pa.string()), ("sentences", pa.list_(pa.string()))])
+        if metadata:
+            schema = schema.append(pa.field("metadata", metadata_type(metadata)))
         write_parquet(place / shard_name(shard), pa.Table.from_pylist(mine, schema=schema), [len(mine)])
     return store, place
 
@@ -99,18 +109,17 @@ def write_index(folder: Path, encoder: Path, texts: Sequence[Text] = TEXTS, **se
     embedding = Embedding.of(given, loaded.fingerprint(), "corpus", loaded.dimension)
     embedding.begin(output)
     saved = EncoderFolder.save(loaded, output / "encoder" / "model")
-    store, place = store_of(folder, loaded, texts)
+    store, place = store_of(folder, loaded, texts, metadata=embedding.metadata)
 
     def work(stage: Any) -> dict[str, Any]:
-        shape = embedding.dimension, embedding.precision
         lance = LanceWriter(stage.folder, output) if embedding.format == "lance" else None
-        writer = lance or ParquetWriter(stage.folder, document_schema(*shape))
+        writer = lance or ParquetWriter(stage.folder, document_schema(embedding))
         annotator = Annotator(saved, "fp32", torch.device("cpu"))
         counts = EmbedShards(store, place, embedding, writer)(annotator, list(range(SHARDS)))
         if lance is not None:
-            lance.commit("documents", document_schema(*shape), SHARDS)
+            lance.commit("documents", document_schema(embedding), SHARDS)
             if embedding.sentences:
-                lance.commit("sentences", sentence_schema(*shape), SHARDS)
+                lance.commit("sentences", sentence_schema(embedding), SHARDS)
         write_sampled(stage.folder, place, SHARDS, "en")
         return {"documents": store.documents(SPLITS), "shards": len(counts)}
 

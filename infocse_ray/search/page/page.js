@@ -55,6 +55,23 @@ function move(hit, side) {
   return [way[0], `${way[1]} ${words}`];
 }
 
+// A name and its value; what is an address of the web can be followed.
+function entry(name, value) {
+  const pair = make("div");
+  const said = written("dd", "");
+  if (/^https?:\/\/\S+$/i.test(value)) {
+    const link = make("a", "", cut(value, SHORT));
+    link.href = value;
+    link.rel = "noopener noreferrer";
+    link.target = "_blank";
+    said.append(link);
+  } else {
+    said.append(cut(value, SHORT));
+  }
+  pair.append(make("dt", "", name), said);
+  return pair;
+}
+
 function card(hit, side) {
   const item = make("li");
   item.tabIndex = -1;
@@ -91,6 +108,12 @@ function card(hit, side) {
       more.addEventListener("toggle", () => item.classList.toggle("open", more.open));
       item.append(more);
     }
+  }
+  const said = Object.entries(hit.metadata);
+  if (said.length) {
+    const list = make("dl", "metadata");
+    said.forEach(([name, value]) => list.append(entry(name, value)));
+    item.append(list);
   }
   const id = make("p", "id");
   id.append(make("bdi", "", hit.doc_id), hit.number === null ? "" : `, sentence ${hit.number + 1}`);
@@ -211,8 +234,9 @@ window.addEventListener("popstate", () => {
     ...(words ? [`words, which count ${words}`] : []),
   ];
   const how = beside.length ? `${exact} by vectors and ${beside.join(", and ")}` : exact;
+  const where = about.where === null ? "" : `; where ${about.where}`;
   const whose = about.sides.map((side, i) => [sideName(i), side.name].filter(Boolean).join(": ")).join(" · ");
-  $("about").textContent = `${size} ${about.over}, ${how}. ${whose}`;
+  $("about").textContent = `${size} ${about.over}, ${how}${where}. ${whose}`;
   $("jump").hidden = about.sides.length < 2;
   fromAddress();
 })();

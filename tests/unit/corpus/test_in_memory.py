@@ -18,6 +18,7 @@ from infocse_ray.corpus.in_memory import corpus_of
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.source import find_source
 from infocse_ray.settings import Corpus
+from infocse_ray.settings.embed import EveryDocument
 from infocse_ray.storage.folder import Storage
 
 TEXTS = ["Eins. Größe.", "Zwei. Drei.", "Vier. Fünf."]
@@ -229,3 +230,26 @@ def test_settings_take_paths_and_no_tables() -> None:
     for wrong in (pd.DataFrame({"text": TEXTS}), {"text": TEXTS}, (text for text in TEXTS)):
         with pytest.raises(ValidationError, match="settings name files: give paths, or, in Python, give the documents"):
             Corpus.model_validate({"source": wrong})
+
+
+@pytest.mark.parametrize("form", ["dicts", "pandas", "arrow", "datasets"])
+def test_metadata_is_written_with_them(root: Storage, form: str):
+    rows = [{"text": text, "year": 2020 + i, "other": "no"} for i, text in enumerate(TEXTS)]
+    documents: Any = rows
+    if form == "pandas":
+        documents = pd.DataFrame(rows)
+    elif form != "dicts":
+        documents = pa.Table.from_pylist(rows) if form == "arrow" else Dataset(pa.Table.from_pylist(rows))
+    corpus = corpus_of(documents, root, {"metadata": {"year": "integer"}}, EveryDocument)
+    source = find_source(corpus)
+    source.columns["metadata:year"] = "year"
+    found = [row.values for row in KINDS["auto"].rows(source.pieces[0], source.columns, corpus, None)]
+    assert found == [{"text": text, "metadata:year": 2020 + i} for i, text in enumerate(TEXTS)]
+    with pytest.raises(ValueError, match=r"corpus.metadata: no column 'yeer'; there is text, year, other"):
+        corpus_of(documents, root, {"metadata": {"yeer": "integer"}}, EveryDocument)
+
+
+def test_texts_have_no_metadata(root: Storage):
+    for documents, what in ((TEXTS, "texts"), ([["Eins."], ["Zwei."]], "lists")):
+        with pytest.raises(ValueError, match=rf"corpus.metadata = .*: a list of {what} has no further columns; give d"):
+            corpus_of(documents, root, {"metadata": {"x": "text"}}, EveryDocument)

@@ -64,19 +64,18 @@ def write(
     embedding.begin(output)
     saved = EncoderFolder.save(loaded, output / "encoder" / "model")
     annotator = Annotator(saved, "fp32", torch.device("cpu"))
-    store, place = store_of(folder, loaded, texts, shards, by_key=True)
-    shape = embedding.dimension, embedding.precision
+    store, place = store_of(folder, loaded, texts, shards, by_key=True, metadata=embedding.metadata)
     totals: dict[str, int] = {}
 
     def work(stage: Any) -> dict[str, Any]:
         lance = LanceWriter(stage.folder, output) if embedding.format == "lance" else None
-        writer = lance or ParquetWriter(stage.folder, document_schema(*shape))
+        writer = lance or ParquetWriter(stage.folder, document_schema(embedding))
         for one in EmbedShards(store, place, embedding, writer, earlier)(annotator, list(range(shards))):
             totals.update({name: totals.get(name, 0) + one[name] for name in ("documents", "sentences", "taken")})
         if lance is not None:
-            lance.commit("documents", document_schema(*shape), shards)
+            lance.commit("documents", document_schema(embedding), shards)
             if embedding.sentences:
-                lance.commit("sentences", sentence_schema(*shape), shards)
+                lance.commit("sentences", sentence_schema(embedding), shards)
         return {**totals, "shards": shards}
 
     run_stage(output, output / "vectors", "embed", str(folder), work)
@@ -286,7 +285,7 @@ def test_shards_that_an_earlier_version_began_are_made_again(tmp_path: Path, tin
         pytest.importorskip("lance")
     output = write(tmp_path / "first", tiny_encoder, [made(number) for number in range(4)], 2, format=form)
     folder = output.folder / "vectors"
-    schema = document_schema(output.embedding.dimension, "fp32")
+    schema = document_schema(output.embedding)
     writer = LanceWriter(folder, output.folder) if form == "lance" else ParquetWriter(folder, schema)
     assert writer.counts(0) is not None
     if isinstance(writer, LanceWriter):

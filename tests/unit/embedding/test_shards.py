@@ -26,6 +26,7 @@ from infocse_ray.embedding.writer import ParquetWriter, Part
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.texts import tokenised
+from infocse_ray.settings import fingerprint
 from infocse_ray.settings.embed import Embed
 from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.folder import Storage
@@ -115,8 +116,8 @@ def writing(tmp_path: Path, encoder: Path, texts: list[Text]) -> tuple[EmbedShar
     store, place = store_of(tmp_path, loaded, texts)
     folder = Storage.open(str(tmp_path / "vectors"))
     annotator = Annotator(EncoderFolder.save(loaded, Storage.open(str(tmp_path / "e"))), "fp32", torch.device("cpu"))
-    writer = ParquetWriter(folder, document_schema(32, "fp32"))
-    return EmbedShards(store, place, embedding_of(tmp_path, encoder, sentences=True), writer), annotator, folder
+    embedding = embedding_of(tmp_path, encoder, sentences=True)
+    return EmbedShards(store, place, embedding, ParquetWriter(folder, document_schema(embedding))), annotator, folder
 
 
 def test_whole_shards_are_left_and_what_is_missing_is_made(tmp_path: Path, tiny_encoder: Path, monkeypatch):
@@ -159,7 +160,7 @@ def test_shards_are_written_while_others_are_on_the_device(tmp_path: Path, tiny_
     work, annotator, folder = writing(tmp_path / "one", tiny_encoder, TEXTS)
     counts = work(annotator, [0, 1, 2])
     work, annotator, beside = writing(tmp_path / "beside", tiny_encoder, TEXTS)
-    together = _Together(ParquetWriter(beside, document_schema(32, "fp32")), threading.Barrier(3))
+    together = _Together(ParquetWriter(beside, document_schema(work.embedding)), threading.Barrier(3))
     pipeline = Pipeline(lambda: annotator, work._replace(writer=together))
     with ThreadPoolExecutor(3) as calls:
         assert list(calls.map(pipeline, [[0], [1], [2]])) == [[one] for one in counts]
@@ -245,3 +246,22 @@ def test_hidden_files_are_no_reason_to_refuse_an_output(tmp_path: Path, tiny_enc
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / ".DS_Store").write_text("")
     write_index(tmp_path, tiny_encoder)
+
+
+def test_metadata_tells_embeddings_apart_and_only_where_there_is_any(tmp_path: Path, tiny_encoder: Path):
+    typed = {"a": "text", "b": "integer"}
+    plain, more, other, turned = (
+        embedding_of(tmp_path, tiny_encoder, corpus={"source": "x", "metadata": metadata}, reading="sentences")
+        for metadata in ({}, typed, typed | {"b": "text"}, dict(reversed(typed.items())))
+    )
+    assert plain.identity() == ("embed", 1, *plain._replace(model="")[:-2]), "what was embedded before stays"
+    assert len({fingerprint(one.identity()) for one in (plain, more, other, turned)}) == 3
+    assert document_schema(more) == document_schema(turned)
+    output = Storage.open(str(tmp_path / "o"))
+    more.begin(output)
+    (output / "vectors" / "x").write_bytes(b"")
+    more.begin(output)
+    with pytest.raises(
+        ValueError, match=r"has vectors of metadata \{'a': 'text', 'b': 'integer'\}, not .*; give anoth"
+    ):
+        other.begin(output)

@@ -175,7 +175,7 @@ class Fixed:
     def __init__(self, *ids: str) -> None:
         self.ids = ids
 
-    def search(self, query: str, top: int, exact: bool) -> list[Hit]:
+    def search(self, query: str, top: int, exact: bool, where: str | None) -> list[Hit]:
         return [Hit(rank, doc_id, None, doc_id, "", 1 / rank) for rank, doc_id in enumerate(self.ids[:top], 1)]
 
     def with_passages(self, query: str, hits: list[Hit]) -> list[Hit]:

@@ -27,7 +27,7 @@ class Evil:
     def __len__(self) -> int:
         return 2
 
-    def search(self, query: str, top: int, exact: bool) -> list[Hit]:
+    def search(self, query: str, top: int, exact: bool, where: str | None) -> list[Hit]:
         if query == "break":
             raise OSError("storage is away")
         return [Hit(1, "a", None, EVIL, f"{EVIL} {'x' * 9_000}", 0.5), Hit(2, "b", 3, query, "", 0.25)][:top]
