@@ -8,6 +8,8 @@ output. Every document is embedded, of all splits, also those of one sentence. `
 Example:
   infocse embed --model runs/news/model --corpus.source 'news/*.parquet' --corpus.text body \\
       --output s3://bucket/news-vectors --precision fp16
+  infocse embed --model runs/news/model --corpus.source 'news/*.parquet' --corpus.text body \\
+      --corpus.metadata '{url: text, day: time}' --output news-vectors
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ _ESSENTIALS = (
     "corpus.source",
     "corpus.text",
     "corpus.counterpart",
+    "corpus.metadata",
     "output",
     "reuse",
     "sentences",

@@ -8,6 +8,7 @@ gets the results as JSON, of one query or of all that a file has.
 Example:
   infocse search --index news-vectors "trains that were late"
   infocse search --index news-vectors --compare_index news-vectors-before --serve
+  infocse search --index news-vectors --where "metadata.day >= date '2026-01-31'" "trains that were late"
   infocse search --index news-vectors --queries queries.jsonl --output found
 """
 
@@ -20,7 +21,7 @@ from infocse_ray.settings.search import Search
 
 _ESSENTIALS = (
     *("query", "index", "model", "compare_index", "top", "over", "words", "best_sentence", "serve"),
-    *("queries", "output"),
+    *("where", "queries", "output"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -27,8 +27,15 @@ class EveryDocument(Corpus):
         default={},
         description="Further columns that go with the vectors, each with its type, such as {url: text, year: integer}: "
         "`text`, `texts` (a list of them), `integer`, `number`, `boolean` or `time` (ISO 8601; UTC where it names no "
-        "zone). Searches show them, and can be limited by them (`infocse search --where`). Default: none.",
+        "zone); of a list of names, such as [url, place], each is `text`. Searches show them, and can be limited by "
+        "them (`infocse search --where`). Default: none.",
     )
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _names_alone(cls, metadata: Any) -> Any:
+        names = [metadata] if isinstance(metadata, str) else metadata
+        return dict.fromkeys(names, "text") if isinstance(names, list | tuple) else metadata
 
     @field_validator("metadata")
     @classmethod

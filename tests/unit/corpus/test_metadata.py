@@ -165,6 +165,11 @@ def test_text_files_and_releases_have_none(tmp_path: Path):
         metadata_columns(of_mind, find_source(corpus))
 
 
+@pytest.mark.parametrize(("given", "typed"), [("b", {"b": "text"}), (["b", "a"], {"a": "text", "b": "text"}), ([], {})])
+def test_names_alone_are_text(given: Any, typed: dict):
+    assert EveryDocument(source="x", metadata=given).metadata == typed
+
+
 @pytest.mark.parametrize("name", ["a.b", "a`b", " ", "\ud800"])
 def test_a_name_that_no_condition_can_have_is_refused(name: str):
     with pytest.raises(ValidationError, match="rename the column"):

@@ -261,7 +261,5 @@ def test_metadata_tells_embeddings_apart_and_only_where_there_is_any(tmp_path: P
     more.begin(output)
     (output / "vectors" / "x").write_bytes(b"")
     more.begin(output)
-    with pytest.raises(
-        ValueError, match=r"has vectors of metadata \{'a': 'text', 'b': 'integer'\}, not .*; give anoth"
-    ):
+    with pytest.raises(ValueError, match=r"has vectors of metadata \{'a': 'text', 'b': 'integer'\}, not .*; give"):
         other.begin(output)
