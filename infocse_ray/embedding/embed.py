@@ -15,7 +15,7 @@ from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.embedding.earlier import Earlier
 from infocse_ray.embedding.index import Embedding
-from infocse_ray.embedding.lance_dataset import LanceWriter, require_lance
+from infocse_ray.embedding.lance_dataset import LanceWriter, forget_lost, require_lance
 from infocse_ray.embedding.rows import document_schema, sentence_schema
 from infocse_ray.embedding.sampled import write_sampled
 from infocse_ray.embedding.shards import EmbedShards
@@ -90,21 +90,25 @@ def embed_corpus(settings: Embed) -> Storage:
     # Another's settings, encoder and vectors would be mixed with these.
     with Lease(output / _LEASE, f"output = {str(output)!r}") as lease:
         lease.take()
-        embedding.begin(output)
+        known = embedding.begin(output)
         with at_work(root, "embed"):
-            _embed_into(_Job(settings, output, corpus, source, shown, encoder, embedding, earlier), root)
+            _embed_into(_Job(settings, output, corpus, source, shown, encoder, embedding, earlier), root, known)
     return output
 
 
-def _embed_into(job: _Job, root: Storage) -> None:
+def _embed_into(job: _Job, root: Storage, known: bool) -> None:
     settings, output, embedding = job.settings, job.output, job.embedding
     connect()
     where = placement(Annotate(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     store = prepare(root, job.corpus, job.source, job.encoder.corpus_tokenizer())
     say(f"{store.documents(SPLITS):,} documents; {show_rejected(store)}")
     say_unlike_its_run(settings, besides=", and another output")
-    _save(output, job.encoder, embedding)
     identity = fingerprint(*embedding.identity(), store.fingerprint)
+    if not known:
+        embedding.know_again(output, is_begun(output / "vectors", identity))
+    _save(output, job.encoder, embedding)
+    if embedding.format == "lance":
+        forget_lost(output / "vectors", output, embedding.sentences)
     if (output / "vectors" / "stage.json").exists() and not is_begun(output / "vectors", identity):
         raise ValueError(  # an earlier version read the same files otherwise
             f"output = {str(output)!r}: has vectors of other documents than this corpus is read as now; give another "

@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.errors import DamagedFile
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Reading
 from infocse_ray.settings.embed import Embed, MetadataType, Stored
-from infocse_ray.storage.checksums import SAME_COMMAND, checked, read_checked
+from infocse_ray.storage.checksums import SAME_COMMAND, checked, mark_of, read_checked, verified
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
@@ -74,25 +75,29 @@ class Embedding(NamedTuple):
         since = [*([reading] if reading != "sentences" else []), *([metadata] if metadata else [])]
         return "embed", _FORMAT, *said, *since  # as before there were others
 
-    def begin(self, output: Storage) -> None:
+    def begin(self, output: Storage) -> bool:
         """Make the output this embedding's; one that was asked for and of which nothing was made gives way.
+
+        Returns:
+            Whether it is known to be; else `embedding.json` is damaged, and `know_again` tells by what was made.
 
         Raises:
             ValueError: it is another's, or has what nothing embedded made, which would be lost, or mixed with vectors.
         """
         file = output / "embedding.json"
-        try:
-            there = read_embedding(output)
-        except FileNotFoundError:
-            there = None
-            if others := sorted(name for name in output.files() if not name.startswith(".")):
-                raise ValueError(
-                    f"output = {str(output)!r}: there is {others[0].partition('/')[0]} in it, which `infocse embed` "
-                    "didn't make; give a folder of its own"
-                ) from None
-        if there is None or not any((output / made).exists() for made in ("encoder", "vectors")):
+        content = verified(file.read_bytes()) if (is_there := file.exists()) else None
+        made = any((output / made).exists() for made in ("encoder", "vectors"))
+        if content is None and made and is_there:
+            return False
+        if content is None and (others := sorted(name for name in output.files() if not name.startswith("."))):
+            raise ValueError(
+                f"output = {str(output)!r}: there is {others[0].partition('/')[0]} in it, which `infocse embed` "
+                "didn't make; give a folder of its own"
+            )
+        if content is None or not made:
             file.write_json(checked(self._asdict()))
-            return
+            return True
+        there = Embedding(**content)
         for name in _TOLD_APART:
             if (old := getattr(there, name)) != (new := getattr(self, name)):
                 shown = _LONG.get(name, (old, new))
@@ -102,6 +107,26 @@ class Embedding(NamedTuple):
                 raise ValueError(
                     f"output = {str(output)!r}: has vectors of {name} {_shown(shown[0])}, not {_shown(shown[1])}; {fix}"
                 )
+        return True
+
+    def know_again(self, output: Storage, begun: bool) -> None:
+        """Write a damaged `embedding.json` again.
+
+        Args:
+            output: that has it.
+            begun: whether its vectors are of these settings, by what names their stage.
+
+        Raises:
+            ValueError: they aren't, or nobody knows.
+        """
+        if not begun:
+            raise ValueError(
+                f"output = {str(output)!r}: its embedding.json is damaged, and what its vectors are nobody knows; give "
+                "another folder, or remove that one"
+            )
+        say(f"{output / 'embedding.json'} was damaged; it is written again")
+        (output / "embedding.json").write_json(checked(self._asdict()))
+        mark_of(output / "embedding.json").delete()
 
     def unlike(self, asked: Embedding) -> str | None:
         """What of these vectors others of the same documents that are asked for would differ in; None: nothing."""

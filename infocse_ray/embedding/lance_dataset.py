@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,8 +19,10 @@ import pyarrow.fs as pafs
 
 from infocse_ray.embedding.index import OVER, Over
 from infocse_ray.embedding.writer import Part, add_to
+from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.contents import at_once
 from infocse_ray.runtime.libraries import check_installed
+from infocse_ray.runtime.progress import say
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 
@@ -124,6 +126,100 @@ class LanceWriter(NamedTuple):
         pieces = at_once(lambda shard: read_checked(self.piece(shard))[over], range(shards))
         fragments = [lance.FragmentMetadata.from_json(one) for piece in pieces for one in piece]
         lance.LanceDataset.commit(uri, lance.LanceOperation.Overwrite(schema, fragments), storage_options=options)
+
+
+def open_dataset(dataset: Storage) -> Any:
+    """A dataset of Lance, as it is now.
+
+    Raises:
+        DamagedFile: it isn't there.
+        ValueError, OSError: Lance can't open it.
+    """
+    import lance
+
+    if not any(name.endswith(".manifest") for name in (dataset / "_versions").files()):
+        raise DamagedFile(f"{dataset} is damaged (it is missing)")
+    uri, options = dataset_place(dataset)
+    return lance.dataset(uri, storage_options=options)
+
+
+def check_whole(dataset: Storage) -> Any:
+    """As `open_dataset`, once every data file is seen to be there, with its size, by a listing now.
+
+    Raises:
+        DamagedFile: it isn't there, or a file of it is missing or cut off.
+        ValueError, OSError: Lance can't open it.
+    """
+    opened = open_dataset(dataset)
+    described = [file for fragment in opened.get_fragments() for file in fragment.metadata.files]
+    if wrong := _wrong(described, (dataset / "data").files()):
+        name, why = next(iter(wrong.items()))
+        raise DamagedFile(f"{dataset / 'data' / name} is damaged ({why})")
+    return opened
+
+
+def _wrong(described: Iterable[Any], there: dict[str, pafs.FileInfo]) -> dict[str, str]:
+    """What is wrong with which data files, by a listing of them."""
+    wrong = {}
+    for file in described:
+        size = file.file_size_bytes
+        if file.path not in there:
+            wrong[file.path] = "it is missing"
+        elif size and there[file.path].size != size:
+            wrong[file.path] = f"it has {there[file.path].size:,} bytes, not {size:,}"
+    return wrong
+
+
+def forget_lost(folder: Storage, output: Storage, sentences: bool) -> None:
+    """Have what is lost of an output's datasets made again: its shards are written by none, the stage isn't finished.
+
+    A dataset that is finished counts as it is now: somebody may have compacted it, so that its first files are gone.
+
+    Args:
+        folder: where a `LanceWriter` described its fragments.
+        output: which has the datasets.
+        sentences: whether there is one of sentences.
+
+    Raises:
+        ValueError: Lance can't open a dataset that is there.
+    """
+    datasets = [output / f"{over}.lance" for over in (OVER if sentences else OVER[:1])]
+    if (finished := folder / "stage.json").exists():
+        why = next(filter(None, map(_lost, datasets)), None)
+        if why is None:
+            return
+        say(f"{why}; what is lost is made again")
+        finished.delete()
+    data = [(dataset / "data").files() for dataset in datasets]
+    pieces = [folder / "fragments" / name for name in (folder / "fragments").files() if name.endswith(".json")]
+    lost = [piece for piece in at_once(lambda piece: None if _is_there(piece, data) else piece, pieces) if piece]
+    for piece in lost:
+        piece.delete()
+    if lost:
+        say(f"{len(lost):,} shards are embedded again: data of theirs is missing, or cut off")
+
+
+def _lost(dataset: Storage) -> str | None:
+    """What a dataset lacks; None: nothing."""
+    try:
+        check_whole(dataset)
+    except DamagedFile as error:
+        return str(error)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"output: {dataset} can't be opened ({error}); remove it, and it is made again") from error
+    return None
+
+
+def _is_there(piece: Storage, data: list[dict[str, pafs.FileInfo]]) -> bool:
+    """Whether a shard's fragments are in the listings of the datasets' files, whole."""
+    import lance
+
+    described = read_checked(piece)
+    return not any(
+        _wrong(lance.FragmentMetadata.from_json(one).files, there)
+        for over, there in zip(OVER, data, strict=False)
+        for one in described[over]
+    )
 
 
 @functools.lru_cache(maxsize=4)

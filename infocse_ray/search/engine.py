@@ -10,6 +10,7 @@ and by its best sentence, where that counts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -20,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.embedding.index import Embedding, Over
-from infocse_ray.embedding.lance_dataset import dataset_place, require_lance
+from infocse_ray.embedding.lance_dataset import check_whole, dataset_place, open_dataset, require_lance
 from infocse_ray.embedding.numbers import vector_fields, vectors_of
 from infocse_ray.embedding.texts import METADATA_COLUMN
+from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.fusion import fused, similarity_with
 from infocse_ray.search.metadata import conditions_on
@@ -276,13 +278,16 @@ def open_sentences(output: Storage, embedding: Embedding, vectors: str, cosine: 
 
 
 def _dataset(output: Storage, embedding: Embedding, over: Over, vectors: str) -> Any:
-    """Of Lance: as `infocse embed` wrote it, or a copy of its Parquet files."""
-    require_lance("infocse search")
-    import lance
+    """Of Lance: as `infocse embed` wrote it, or a copy of its Parquet files.
 
-    place = output / f"{over}.lance" if embedding.format == "lance" else _copied(output, embedding, over, vectors)
-    uri, options = dataset_place(place)
-    return lance.dataset(uri, storage_options=options)
+    Raises:
+        ValueError: Lance isn't installed.
+        DamagedFile: a file is missing or cut off.
+    """
+    require_lance("infocse search")
+    if embedding.format == "lance":
+        return check_whole(output / f"{over}.lance")
+    return open_dataset(_copied(output, embedding, over, vectors))
 
 
 def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> Storage:
@@ -291,7 +296,10 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
 
     target, done = output / "search" / f"{over}.lance", output / "search" / f"{over}.json"
     if _is_copied(target, done, vectors):
-        return target
+        if _is_whole(target):
+            return target
+        done.delete()
+        target.delete()  # which Lance may not be able to write to
     # int8 can't be searched by Lance as it is, and half precision has more than all of its digits.
     precision = "fp16" if embedding.precision == "int8" else embedding.precision
     folder = output / "vectors" / over
@@ -325,6 +333,14 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
 def _is_copied(target: Storage, done: Storage, vectors: str) -> bool:
     """Whether a copy is there, and what says of which vectors it is says of these."""
     return target.exists() and done.exists() and verified(done.read_bytes()) == {"vectors": vectors}
+
+
+def _is_whole(target: Storage) -> bool:
+    """Whether a copy has all its files; one that Lance can't open is worth as much as none."""
+    with contextlib.suppress(DamagedFile, ValueError, OSError):
+        check_whole(target)
+        return True
+    return False
 
 
 def _comes(there: Callable[[], bool]) -> bool:

@@ -167,3 +167,24 @@ def test_metadata_goes_with_the_vectors_and_is_that_of_now(tiny_encoder: Path, t
     assert "12 of 12 documents keep the vectors that they had" in capsys.readouterr().out
     [hit] = infocse_ray.Index(again, over="sentences").search("anything", top=1, where="metadata.year < 2000")
     assert (hit.doc_id, hit.metadata) == (documents[9]["id"], {"year": 1900, "tags": ["a"]})
+
+
+def test_a_damaged_note_of_what_was_asked_for_is_written_again(tiny_encoder: Path, tmp_path: Path, capsys):
+    documents = make_documents(6)
+    given: dict[str, Any] = {"storage": tmp_path / "r", "num_workers": 1, "output": tmp_path / "o"}
+    infocse_ray.embed(tiny_encoder, documents, **given)
+    note = tmp_path / "o" / "embedding.json"
+    whole = note.read_bytes()
+    note.write_bytes(whole[:40])
+    with pytest.raises(ValueError, match=r"its embedding.json is damaged, and what its vectors are nobody knows; give"):
+        infocse_ray.embed(tiny_encoder, documents, **given, precision="fp16")
+    assert note.read_bytes() == whole[:40]
+    infocse_ray.embed(tiny_encoder, documents, **given)
+    assert "embedding.json was damaged; it is written again" in capsys.readouterr().out
+    assert note.read_bytes() == whole
+    assert not list((tmp_path / "o").glob("*.damaged"))
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "embedding.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"there is embedding.json in it, which `infocse embed` didn't make; give a"):
+        infocse_ray.embed(tiny_encoder, documents, **given | {"output": tmp_path / "p"})
+    assert [file.name for file in (tmp_path / "p").iterdir()] == ["embedding.json"]

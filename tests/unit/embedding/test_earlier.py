@@ -317,3 +317,15 @@ def test_a_document_whose_sentences_are_not_all_there_is_embedded(tmp_path: Path
     assert [start for i, start in enumerate(starts) if i != lost // 2] == [
         start for i, start in enumerate([10, 20, 30]) if i != lost // 2
     ]
+
+
+def test_metadata_is_that_of_now_for_documents_and_their_sentences(tmp_path: Path, tiny_encoder: Path):
+    texts = [made(number) for number in range(6)]
+    asked = {"source": "x", "metadata": {"n": "integer"}}
+    first = write(tmp_path / "first", tiny_encoder, texts, 2, sentences=True)
+    named = [text._replace(metadata={"n": number}) for number, text in enumerate(texts)]
+    second = write(tmp_path / "second", tiny_encoder, named, 2, first.folder, sentences=True, corpus=asked)
+    assert second.tokens == 0, "no vector is made anew for it"
+    for over in ("documents", "sentences"):
+        rows = read(second, over)
+        assert {key: row["metadata"]["n"] for key, row in rows.items()} == {key: int(key[0][1:]) for key in rows}

@@ -185,3 +185,19 @@ def test_the_same_share_of_the_lists_is_looked_into_where_an_earlier_version_mad
 
     assert len(Engine(Noted(), cosine=True).search(np.ones(16, np.float32), 5)) == 5
     assert asked == [30]
+
+
+@pytest.mark.parametrize("how", ["a file", "part of a file", "the versions"])
+def test_a_damaged_copy_is_made_again(tmp_path: Path, tiny_encoder: Path, how: str):
+    output = write_index(tmp_path, tiny_encoder)
+    found = Index(str(output)).search("tide", top=9)
+    copy = output / "search" / "documents.lance"
+    [name] = (copy / "data").files()
+    if how == "a file":
+        (copy / "data" / name).delete()
+    elif how == "part of a file":
+        (copy / "data" / name).write_bytes((copy / "data" / name).read_bytes()[:50])
+    else:
+        for version in (copy / "_versions").files():
+            (copy / "_versions" / version).write_bytes(b"x")
+    assert Index(str(output)).search("tide", top=9) == found
