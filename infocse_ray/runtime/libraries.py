@@ -30,7 +30,13 @@ def check_installed(packages: Sequence[str], extra: str, asked: str) -> None:
 
 
 def _missing(packages: Sequence[str]) -> list[str]:
-    return [package for package in packages if importlib.util.find_spec(package) is None]
+    return [package for package in packages if not _is_here(package)]
+
+
+def _is_here(package: str) -> bool:
+    """Whether it can be imported; a folder of its name is no package: a namespace, as Python has it, has no origin."""
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None
 
 
 def quiet_libraries() -> None:

@@ -1,6 +1,7 @@
 """A sink's own thread: what is shown waits there, never the run.
 
-1. Calls are made in their order, each tried a few times; one that keeps failing is left out.
+1. Calls are made in their order. While the sink is out of reach one is tried for as long as the run lasts, and the
+   others wait; one that keeps failing for another reason is left out.
 2. Until the sink has opened its run nothing else is called, and that is tried for as long as the run lasts.
 3. The first failure is a warning in the log; those after it are silent.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from infocse_ray.runtime.failures import one_line
@@ -36,14 +38,17 @@ class Lane:
         """Have a call made; returns at once."""
         self._calls.put(call)
 
-    def close(self, status: Status, seconds: float) -> None:
-        """Make the calls that are left, then close the sink; what takes longer than `seconds` is given up."""
+    def end(self, status: Status) -> None:
+        """Have the calls that are left made, once each, and the sink closed; returns at once."""
         self._calls.put(lambda: self._sink.close(status))
         self._calls.put(None)
         self._ending.set()  # no more waiting between tries
-        self._thread.join(seconds)
+
+    def wait(self, until: float) -> None:
+        """Wait for what `end` asked for, to a time by `time.monotonic`; what takes longer is given up."""
+        self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
-            self._warn(f"hasn't taken everything within {seconds:.0f} s")
+            self._warn("hasn't taken everything in time")
 
     def _work(self) -> None:
         if not self._tried(lambda: self._sink.open(self._run), None):
@@ -60,7 +65,7 @@ class Lane:
                 call()
             except Exception as error:  # whatever a sink raises, the run goes on
                 self._warn(one_line(error))
-                tries += 1
+                tries += not self._sink.is_away(error)
                 if last or tries == most:
                     return False
                 self._ending.wait(wait)

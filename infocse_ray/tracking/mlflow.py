@@ -18,6 +18,7 @@ from infocse_ray.tracking.sink import Status, TrackedRun
 from infocse_ray.tracking.values import plain
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
     from mlflow.entities import Run
 
 _STATUS: dict[Status, str] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
@@ -27,6 +28,7 @@ _A_BATCH = 100
 """Parameters or tags of a request."""
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 """MLflow's own defaults, minutes for each request, are for scripts that can't go on without it."""
+_AWAY = {"INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED"}
 _UNTOLD = {"MLFLOW_DISABLE_TELEMETRY": "true"}
 """By default MLflow tells its makers over the network of its use."""
 
@@ -38,15 +40,9 @@ class MLflow(Once):
 
     def open(self, run: TrackedRun) -> None:
         """See `Sink`."""
-        for variable, value in (_PATIENCE | _UNTOLD).items():
-            os.environ.setdefault(variable, value)
-        for talkative in ("mlflow", "alembic", "urllib3.connectionpool"):
-            logging.getLogger(talkative).setLevel(logging.ERROR)
-        from mlflow import MlflowClient
-
-        self._client = MlflowClient()
+        self._client = _client()
         self._remembered = Remembered(run.folder, self.name)
-        tracked = self._found() or self._client.create_run(self._experiment(), run_name=run.name)
+        tracked = self._found() or self._client.create_run(_experiment(self._client), run_name=run.name)
         self._id = tracked.info.run_id
         self._remembered.begin(self._id)
         self._client.update_run(self._id, status="RUNNING")
@@ -62,6 +58,10 @@ class MLflow(Once):
             if (tag := f"changed.{name}") in tracked.data.tags or there.get(name, value) != value
         }
         self._write(tags=tags, params={name: value for name, value in params.items() if name not in there})
+
+    def is_away(self, error: Exception) -> bool:
+        """See `Sink`; the client has an error of its own for a server that doesn't answer, or is too busy to."""
+        return super().is_away(error) or getattr(error, "error_code", None) in _AWAY
 
     def _log(self, curves: str, tag: str, axis: str, at: int, values: Mapping[str, float]) -> None:
         """See `Once`."""
@@ -90,14 +90,6 @@ class MLflow(Once):
             return None
         return found if found.info.lifecycle_stage == "active" else None
 
-    def _experiment(self) -> str:
-        if (number := os.environ.get("MLFLOW_EXPERIMENT_ID")) is not None:
-            return number
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "infocse")
-        if (there := self._client.get_experiment_by_name(name)) is not None:
-            return there.experiment_id
-        return self._client.create_experiment(name)
-
     def _write(
         self,
         values: Mapping[str, float] | None = None,
@@ -115,6 +107,34 @@ class MLflow(Once):
             self._client.log_batch(self._id, tags=[RunTag(name, value[:_LONGEST_VALUE]) for name, value in some])
         for some in _batches((params or {}).items()):
             self._client.log_batch(self._id, params=[Param(name, value) for name, value in some])
+
+
+def make_store() -> None:
+    """Make the database that MLflow keeps runs in, if it is one of this machine's, and the experiment."""
+    from mlflow import get_tracking_uri
+
+    if not get_tracking_uri().startswith(("http:", "https:", "databricks")):
+        _experiment(_client())
+
+
+def _client() -> MlflowClient:
+    for variable, value in (_PATIENCE | _UNTOLD).items():
+        os.environ.setdefault(variable, value)
+    for talkative in ("mlflow", "alembic", "urllib3.connectionpool"):
+        logging.getLogger(talkative).setLevel(logging.ERROR)
+    from mlflow import MlflowClient
+
+    return MlflowClient()
+
+
+def _experiment(client: MlflowClient) -> str:
+    """The id of the one that runs go to."""
+    if (number := os.environ.get("MLFLOW_EXPERIMENT_ID")) is not None:
+        return number
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "infocse")
+    if (there := client.get_experiment_by_name(name)) is not None:
+        return there.experiment_id
+    return client.create_experiment(name)
 
 
 def _batches(pairs: Iterable[tuple[str, str]]) -> Iterable[list[tuple[str, Any]]]:

@@ -63,6 +63,10 @@ class Sink:
     def open(self, run: TrackedRun) -> None:
         """Begin to show a run, or go on; called first, and again if it raised."""
 
+    def is_away(self, error: Exception) -> bool:
+        """Whether a call failed because the sink is out of reach for now: it is tried again until it isn't."""
+        return isinstance(error, OSError)
+
     def begin(self, trained: Trained, first: int) -> None:
         """A training starts, or goes on: points from the step `first` on come (again)."""
 

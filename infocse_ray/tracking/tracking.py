@@ -5,12 +5,15 @@ Steps come from worker 0 by the progress board, stages from the manifest, final 
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+from infocse_ray.runtime.failures import one_line
+from infocse_ray.runtime.libraries import installed
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Settings
 from infocse_ray.stages.metrics import Begun, Points
 from infocse_ray.stages.stage import Stage
@@ -30,7 +33,7 @@ def check_sinks(settings: Settings) -> None:
         ValueError: a package is missing, W&B has no key, or what they write wouldn't last; one line with the fix.
     """
     for name in settings.tracking.sinks:
-        if name != "tensorboard" and importlib.util.find_spec(name) is None:
+        if name != "tensorboard" and not installed([name]):
             raise ValueError(
                 f"tracking.sinks = {name}: its package is missing; pip install 'infocse-ray[{name}]' where the driver "
                 "runs, or leave it out"
@@ -52,16 +55,36 @@ def _writes_here(name: str) -> str | None:
     variable = {"mlflow": "MLFLOW_TRACKING_URI", "wandb": "WANDB_DIR"}.get(name)
     if variable is None or os.environ.get(variable):
         return None
-    return variable if name == "mlflow" or os.environ.get("WANDB_MODE", "online") == "offline" else None
+    return variable if name == "mlflow" or _wandb_mode() == "offline" else None
 
 
 def _wandb_is_allowed() -> bool:
     """Whether W&B won't ask for a key, which a thread can't type."""
-    if os.environ.get("WANDB_MODE", "online") != "online":
+    if _wandb_mode() != "online" or os.environ.get("WANDB_API_KEY"):
         return True
     import wandb
 
-    return bool(wandb.api.api_key)  # pyright: ignore[reportAttributeAccessIssue]
+    api = getattr(wandb, "api", None)  # deprecated: once it is gone, W&B has to say by itself that there is no key
+    return api is None or bool(api.api_key)
+
+
+def _wandb_mode() -> str:
+    return os.environ.get("WANDB_MODE") or "online"
+
+
+def make_stores(every: Iterable[Settings]) -> None:
+    """Make, before several runs do so at the same time, what their sinks keep on this machine; a failure is a warning.
+
+    MLflow makes the tables of a new database step by step, and two processes that do it at once can leave it broken.
+    """
+    if not any("mlflow" in settings.tracking.sinks for settings in every):
+        return
+    from infocse_ray.tracking.mlflow import make_store
+
+    try:
+        make_store()
+    except Exception as error:  # whatever it raises, the runs go on without it
+        say(f"warning: tracking: mlflow: {one_line(error)}; the runs go on all the same")
 
 
 def tracking_environment() -> dict[str, str]:
@@ -91,8 +114,11 @@ class Tracking:
     ) -> None:
         # A request to stop is no `Exception`.
         status: Status = "finished" if kind is None else "failed" if isinstance(error, Exception) else "stopped"
+        until = time.monotonic() + _SECONDS[status]
         for _, lane in self._lanes:
-            lane.close(status, _SECONDS[status])
+            lane.end(status)
+        for _, lane in self._lanes:
+            lane.wait(until)
 
     def training(self, name: str, stage: Stage) -> Callable[[Begun | Points], None]:
         """What shows a training.

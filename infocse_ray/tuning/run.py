@@ -37,7 +37,7 @@ from infocse_ray.settings import Settings
 from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
-from infocse_ray.tracking.tracking import check_sinks, tracking_environment
+from infocse_ray.tracking.tracking import check_sinks, make_stores, tracking_environment
 from infocse_ray.tuning.config import Sweep
 from infocse_ray.tuning.table import Table, best_score
 from infocse_ray.tuning.trials import Trial, plan_trials
@@ -131,6 +131,7 @@ def with_tune(table: Table, todo: list[Trial]) -> None:
     connect()
     at_once = concurrent_trials(table.config.max_concurrent, [trial.settings for trial in todo])
     _check_all(Storage.open(table.config.storage), todo, at_once)
+    make_stores([trial.settings for trial in todo])
     say(f"{len(todo)} trials to run, {at_once} at a time")
     for name, value in _TUNE_IS_QUIET.items():
         os.environ.setdefault(name, value)

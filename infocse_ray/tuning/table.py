@@ -106,7 +106,8 @@ class Table:
         head = " ".join(f"The best of sweep {self.config.name}, {best.title}: {score}".split())
         content = redacted_json(best.settings.model_dump(mode="json"))
         settings = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        (self.folder / "best.yaml").write_bytes(redacted(f"# {head}.\n{settings}").encode())
+        own = "# Under this name it is the trial's run: give another (--name) before you change anything."
+        (self.folder / "best.yaml").write_bytes(redacted(f"# {head}.\n{own}\n{settings}").encode())
 
     def markdown(self) -> str:
         """The content of `sweep.md`."""

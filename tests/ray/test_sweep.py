@@ -80,13 +80,16 @@ def stages(folder: Path) -> Counter[str]:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_trials_share_their_stages_and_the_best_is_a_finished_run(
-    tmp_path: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(run, "make_stores", lambda every: made.append(len(every)))
     two = {"annotate.k": {"grid": [1]}, "train.batch_size": {"grid": [8, 16]}}
     config = Sweep.model_validate(config_for(tmp_path, tiny_encoder) | {"parameters": two})
     assert sweep(config) == 0
     said = capsys.readouterr().out
     assert "2 trials to run, 2 at a time" in said
+    assert made == [2], "what trackers keep on this machine, before trials would make it at the same time"
     assert "[1/2]   annotated: " in said, "what a trial says is shown, with its number"
     found = results(tmp_path)
     assert [row["state"] for row in found["trials"]] == ["finished"] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,9 @@ CPU = torch.device("cpu")
 def there(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The packages that are found from now on."""
     found = {"openvino", "nncf"}
-    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: name if name in found else None)
+    monkeypatch.setattr(
+        libraries.importlib.util, "find_spec", lambda name: SimpleNamespace(origin=name) if name in found else None
+    )
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,11 @@ def laned(sink: Recorder, tmp_path: Path) -> tuple[Lane, Callable[[str], None]]:
     return one, lambda name: one.put(lambda: sink.call(name))
 
 
+def ended(one: Lane, status: Status, seconds: float) -> None:
+    one.end(status)
+    one.wait(time.monotonic() + seconds)
+
+
 def warnings(capsys: Any) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if "tracking" in line]
 
@@ -58,7 +64,7 @@ def test_calls_are_made_in_their_order(tmp_path, capsys):
     one, put = laned(sink, tmp_path)
     for name in "abc":
         put(name)
-    one.close("finished", 30)
+    ended(one, "finished", 30)
     assert sink.calls == ["open", "a", "b", "c", "finished"]
     assert not warnings(capsys)
 
@@ -70,7 +76,7 @@ def test_a_sink_that_is_back_gets_everything(tmp_path, capsys):
         put(name)
     while "b" not in sink.calls:
         pass
-    one.close("finished", 30)
+    ended(one, "finished", 30)
     assert sink.calls == ["open"] * 6 + ["a", "b", "finished"]
     said = warnings(capsys)
     assert said == [
@@ -83,16 +89,31 @@ def test_a_call_that_keeps_failing_is_left_out(tmp_path, capsys):
     one, put = laned(sink, tmp_path)
 
     def refused() -> None:
-        sink.failures = 1
-        sink.call("refused")
+        sink.calls.append("refused")
+        raise ValueError("no such parameter")
 
     one.put(refused)
     put("b")
     while "b" not in sink.calls:
         pass
-    one.close("failed", 30)
+    ended(one, "failed", 30)
     assert sink.calls == ["open", *["refused"] * 3, "b", "failed"]
     assert len(warnings(capsys)) == 1
+
+
+def test_what_an_open_sink_missed_is_sent_when_it_is_back(tmp_path):
+    sink = Recorder()
+    one, put = laned(sink, tmp_path)
+    put("a")
+    while "a" not in sink.calls:
+        pass
+    sink.failures = 7
+    put("b")
+    put("c")
+    while "c" not in sink.calls:
+        pass
+    ended(one, "finished", 30)
+    assert sink.calls == ["open", "a", *["b"] * 8, "c", "finished"]
 
 
 def test_the_end_doesnt_wait_for_a_sink_that_is_out_of_reach(tmp_path, capsys, monkeypatch):
@@ -100,7 +121,7 @@ def test_the_end_doesnt_wait_for_a_sink_that_is_out_of_reach(tmp_path, capsys, m
     sink = Recorder(failures=10**9)
     one, put = laned(sink, tmp_path)
     put("a")
-    one.close("finished", 30)
+    ended(one, "finished", 30)
     assert set(sink.calls) == {"open"}
     assert len(warnings(capsys)) == 1
 
@@ -112,7 +133,7 @@ def test_a_reason_that_is_a_whole_page_is_cut(tmp_path, capsys):
         raise ConnectionError("x" * 5000)
 
     one.put(refused)
-    one.close("finished", 30)
+    ended(one, "finished", 30)
     [line] = warnings(capsys)
     assert len(line) < 400
     assert line.endswith("; the run goes on all the same")
@@ -122,8 +143,8 @@ def test_the_end_doesnt_wait_for_a_sink_that_hangs(tmp_path, capsys):
     answers = threading.Event()
     one, put = laned(Recorder(blocks=answers), tmp_path)
     put("a")
-    one.close("finished", 0.01)
+    ended(one, "finished", 0.01)
     assert warnings(capsys) == [
-        "warning: tracking: mlflow: hasn't taken everything within 0 s; the run goes on all the same"
+        "warning: tracking: mlflow: hasn't taken everything in time; the run goes on all the same"
     ]
     answers.set()

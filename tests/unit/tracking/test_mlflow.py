@@ -13,7 +13,7 @@ from infocse_ray.errors import Interrupted
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
 from infocse_ray.storage.folder import Storage
-from infocse_ray.tracking.mlflow import MLflow
+from infocse_ray.tracking.mlflow import MLflow, make_store
 from infocse_ray.tracking.sink import TrackedRun
 from infocse_ray.tracking.tracking import Tracking
 from tests.unit.tracking.runs import HISTORY, METRICS, settings_for, show_training
@@ -186,3 +186,23 @@ def test_a_server_out_of_reach_is_warned_of_once(tmp_path, monkeypatch, capsys):
     assert printed.out.count("warning: tracking: mlflow: ") == 1
     assert len(printed.out.splitlines()) == 1
     assert printed.err == ""
+
+
+def test_the_store_is_made_with_its_experiment_where_it_is_of_this_machine(tmp_path: Path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("MLFLOW_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'new.db'}")
+    make_store()
+    there = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'new.db'}").get_experiment_by_name("infocse")
+    assert there is not None
+    make_store()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    make_store()  # a server makes its own
+
+
+@pytest.mark.parametrize(("code", "away"), [("TEMPORARILY_UNAVAILABLE", True), ("INVALID_PARAMETER_VALUE", False)])
+def test_a_server_that_is_too_busy_is_away_and_one_that_refuses_is_not(code: str, away: bool):
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos import databricks_pb2
+
+    assert MLflow().is_away(MlflowException("no", getattr(databricks_pb2, code))) == away

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +15,12 @@ from pydantic import ValidationError
 
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
+from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
-from infocse_ray.tracking.tracking import check_sinks, tracking_environment
+from infocse_ray.tracking import tracking
+from infocse_ray.tracking.lane import Lane
+from infocse_ray.tracking.sink import Sink
+from infocse_ray.tracking.tracking import Tracking, check_sinks, make_stores, tracking_environment
 from tests.unit.tracking.runs import settings_for
 
 NEEDED = ["--name", "r", "--encoder.model", "m", "--corpus.source", "c"]
@@ -54,7 +61,7 @@ def test_a_missing_package_is_said_with_the_extra_that_has_it(name: str, monkeyp
 def test_a_job_shows_nothing_in_the_folder_that_ray_deletes(
     name: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: True)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: SimpleNamespace(origin="here"))
     monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("WANDB_MODE", "offline")
     check_sinks(settings_for(name))
@@ -75,3 +82,45 @@ def test_what_sinks_read_from_the_environment_goes_to_trials_and_to_no_output(mo
         monkeypatch.setenv(name, value)
     assert tracking_environment() == given
     assert redacted("token-of-a-server key-of-a-person") == "*** ***"
+
+
+def test_a_folder_of_its_name_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "wandb" / "offline-run-1").mkdir(parents=True)  # as W&B leaves one where it runs
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with pytest.raises(ValueError, match=r"tracking.sinks = wandb: its package is missing"):
+        check_sinks(settings_for("wandb"))
+
+
+def test_what_sinks_keep_is_made_once_before_runs_begin_side_by_side(monkeypatch: pytest.MonkeyPatch, capsys):
+    from infocse_ray.tracking import mlflow
+
+    made: list[int] = []
+    monkeypatch.setattr(mlflow, "make_store", lambda: made.append(1))
+    make_stores([settings_for("tensorboard")])
+    assert made == []
+    make_stores([settings_for("tensorboard"), settings_for("mlflow"), settings_for("mlflow")])
+    assert made == [1]
+    monkeypatch.setattr(mlflow, "make_store", lambda: [].index(1))
+    make_stores([settings_for("mlflow")])
+    assert "warning: tracking: mlflow: 1 is not in list; the runs go on all the same" in capsys.readouterr().out
+
+
+def test_a_run_waits_for_all_of_its_sinks_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    class Stuck(Sink):
+        name = "mlflow"
+
+        def open(self, run: object) -> None:
+            answer.wait(60)
+
+    answer = threading.Event()
+    monkeypatch.setattr(tracking, "_sink", lambda name: Stuck())
+    monkeypatch.setattr(tracking, "_SECONDS", {"finished": 0.5})
+    waited: list[float] = []
+    monkeypatch.setattr(Lane, "wait", lambda self, until: waited.append(until))
+    with Tracking(settings_for("mlflow", "wandb"), "pretrain", Storage.open(str(tmp_path))):
+        pass
+    assert len(waited) == 2
+    assert waited[0] == waited[1]
+    answer.set()

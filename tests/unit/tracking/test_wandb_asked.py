@@ -89,13 +89,17 @@ def test_a_validation_is_noted_at_once_for_the_command_may_be_killed(wandb: Stan
 
 
 def test_who_has_no_key_is_refused_before_anything_runs(wandb: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: True)
-    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: SimpleNamespace(origin="here"))
+    monkeypatch.setenv("WANDB_MODE", "")  # which W&B takes for online
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
     for key, refused in ((None, True), ("a key", False)):
         monkeypatch.setattr(wandb, "api", SimpleNamespace(api_key=key), raising=False)
         with pytest.raises(ValueError, match="Weights & Biases has no key here") if refused else nullcontext():
             check_sinks(settings_for("wandb"))
     monkeypatch.setattr(wandb, "api", SimpleNamespace(api_key=None))
+    monkeypatch.setenv("WANDB_API_KEY", "a key")
+    check_sinks(settings_for("wandb"))
+    monkeypatch.delenv("WANDB_API_KEY")
     monkeypatch.setenv("WANDB_MODE", "offline")
     check_sinks(settings_for("wandb"))
 
