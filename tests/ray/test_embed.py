@@ -186,5 +186,5 @@ def test_a_damaged_note_of_what_was_asked_for_is_written_again(tiny_encoder: Pat
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "embedding.json").write_text("{}")
     with pytest.raises(ValueError, match=r"there is embedding.json in it, which `infocse embed` didn't make; give a"):
-        infocse_ray.embed(tiny_encoder, documents, **given | {"output": tmp_path / "p"})
+        infocse_ray.embed(tiny_encoder, documents, storage=tmp_path / "r", num_workers=1, output=tmp_path / "p")
     assert [file.name for file in (tmp_path / "p").iterdir()] == ["embedding.json"]
