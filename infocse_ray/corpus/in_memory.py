@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from infocse_ray.corpus.documents import id_text
 from infocse_ray.corpus.kind import ROLES
+from infocse_ray.corpus.metadata import alike_values
 from infocse_ray.corpus.read import reader_of
 from infocse_ray.corpus.source import CONTENT
 from infocse_ray.settings import Corpus
@@ -128,7 +129,12 @@ def _tables(documents: object, corpus: Corpus) -> Iterator[pa.Table]:
     elif module == "pandas" and hasattr(documents, "columns"):
         frame: Any = documents.set_axis([str(name) for name in documents.columns], axis=1)  # pyright: ignore
         names = _columns(list(frame.columns), corpus)
-        yield from _sliced(_from_pandas(frame[names], corpus))
+        alike = {
+            name: alike_values([_plain(value) for value in frame[name]], kind)
+            for name, kind in _metadata_alone(corpus).items()
+            if frame[name].dtype == object
+        }
+        yield from _sliced(_from_pandas(frame[names].assign(**alike), corpus))
     elif module == "datasets" and isinstance(documents, Mapping):
         raise ValueError(_refused(documents) + f"; choose one of its splits: {', '.join(documents)}")
     elif module == "datasets" and hasattr(documents, "with_format"):
@@ -183,6 +189,12 @@ def _columns(there: list[str], corpus: Corpus) -> list[str]:
 def _metadata(corpus: Corpus) -> dict[str, MetadataType]:
     """Further columns that are asked for, with their types."""
     return corpus.metadata if isinstance(corpus, EveryDocument) else {}
+
+
+def _metadata_alone(corpus: Corpus) -> dict[str, MetadataType]:
+    """Those of them that are no part of a document."""
+    documents = {getattr(corpus, role) or role for role in ROLES}
+    return {name: kind for name, kind in _metadata(corpus).items() if name not in documents}
 
 
 def _from_pandas(frame: Any, corpus: Corpus) -> pa.Table:
@@ -263,8 +275,11 @@ def _check_roles(kind: str, corpus: Corpus) -> None:
 
 
 def _table(columns: dict[str, list[Any]], corpus: Corpus) -> pa.Table:
-    of_ids = corpus.id or "id"
-    return pa.table({name: _array(name, values, name == of_ids) for name, values in columns.items()})
+    of_ids, metadata = corpus.id or "id", _metadata_alone(corpus)
+    alike = {
+        name: alike_values(values, metadata[name]) if name in metadata else values for name, values in columns.items()
+    }
+    return pa.table({name: _array(name, values, name == of_ids) for name, values in alike.items()})
 
 
 def _array(name: str, values: list[Any], are_ids: bool) -> pa.Array:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from infocse_ray.corpus.delimited import value_of
 from infocse_ray.corpus.documents import id_text
 from infocse_ray.corpus.kind import look_for, look_into, place_and_columns, some_of
 from infocse_ray.corpus.read import METADATA
@@ -145,6 +146,25 @@ def metadata_of(
     return typed, unfit
 
 
+def alike_values(values: list[Any], kind: MetadataType) -> list[Any]:
+    """Values as a column that Arrow takes without changing one: what isn't all of one type goes as text.
+
+    Args:
+        values: from Python; None where there is none.
+        kind: what they should be, which is seen when they are read again.
+    """
+    if kind == "texts":
+        return [None if value is None else _texts(value) for value in values]
+    types = {type(value) for value in values if value is not None}
+    if len(types) <= 1:
+        try:
+            pa.array(values)
+            return values
+        except (pa.ArrowException, UnicodeEncodeError, TypeError, OverflowError, ValueError):
+            pass
+    return [None if value is None else _text(value) for value in values]
+
+
 def _text(value: Any) -> str:
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("utf-8", "replace")
@@ -159,6 +179,9 @@ def _text(value: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
+    """Of a list, of a cell that has one as JSON, or of one text."""
+    if isinstance(value, str):
+        value = value_of(value) or ""
     several = value if isinstance(value, list | tuple) else [value]
     return [_text(one) for one in several if one is not None]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import lzma
 import zlib
@@ -294,7 +295,11 @@ def _csv_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
                 raise BadContent(f"has no column {columns[role]!r}, which other files have")
         values = {role: delimited.value_of(cells[c]) if c in cells else None for role, c in columns.items()}
         # A text or an id that looks like a list is one all the same.
-        values |= {role: cells[columns[role]] or None for role in ("id", "text", "split") if columns.get(role) in cells}
+        values |= {
+            role: cells[column] or None
+            for role, column in columns.items()
+            if column in cells and (role in ("id", "text", "split") or role.startswith(METADATA))
+        }
         its = {role: value for role, value in values.items() if not role.startswith(METADATA)}
         yield SourceRow(line, values, None, line) if _encodable(its) else SourceRow(line, None, NOT_UTF8, line)
 
@@ -332,10 +337,11 @@ def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
 
 def _any(scalar: pa.Scalar) -> Any:
     """A value of any type; None where Python has none for it, such as a time in the year 10,000."""
-    try:
+    with contextlib.suppress(ValueError, OverflowError):
         return scalar.as_py()
-    except (ValueError, OverflowError):
-        return None
+    with contextlib.suppress(ValueError, OverflowError):  # a time of a zone that isn't known here; no UTF-8
+        return scalar.cast(pa.timestamp("us", "UTC") if pa.types.is_timestamp(scalar.type) else pa.binary()).as_py()
+    return None
 
 
 def _python(scalar: pa.Scalar) -> Any:

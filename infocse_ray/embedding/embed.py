@@ -107,13 +107,13 @@ def _embed_into(job: _Job, root: Storage, known: bool) -> None:
     if not known:
         embedding.know_again(output, is_begun(output / "vectors", identity))
     _save(output, job.encoder, embedding)
-    if embedding.format == "lance":
-        forget_lost(output / "vectors", output, embedding.sentences)
     if (output / "vectors" / "stage.json").exists() and not is_begun(output / "vectors", identity):
         raise ValueError(  # an earlier version read the same files otherwise
             f"output = {str(output)!r}: has vectors of other documents than this corpus is read as now; give another "
             "folder, or remove that one"
         )
+    if embedding.format == "lance":
+        forget_lost(output / "vectors", output, embedding.sentences)
     stage = run_stage(
         output,
         output / "vectors",

@@ -121,8 +121,8 @@ class Embedding(NamedTuple):
         """
         if not begun:
             raise ValueError(
-                f"output = {str(output)!r}: its embedding.json is damaged, and what its vectors are nobody knows; give "
-                "another folder, or remove that one"
+                f"output = {str(output)!r}: its embedding.json is damaged, and what its vectors are nobody knows; the "
+                "command that made them writes it again; give this one another folder"
             )
         say(f"{output / 'embedding.json'} was damaged; it is written again")
         (output / "embedding.json").write_json(checked(self._asdict()))

@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 
 from infocse_ray.embedding.index import OVER, Over
 from infocse_ray.embedding.writer import Part, add_to
-from infocse_ray.errors import DamagedFile
+from infocse_ray.errors import DamagedFile, StorageUnavailable
 from infocse_ray.loop.contents import at_once
 from infocse_ray.runtime.libraries import check_installed
 from infocse_ray.runtime.progress import say
@@ -158,6 +158,25 @@ def check_whole(dataset: Storage) -> Any:
     return opened
 
 
+def damage_of(dataset: Storage) -> str | None:
+    """What a dataset lacks; None: nothing.
+
+    Raises:
+        StorageUnavailable: nobody can look for now.
+        ValueError: Lance can't open it, whatever that means.
+    """
+    try:
+        check_whole(dataset)
+    except DamagedFile as error:
+        return str(error)
+    except StorageUnavailable:
+        raise
+    except (ValueError, OSError) as error:
+        what = f"{dataset} can't be opened ({error})"
+        raise ValueError(f"{what}; if it is damaged remove it, and it is made again") from error
+    return None
+
+
 def _wrong(described: Iterable[Any], there: dict[str, pafs.FileInfo]) -> dict[str, str]:
     """What is wrong with which data files, by a listing of them."""
     wrong = {}
@@ -185,7 +204,7 @@ def forget_lost(folder: Storage, output: Storage, sentences: bool) -> None:
     """
     datasets = [output / f"{over}.lance" for over in (OVER if sentences else OVER[:1])]
     if (finished := folder / "stage.json").exists():
-        why = next(filter(None, map(_lost, datasets)), None)
+        why = next(filter(None, map(damage_of, datasets)), None)
         if why is None:
             return
         say(f"{why}; what is lost is made again")
@@ -197,17 +216,6 @@ def forget_lost(folder: Storage, output: Storage, sentences: bool) -> None:
         piece.delete()
     if lost:
         say(f"{len(lost):,} shards are embedded again: data of theirs is missing, or cut off")
-
-
-def _lost(dataset: Storage) -> str | None:
-    """What a dataset lacks; None: nothing."""
-    try:
-        check_whole(dataset)
-    except DamagedFile as error:
-        return str(error)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"output: {dataset} can't be opened ({error}); remove it, and it is made again") from error
-    return None
 
 
 def _is_there(piece: Storage, data: list[dict[str, pafs.FileInfo]]) -> bool:

@@ -15,6 +15,7 @@ from infocse_ray.embedding.texts import METADATA_COLUMN
 DIGEST = "digest"
 """The column by which a later output knows whether a document is what it was."""
 
+_CHUNK_BYTES = 2**30
 SHOWN_TITLE = 200
 """Characters of a title at most."""
 
@@ -122,6 +123,13 @@ def document_table(
     return pa.table([*columns, *vectors.columns], schema=document_schema(embedding))
 
 
+def _repeated(column: pa.Array, owner: np.ndarray) -> pa.ChunkedArray:
+    """The values of a column at these rows, in chunks in which texts don't add up to more than an array can have."""
+    rows = max(1, _CHUNK_BYTES // max(1, column.nbytes))
+    parts = [column.take(pa.array(owner[begin : begin + rows])) for begin in range(0, len(owner), rows)]
+    return pa.chunked_array(parts, column.type)
+
+
 def sentence_table(embedding: Embedding, documents: Documents, texts: Texts, vectors: pa.Table) -> pa.Table:
     """Rows of `sentence_schema`, of all sentences of the documents.
 
@@ -138,6 +146,6 @@ def sentence_table(embedding: Embedding, documents: Documents, texts: Texts, vec
         pa.array((np.arange(len(owner)) - documents.offsets[owner]).astype(np.int32)),
         pa.array(texts.titles, pa.string()).take(pa.array(owner)),
         pa.array([sentence for own in texts.sentences for sentence in own], pa.string()),
-        *(column.take(pa.array(owner)) for column in texts.metadata),
+        *(_repeated(column, owner) for column in texts.metadata),
     ]
     return pa.table([*columns, *vectors.columns], schema=sentence_schema(embedding))

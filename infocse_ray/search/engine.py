@@ -21,10 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.embedding.index import Embedding, Over
-from infocse_ray.embedding.lance_dataset import check_whole, dataset_place, open_dataset, require_lance
+from infocse_ray.embedding.lance_dataset import check_whole, damage_of, dataset_place, open_dataset, require_lance
 from infocse_ray.embedding.numbers import vector_fields, vectors_of
 from infocse_ray.embedding.texts import METADATA_COLUMN
-from infocse_ray.errors import DamagedFile
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.fusion import fused, similarity_with
 from infocse_ray.search.metadata import conditions_on
@@ -71,6 +70,8 @@ class Engine:
         self.rows: int = dataset.count_rows()
         self.sentences: SentenceVectors | None = None
         self._probes: int | None = None
+        self._rows_where: dict[str, int] = {}
+        """How many rows meet a condition that was asked."""
         if self.rows > EXACT_ROWS:
             self.build()
 
@@ -116,11 +117,30 @@ class Engine:
         Raises:
             ValueError: it can't.
         """
+        with self._told_of(where):
+            self._dataset.scanner(columns=["doc_id"], filter=bracketed(where)).explain_plan()
+
+    @contextlib.contextmanager
+    def _told_of(self, where: str | None) -> Iterator[None]:
+        """Make an error of Lance's one that names the condition, if there is any.
+
+        Raises:
+            ValueError: it can't be asked of the rows, or of some of them.
+        """
         try:
-            self._dataset.scanner(columns=["doc_id"], filter=where).explain_plan()
-        except (ValueError, OSError) as error:
-            reason = _PLACE_IN_LANCE.sub("", str(error)).removeprefix("Invalid user input: ").strip(" ,")
+            yield
+        except (ValueError, OSError, RuntimeError) as error:
+            if where is None:
+                raise
+            reason = _PLACE_IN_LANCE.sub("", " ".join(str(error).split()))
+            reason = reason.removeprefix("Invalid user input: ").strip(" ,")
             raise ValueError(f"where = {where!r}: {reason}; the columns are {self._conditions()}") from error
+
+    def _few(self, where: str) -> bool:
+        """Whether so few rows meet a condition that a query is compared with all of them."""
+        if where not in self._rows_where:
+            self._rows_where[where] = self._dataset.count_rows(filter=bracketed(where))
+        return self._rows_where[where] <= EXACT_ROWS
 
     def _conditions(self) -> str:
         """What a condition can be about, for people."""
@@ -143,7 +163,11 @@ class Engine:
         Returns:
             The dataset's columns but the vectors, and `similarity`, float32.
         """
-        approximate = self._probes is not None and not exact
+        with self._told_of(where):
+            return self._search(vector, top, exact, row_ids, where)
+
+    def _search(self, vector: np.ndarray, top: int, exact: bool, row_ids: bool, where: str | None) -> pa.Table:
+        approximate = self._probes is not None and not exact and not (where is not None and self._few(where))
         nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": top, "metric": self._metric}
         nearest |= {"use_index": approximate}
         if approximate:
@@ -154,7 +178,7 @@ class Engine:
             columns=[*self._columns(), "_distance"],
             nearest=nearest,
             with_row_id=row_ids,
-            filter=where,
+            filter=None if where is None else bracketed(where),
             prefilter=where is not None,
             disable_scoring_autoprojection=True,
         )
@@ -227,7 +251,8 @@ class Engine:
         """
         near = self.search(vector, each, exact, row_ids=True, where=where)
         if query is not None:
-            far = np.setdiff1d(best_by_words(self._dataset, query, each, where), near["_rowid"].to_numpy())
+            by_words = best_by_words(self._dataset, query, each, None if where is None else bracketed(where))
+            far = np.setdiff1d(by_words, near["_rowid"].to_numpy())
             if len(far):
                 near = pa.concat_tables([near, self._scored(vector, far)])
             near = self._with_words(near, query)
@@ -249,6 +274,11 @@ class Engine:
 
     def _columns(self) -> list[str]:
         return [name for name in self._dataset.schema.names if name not in ("vector", "scale")]
+
+
+def bracketed(where: str) -> str:
+    """A condition in brackets: Lance passes over whatever comes behind a condition that is whole."""
+    return f"({where}\n)"  # a comment ends with its line
 
 
 def lists_for(rows: int) -> int:
@@ -296,10 +326,9 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
 
     target, done = output / "search" / f"{over}.lance", output / "search" / f"{over}.json"
     if _is_copied(target, done, vectors):
-        if _is_whole(target):
+        if (why := damage_of(target)) is None:
             return target
-        done.delete()
-        target.delete()  # which Lance may not be able to write to
+        say(f"{why}; it is made again")  # as another version: who has the earlier one open keeps what there is of it
     # int8 can't be searched by Lance as it is, and half precision has more than all of its digits.
     precision = "fp16" if embedding.precision == "int8" else embedding.precision
     folder = output / "vectors" / over
@@ -333,14 +362,6 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
 def _is_copied(target: Storage, done: Storage, vectors: str) -> bool:
     """Whether a copy is there, and what says of which vectors it is says of these."""
     return target.exists() and done.exists() and verified(done.read_bytes()) == {"vectors": vectors}
-
-
-def _is_whole(target: Storage) -> bool:
-    """Whether a copy has all its files; one that Lance can't open is worth as much as none."""
-    with contextlib.suppress(DamagedFile, ValueError, OSError):
-        check_whole(target)
-        return True
-    return False
 
 
 def _comes(there: Callable[[], bool]) -> bool:

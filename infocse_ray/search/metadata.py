@@ -41,6 +41,7 @@ def conditions_on(fields: Iterable[pa.Field]) -> list[str]:
     """How a condition names metadata, and what each is, for people."""
     named = []
     for field in fields:
-        name, kind = field.name if field.name.isidentifier() else f"`{field.name}`", type_name(field.type)
+        plain = field.name.isidentifier() and field.name.lower() not in ("true", "false", "null")
+        name, kind = field.name if plain else f"`{field.name}`", type_name(field.type)
         named.append(f"metadata.{name} ({kind}{_HOW.get(kind, '').format(name)})")
     return named

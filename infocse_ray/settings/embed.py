@@ -35,7 +35,13 @@ class EveryDocument(Corpus):
     @classmethod
     def _names_alone(cls, metadata: Any) -> Any:
         names = [metadata] if isinstance(metadata, str) else metadata
-        return dict.fromkeys(names, "text") if isinstance(names, list | tuple) else metadata
+        if not isinstance(names, list | tuple):
+            return metadata
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(
+                "give names alone, such as [url, place], or each with its type: {url: text, year: integer}"
+            )
+        return dict.fromkeys(names, "text")
 
     @field_validator("metadata")
     @classmethod

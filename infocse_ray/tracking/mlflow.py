@@ -28,7 +28,7 @@ _A_BATCH = 100
 """Parameters or tags of a request."""
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "30"}
 """MLflow's own defaults, minutes for each request, are for scripts that can't go on without it."""
-_AWAY = {"INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED"}
+_AWAY = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED"}
 _UNTOLD = {"MLFLOW_DISABLE_TELEMETRY": "true"}
 """By default MLflow tells its makers over the network of its use."""
 
@@ -61,7 +61,12 @@ class MLflow(Once):
 
     def is_away(self, error: Exception) -> bool:
         """See `Sink`; the client has an error of its own for a server that doesn't answer, or is too busy to."""
-        return super().is_away(error) or getattr(error, "error_code", None) in _AWAY
+        from mlflow.exceptions import RestException
+
+        code = getattr(error, "error_code", None)
+        # A server that answers with an error of its own is there, and would answer so again.
+        none = code == "INTERNAL_ERROR" and not isinstance(error, RestException)
+        return super().is_away(error) or none or code in _AWAY
 
     def _log(self, curves: str, tag: str, axis: str, at: int, values: Mapping[str, float]) -> None:
         """See `Once`."""

@@ -16,6 +16,9 @@ Status = Literal["finished", "failed", "stopped"]
 """How a driver left its run; a stopped run may go on."""
 
 
+_HERE_TO_STAY = (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
 class TrackedRun(NamedTuple):
     """The run that is shown."""
 
@@ -65,7 +68,7 @@ class Sink:
 
     def is_away(self, error: Exception) -> bool:
         """Whether a call failed because the sink is out of reach for now: it is tried again until it isn't."""
-        return isinstance(error, OSError)
+        return isinstance(error, OSError) and not isinstance(error, _HERE_TO_STAY)
 
     def begin(self, trained: Trained, first: int) -> None:
         """A training starts, or goes on: points from the step `first` on come (again)."""

@@ -176,7 +176,7 @@ def test_a_damaged_note_of_what_was_asked_for_is_written_again(tiny_encoder: Pat
     note = tmp_path / "o" / "embedding.json"
     whole = note.read_bytes()
     note.write_bytes(whole[:40])
-    with pytest.raises(ValueError, match=r"its embedding.json is damaged, and what its vectors are nobody knows; give"):
+    with pytest.raises(ValueError, match=r"its embedding.json is damaged, and what its vectors are nobody knows; "):
         infocse_ray.embed(tiny_encoder, documents, **given, precision="fp16")
     assert note.read_bytes() == whole[:40]
     infocse_ray.embed(tiny_encoder, documents, **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -253,3 +254,18 @@ def test_texts_have_no_metadata(root: Storage):
     for documents, what in ((TEXTS, "texts"), ([["Eins."], ["Zwei."]], "lists")):
         with pytest.raises(ValueError, match=rf"corpus.metadata = .*: a list of {what} has no further columns; give d"):
             corpus_of(documents, root, {"metadata": {"x": "text"}}, EveryDocument)
+
+
+@pytest.mark.parametrize("form", ["dicts", "pandas"])
+def test_metadata_of_several_types_is_not_made_one(root: Storage, form: str):
+    times = [date(2026, 1, 1), datetime(2026, 1, 2, 10, 30), None]
+    rows = [{"text": text, "when": when} for text, when in zip(TEXTS, times, strict=True)]
+    documents: Any = rows
+    if form == "pandas":
+        documents = pd.DataFrame(rows)
+        documents["when"] = pd.Series(times, dtype=object)
+    corpus = corpus_of(documents, root, {"metadata": {"when": "time"}}, EveryDocument)
+    source = find_source(corpus)
+    source.columns["metadata:when"] = "when"
+    found = [row.values or {} for row in KINDS["auto"].rows(source.pieces[0], source.columns, corpus, None)]
+    assert [row["metadata:when"] for row in found] == ["2026-01-01", "2026-01-02T10:30:00", None]

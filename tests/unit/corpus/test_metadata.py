@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from infocse_ray.corpus.metadata import check_types, metadata_columns, metadata_of, metadata_type
+from infocse_ray.corpus.metadata import alike_values, check_types, metadata_columns, metadata_of, metadata_type
 from infocse_ray.corpus.prepare import reading
 from infocse_ray.corpus.read import read_rows
 from infocse_ray.corpus.registry import KINDS
@@ -40,6 +40,7 @@ BERLIN = timezone(timedelta(hours=1))
         ("text", "", ""),
         ("texts", ["a", None, 3], ["a", "3"]),
         ("texts", "a", ["a"]),
+        ("texts", '["a", "b"]', ["a", "b"]),
         ("integer", "2026", 2026),
         ("integer", 2026.0, 2026),
         ("integer", Decimal("3"), 3),
@@ -131,6 +132,42 @@ def test_they_can_not_spoil_a_document(tmp_path: Path):
         assert typed["note"] == "plain"
 
 
+def test_a_cell_that_looks_like_a_list_is_a_text_where_a_text_is_asked_for(tmp_path: Path):
+    (tmp_path / "c.csv").write_text('body,note\nOne.,"[""u"",  ""v""]"\n')
+    for kind, value in (("text", '["u",  "v"]'), ("texts", ["u", "v"])):
+        corpus = corpus_of(tmp_path / "c.csv", note=kind)
+        source = shown(corpus)
+        [row] = read_rows(source.pieces[0], source.columns, by_line=False)
+        assert metadata_of(row.values or {}, corpus.metadata)[0] == {"note": value}
+
+
+def test_times_of_a_zone_that_is_not_known_here_are_told(tmp_path: Path):
+    late = pa.array([1_000_000_000_000_000], pa.timestamp("us", "W. Europe Standard Time"))
+    pq.write_table(pa.table({"body": ["One."], "at": late}), tmp_path / "c.parquet")
+    corpus = corpus_of(tmp_path / "c.parquet", at="time")
+    source = shown(corpus)
+    [row] = read_rows(source.pieces[0], source.columns, by_line=False)
+    assert metadata_of(row.values or {}, corpus.metadata)[0] == {"at": datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "typed"),
+    [
+        ("time", [date(2026, 1, 1), datetime(2026, 1, 2, 10, 30)], [(2026, 1, 1), (2026, 1, 2, 10, 30)]),
+        ("integer", [2020, 2**70, None], [2020, None, None]),
+        ("boolean", [True, 0, 1], [True, False, True]),
+        ("integer", [2020.0, "?", 2021], [2020, None, 2021]),
+        ("text", [{"a": 1}, "b"], ['{"a": 1}', "b"]),
+        ("texts", [["a"], 3, "b"], [["a"], ["3"], ["b"]]),
+        ("text", ["half \ud800"], ["half ?"]),
+    ],
+)
+def test_values_from_python_are_each_what_they_were(kind: Any, values: list, typed: list):
+    column = pa.array(alike_values(values, kind)).to_pylist()
+    wanted = [datetime(*one, tzinfo=UTC) if kind == "time" else one for one in typed]
+    assert [metadata_of({"metadata:x": value}, {"x": kind})[0]["x"] for value in column] == wanted
+
+
 @pytest.mark.parametrize(
     ("content", "metadata", "said"),
     [
@@ -168,6 +205,11 @@ def test_text_files_and_releases_have_none(tmp_path: Path):
 @pytest.mark.parametrize(("given", "typed"), [("b", {"b": "text"}), (["b", "a"], {"a": "text", "b": "text"}), ([], {})])
 def test_names_alone_are_text(given: Any, typed: dict):
     assert EveryDocument(source="x", metadata=given).metadata == typed
+
+
+def test_names_and_types_mixed_are_refused():
+    with pytest.raises(ValidationError, match="give names alone"):
+        EveryDocument.model_validate({"source": "x", "metadata": ["url", {"year": "integer"}]})
 
 
 @pytest.mark.parametrize("name", ["a.b", "a`b", " ", "\ud800"])

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from infocse_ray.embedding.numbers import vector_columns
+from infocse_ray.errors import StorageUnavailable
 from infocse_ray.search import engine
 from infocse_ray.search.engine import Engine
 from infocse_ray.search.index import Index
+from infocse_ray.storage.folder import Storage
 from tests.unit.indexes import TEXTS, write_index
 
 lance = pytest.importorskip("lance")
@@ -188,7 +190,7 @@ def test_the_same_share_of_the_lists_is_looked_into_where_an_earlier_version_mad
 
 
 @pytest.mark.parametrize("how", ["a file", "part of a file", "the versions"])
-def test_a_damaged_copy_is_made_again(tmp_path: Path, tiny_encoder: Path, how: str):
+def test_a_damaged_copy_is_made_again(tmp_path: Path, tiny_encoder: Path, how: str, capsys):
     output = write_index(tmp_path, tiny_encoder)
     found = Index(str(output)).search("tide", top=9)
     copy = output / "search" / "documents.lance"
@@ -198,6 +200,35 @@ def test_a_damaged_copy_is_made_again(tmp_path: Path, tiny_encoder: Path, how: s
     elif how == "part of a file":
         (copy / "data" / name).write_bytes((copy / "data" / name).read_bytes()[:50])
     else:
-        for version in (copy / "_versions").files():
-            (copy / "_versions" / version).write_bytes(b"x")
+        (copy / "_versions").delete()
     assert Index(str(output)).search("tide", top=9) == found
+    said = capsys.readouterr().out
+    assert "documents.lance" in said
+    assert "; it is made again" in said
+
+
+def test_a_copy_that_can_not_be_looked_at_for_now_is_left_alone(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    output = write_index(tmp_path, tiny_encoder)
+    opened = Index(str(output))
+    before = (output / "search").files().keys()
+    plain = Storage.files
+
+    def away(self: Storage, *arguments: Any) -> Any:
+        if self.name == "_versions":
+            raise StorageUnavailable("out of reach")
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(Storage, "files", away)
+    with pytest.raises(StorageUnavailable):
+        Index(str(output))
+    monkeypatch.undo()
+    copy = output / "search" / "documents.lance" / "_versions"
+    contents = {name: (copy / name).read_bytes() for name in copy.files()}
+    for name in contents:
+        (copy / name).write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"can't be opened \(.*\); if it is damaged remove it, and it is made again"):
+        Index(str(output))
+    for name, content in contents.items():
+        (copy / name).write_bytes(content)
+    assert (output / "search").files().keys() == before
+    assert len(opened.search("tide", top=9)) == len(TEXTS)

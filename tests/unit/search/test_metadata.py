@@ -53,6 +53,7 @@ CONDITIONS = [
     ("metadata.day >= date '2010-01-01'", {"court", "kitchen"}),
     ("doc_id IN ('sea', 'sky')", {"sea", "sky"}),
     ("metadata.year = 1", set()),
+    ("metadata.year = 2001 OR metadata.year = 2010 -- two of them", {"sea", "court"}),
 ]
 
 
@@ -88,16 +89,24 @@ def test_sentences_have_it_of_their_documents(tmp_path: Path, tiny_encoder: Path
     assert {(hit.metadata or {})["year"] for hit in found} == {2001, 2010}
 
 
-def test_the_best_that_meet_it_are_found_however_few_among_many(tmp_path: Path, monkeypatch):
+@pytest.mark.parametrize("exact_rows", [1_000, 1])
+def test_the_best_that_meet_it_are_found_however_few_among_many(tmp_path: Path, monkeypatch, exact_rows: int):
     monkeypatch.setattr(engine, "EXACT_ROWS", 1_000)
     monkeypatch.setattr(engine, "_LIST_ROWS", 100)  # so that most lists aren't looked into
     vectors = np.random.default_rng(0).standard_normal((20_000, 16)).astype(np.float32)
-    rare = np.arange(20_000) % 4_000 == 7
-    table = pa.table({"doc_id": [str(i) for i in range(20_000)], "rare": rare, **vector_columns(vectors, "fp32")})
+    number = np.arange(20_000)
+    table = pa.table({"doc_id": number.astype(str), "number": number, **vector_columns(vectors, "fp32")})
     searched = Engine(lance.write_dataset(table, str(tmp_path / "rows.lance")), cosine=True)
     assert searched.approximate
-    found = searched.search(vectors[0], 10, where="rare")
-    assert sorted(map(int, found["doc_id"].to_pylist())) == np.flatnonzero(rare).tolist()
+    monkeypatch.setattr(engine, "EXACT_ROWS", exact_rows)
+    found = searched.search(vectors[0], 10, where="number % 4000 = 7")
+    assert sorted(map(int, found["doc_id"].to_pylist())) == [7, 4007, 8007, 12007, 16007]
+    if exact_rows > 1:
+        scores = (vectors @ vectors[0]) / np.linalg.norm(vectors, axis=1)
+        meets = np.flatnonzero(number % 50 == 7)
+        best = meets[np.argsort(-scores[meets])[:10]]
+        found = searched.search(vectors[0], 10, where="number % 50 = 7")
+        assert [int(one) for one in found["doc_id"].to_pylist()] == best.tolist(), "few are compared one by one"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +116,11 @@ def test_the_best_that_meet_it_are_found_however_few_among_many(tmp_path: Path, 
         ("metadata.year > 'x'", r"metadata.year > 'x'.*metadata.tags \(texts: array_has\(metadata.tags, 'x'\)\)"),
         ("metadata.year >", r"metadata.year \(integer\), doc_id, key, title, text"),
         ("metadata.year", "does not return a boolean"),
+        ("metadata.year > 2001 metadata.year < 2003", "Expected: \\), found: metadata"),
+        ("metadata.year > 2001, metadata.year < 2003", "is not supported SQL"),
+        ("metadata.year > 2001 LIMIT 1", "Expected: \\), found: LIMIT"),
+        ("metadata.year = 2001; SELECT 1", "Expected: \\), found: ;"),
+        ("CAST(metadata.place AS INT) > 2", r"^where = 'CAST\(metadata.place AS INT\) > 2': "),
         (" ", "give a condition, such as"),
         (3, "where = 3: give a condition"),
     ],

@@ -200,9 +200,21 @@ def test_the_store_is_made_with_its_experiment_where_it_is_of_this_machine(tmp_p
     make_store()  # a server makes its own
 
 
-@pytest.mark.parametrize(("code", "away"), [("TEMPORARILY_UNAVAILABLE", True), ("INVALID_PARAMETER_VALUE", False)])
-def test_a_server_that_is_too_busy_is_away_and_one_that_refuses_is_not(code: str, away: bool):
-    from mlflow.exceptions import MlflowException
+@pytest.mark.parametrize(
+    ("code", "answered", "away"),
+    [
+        ("TEMPORARILY_UNAVAILABLE", True, True),
+        ("INTERNAL_ERROR", False, True),  # the client's own, of a server that didn't answer
+        ("INTERNAL_ERROR", True, False),
+        ("INVALID_PARAMETER_VALUE", True, False),
+    ],
+)
+def test_a_server_that_does_not_answer_is_away_and_one_that_refuses_is_not(code: str, answered: bool, away: bool):
+    from mlflow.exceptions import MlflowException, RestException
     from mlflow.protos import databricks_pb2
 
-    assert MLflow().is_away(MlflowException("no", getattr(databricks_pb2, code))) == away
+    told = {"error_code": code, "message": "no"}
+    error = RestException(told) if answered else MlflowException("no", getattr(databricks_pb2, code))
+    assert MLflow().is_away(error) == away
+    assert MLflow().is_away(ConnectionError())
+    assert not MLflow().is_away(PermissionError())
