@@ -115,6 +115,15 @@ def test_documents_from_python_into_lance(tiny_encoder: Path, tmp_path: Path, mo
     assert infocse_ray.Index(place).search("the tide", top=2)[0].doc_id in ("x", "y")
     (corpus,) = (tmp_path / "r" / "corpora").iterdir()
     assert told == [2 * TokenStore.open(Storage.open(str(corpus))).summary["tokens"]], "sentences, and documents whole"
+    output = Storage.open(place)
+    commit = read_checked(output / "vectors" / "stage.json")
+    (output / "vectors" / "stage.json").write_json(checked(commit | {"fingerprint": "of an earlier version"}))
+    (output / "documents.lance" / "data").delete()
+    with pytest.raises(ValueError, match="has vectors of other documents than this corpus is read as now"):
+        infocse_ray.embed(
+            str(tiny_encoder), table, output=str(tmp_path / "o"), storage=str(tmp_path / "r"), format="lance"
+        )
+    assert (output / "vectors" / "stage.json").exists(), "what is another's isn't made again"
 
 
 @pytest.mark.usefixtures("workers_here")

@@ -21,6 +21,7 @@ from infocse_ray.corpus.tokenizer import CorpusTokenizer
 from infocse_ray.embedding.texts import write_texts
 from infocse_ray.errors import SourceChanged, UnreadableFile
 from infocse_ray.settings import Corpus
+from infocse_ray.settings.embed import EveryDocument
 from infocse_ray.stages import shared
 from infocse_ray.stages.stage import Stage, read_stage
 from infocse_ray.storage.folder import Storage
@@ -345,7 +346,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_corpus(tmp_path: Path, token
 
 def test_nothing_is_kept_of_another_version_of_a_file(tmp_path: Path, tokenizer: str):
     file = write_jsonl(tmp_path / "a.jsonl", make_documents(40))
-    corpus = Corpus(source=str(file), id="id", sentences="sentences")
+    corpus = EveryDocument(source=str(file), id="id", sentences="sentences")
     source, first, written = find_source(corpus), file.read_bytes(), file.stat().st_mtime_ns
     file.write_bytes(b"?" + first.replace(b'"doc-', b'"new-')[1:])  # whose first row is no JSON
     os.utime(file, ns=(written + 10**9, written + 10**9))

@@ -17,7 +17,7 @@ import torch
 
 from infocse_ray.annotate.annotator import Annotator
 from infocse_ray.annotate.pipeline import Pipeline
-from infocse_ray.embedding import shards, writer
+from infocse_ray.embedding import rows, shards, writer
 from infocse_ray.embedding.index import Embedding, read_embedding
 from infocse_ray.embedding.numbers import vectors_of
 from infocse_ray.embedding.rows import document_schema
@@ -263,3 +263,13 @@ def test_metadata_tells_embeddings_apart_and_only_where_there_is_any(tmp_path: P
     more.begin(output)
     with pytest.raises(ValueError, match=r"has vectors of metadata \{'a': 'text', 'b': 'integer'\}, not .*; give"):
         other.begin(output)
+
+
+def test_metadata_of_sentences_is_in_chunks_that_arrow_can_hold(monkeypatch):
+    monkeypatch.setattr(rows, "_CHUNK_BYTES", 100)
+    column = pa.array([{"a": "x" * 20}, {"a": "y" * 20}])
+    repeated = rows._repeated(column, np.array([0, 0, 0, 1, 1, 1, 1]))
+    assert repeated.to_pylist() == [{"a": "x" * 20}] * 3 + [{"a": "y" * 20}] * 4
+    assert repeated.num_chunks > 2
+    assert max(chunk.nbytes for chunk in repeated.chunks) <= 150
+    assert len(rows._repeated(column, np.array([], np.int64))) == 0
