@@ -339,8 +339,9 @@ def _any(scalar: pa.Scalar) -> Any:
     """A value of any type; None where Python has none for it, such as a time in the year 10,000."""
     with contextlib.suppress(ValueError, OverflowError):
         return scalar.as_py()
-    with contextlib.suppress(ValueError, OverflowError):  # a time of a zone that isn't known here; no UTF-8
-        return scalar.cast(pa.timestamp("us", "UTC") if pa.types.is_timestamp(scalar.type) else pa.binary()).as_py()
+    other = pa.timestamp("us", "UTC") if pa.types.is_timestamp(scalar.type) else pa.binary()
+    with contextlib.suppress(ValueError, OverflowError, pa.ArrowException):  # of an unknown zone, or no UTF-8
+        return scalar.cast(other).as_py()
     return None
 
 

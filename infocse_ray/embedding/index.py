@@ -151,6 +151,7 @@ _TOLD_APART = (
     "reading",
     "metadata",
 )
+"""What another output is needed for."""
 _LONG = {"encoder": ("another model (or max_length, pooling or prompts)", "this one"), "corpus": ("another", "this")}
 
 

@@ -215,7 +215,7 @@ def forget_lost(folder: Storage, output: Storage, sentences: bool) -> None:
     for piece in lost:
         piece.delete()
     if lost:
-        say(f"{len(lost):,} shards are embedded again: data of theirs is missing, or cut off")
+        say(f"{len(lost):,} of {len(pieces):,} shards are embedded again: data of theirs is missing, or cut off")
 
 
 def _is_there(piece: Storage, data: list[dict[str, pafs.FileInfo]]) -> bool:

@@ -15,9 +15,10 @@ from infocse_ray.embedding.texts import METADATA_COLUMN
 DIGEST = "digest"
 """The column by which a later output knows whether a document is what it was."""
 
-_CHUNK_BYTES = 2**30
 SHOWN_TITLE = 200
 """Characters of a title at most."""
+_CHUNK_BYTES = 2**30
+"""Of metadata in a chunk of a column; an array of texts has room for twice as many."""
 
 
 _DOCUMENT = [

@@ -122,8 +122,9 @@ def test_they_can_not_spoil_a_document(tmp_path: Path):
     csv.write_bytes(b"body,note\nOne.,caf\xe9\nTwo.,plain\n")
     column = pa.array([b"caf\xe9", b"plain"], pa.binary()).view(pa.string())
     late = pa.array([2**62, 0], pa.timestamp("us"))
-    pq.write_table(pa.table({"body": ["One.", "Two."], "note": column, "late": late}), parquet)
-    for file, names in ((csv, ["note"]), (parquet, ["note", "late"])):
+    days = pa.array([2**30, 0], pa.int32()).view(pa.date32())
+    pq.write_table(pa.table({"body": ["One.", "Two."], "note": column, "late": late, "day": days}), parquet)
+    for file, names in ((csv, ["note"]), (parquet, ["note", "late", "day"])):
         corpus = corpus_of(file, **dict.fromkeys(names, "text"))
         source = shown(corpus)
         rows = list(read_rows(source.pieces[0], source.columns, by_line=False))
