@@ -25,6 +25,8 @@ from infocse_ray.storage.redact import redacted
 _FORMAT = 1
 """Counted up when the same settings begin to give other vectors or texts."""
 
+METADATA_COLUMN = "metadata"
+"""Of documents and sentences, and of their texts on the way."""
 Over = Literal["documents", "sentences"]
 OVER: tuple[Over, Over] = ("documents", "sentences")
 

@@ -8,9 +8,8 @@ import pyarrow as pa
 from infocse_ray.corpus.metadata import metadata_type
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import owners
-from infocse_ray.embedding.index import Embedding
+from infocse_ray.embedding.index import METADATA_COLUMN, Embedding
 from infocse_ray.embedding.numbers import vector_fields
-from infocse_ray.embedding.texts import METADATA_COLUMN
 
 DIGEST = "digest"
 """The column by which a later output knows whether a document is what it was."""

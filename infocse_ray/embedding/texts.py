@@ -27,6 +27,7 @@ from infocse_ray.corpus.schema import shard_of, stable_hash
 from infocse_ray.corpus.shuffle import Shuffle
 from infocse_ray.corpus.source import Source, refuse_changed
 from infocse_ray.corpus.store import shard_name
+from infocse_ray.embedding.index import METADATA_COLUMN
 from infocse_ray.runtime.progress import Board, say
 from infocse_ray.settings.embed import EveryDocument, MetadataType
 from infocse_ray.storage.folder import Storage
@@ -43,7 +44,6 @@ _FIELDS = [
     pa.field("sentences", pa.list_(pa.string())),
 ]
 _KEPT = ["doc_id", "title", "sentences"]
-METADATA_COLUMN = "metadata"
 _UNFIT = "unfit"
 """JSON: what a row has for metadata and isn't of the type, by name."""
 

@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from infocse_ray.embedding.index import Embedding, Over
+from infocse_ray.embedding.index import METADATA_COLUMN, Embedding, Over
 from infocse_ray.embedding.lance_dataset import check_whole, damage_of, dataset_place, open_dataset, require_lance
 from infocse_ray.embedding.numbers import vector_fields, vectors_of
-from infocse_ray.embedding.texts import METADATA_COLUMN
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.fusion import fused, similarity_with
 from infocse_ray.search.metadata import conditions_on
