@@ -315,7 +315,10 @@ def _encodable(values: dict[Any, Any]) -> bool:
 def _parquet_rows(piece: Piece, columns: dict[str, str]) -> Iterator[SourceRow]:
     filesystem, path = open_filesystem(piece.uri)
     file = pq.ParquetFile(filesystem.open_input_file(path))
-    there = {role: column for role, column in columns.items() if column in file.schema_arrow.names}
+    names = file.schema_arrow.names
+    there = {role: column for role, column in columns.items() if column in names}
+    if doubled := [column for column in there.values() if names.count(column) > 1]:
+        raise BadContent(f"has several columns {doubled[0]!r}; give each a name of its own")
     absent = dict.fromkeys(columns.keys() - there.keys())
     # Summed up once: files that were written bit by bit have tens of thousands of row groups.
     firsts = list(accumulate((file.metadata.row_group(g).num_rows for g in range(piece.end)), initial=0))

@@ -82,10 +82,11 @@ def embed_corpus(settings: Embed) -> Storage:
             "so many"
         )
     embedding = Embedding.of(settings, encoder.fingerprint(), corpus_identity(corpus, source), encoder.dimension)
-    output = Storage.for_runs(settings.output, "output")
+    output = Storage.lasting(settings.output, "output")
     # What is finished needs nothing any more.
     reuse = None if (output / "vectors" / "stage.json").exists() else settings.reuse
     earlier = None if reuse is None else Earlier.of(reuse, output, embedding)
+    Storage.for_runs(settings.output, "output")  # now, so that what is refused leaves no folder
     root = Storage.for_runs(settings.storage)
     # Another's settings, encoder and vectors would be mixed with these.
     with Lease(output / _LEASE, f"output = {str(output)!r}") as lease:

@@ -145,6 +145,9 @@ def test_a_grown_corpus_keeps_the_vectors_of_what_it_had(tiny_encoder: Path, tmp
     monday, tuesday = ({row["doc_id"]: row for row in rows[day]} for day in ("monday", "tuesday"))
     assert tuesday.keys() == {one["id"] for one in later}
     assert [doc_id for doc_id in monday if tuesday[doc_id] != monday[doc_id]] == [documents[0]["id"]]
+    with pytest.raises(ValueError, match="no vectors are there"):
+        infocse_ray.embed(tiny_encoder, later, output=tmp_path / "wednesday", reuse=tmp_path / "sunday", **given)
+    assert not (tmp_path / "wednesday").exists()
     shutil.rmtree(tmp_path / "monday")
     infocse_ray.embed(tiny_encoder, later, output=place, reuse=tmp_path / "monday", **given)
     infocse_ray.embed(tiny_encoder, later, output=place, **given)

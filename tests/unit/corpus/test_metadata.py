@@ -19,6 +19,7 @@ from infocse_ray.corpus.prepare import reading
 from infocse_ray.corpus.read import read_rows
 from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.source import Source, find_source
+from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
 from infocse_ray.settings.embed import EveryDocument
 from tests.conftest import write_jsonl
@@ -225,6 +226,13 @@ def test_several_columns_of_a_name_are_refused(tmp_path: Path):
     corpus = corpus_of(tmp_path / "c.parquet", x="text")
     with pytest.raises(ValueError, match="several columns 'x'; give each a name of its own"):
         shown(corpus)
+
+
+def test_a_file_that_nobody_looked_at_is_named_if_it_has_several_columns_of_a_name(tmp_path: Path):
+    pq.write_table(pa.table([["One."], ["a"], ["b"]], names=["body", "x", "x"]), tmp_path / "c.parquet")
+    [piece] = find_source(corpus_of(tmp_path / "c.parquet")).pieces
+    with pytest.raises(UnreadableFile, match=r"c.parquet: has several columns 'x'; give each a name of its own"):
+        list(read_rows(piece, {"text": "body", "metadata:x": "x"}, by_line=False))
 
 
 def test_documents_are_the_same_with_and_without():
