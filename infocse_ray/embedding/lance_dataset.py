@@ -23,6 +23,7 @@ from infocse_ray.errors import DamagedFile, StorageUnavailable
 from infocse_ray.loop.contents import at_once
 from infocse_ray.runtime.libraries import check_installed
 from infocse_ray.runtime.progress import say
+from infocse_ray.stages.stage import unlike
 from infocse_ray.storage.checksums import checked, read_checked
 from infocse_ray.storage.folder import Storage
 
@@ -152,7 +153,7 @@ def check_whole(dataset: Storage) -> Any:
     """
     opened = open_dataset(dataset)
     described = [file for fragment in opened.get_fragments() for file in fragment.metadata.files]
-    if wrong := _wrong(described, (dataset / "data").files()):
+    if wrong := unlike(_sizes(described), (dataset / "data").files()):
         name, why = next(iter(wrong.items()))
         raise DamagedFile(f"{dataset / 'data' / name} is damaged ({why})")
     return opened
@@ -177,16 +178,9 @@ def damage_of(dataset: Storage) -> str | None:
     return None
 
 
-def _wrong(described: Iterable[Any], there: dict[str, pafs.FileInfo]) -> dict[str, str]:
-    """What is wrong with which data files, by a listing of them."""
-    wrong = {}
-    for file in described:
-        size = file.file_size_bytes
-        if file.path not in there:
-            wrong[file.path] = "it is missing"
-        elif size and there[file.path].size != size:
-            wrong[file.path] = f"it has {there[file.path].size:,} bytes, not {size:,}"
-    return wrong
+def _sizes(described: Iterable[Any]) -> dict[str, int | None]:
+    """Of data files of Lance, by their names; None where an earlier version of Lance noted none."""
+    return {file.path: file.file_size_bytes or None for file in described}
 
 
 def forget_lost(folder: Storage, output: Storage, sentences: bool) -> None:
@@ -224,7 +218,7 @@ def _is_there(piece: Storage, data: list[dict[str, pafs.FileInfo]]) -> bool:
 
     described = read_checked(piece)
     return not any(
-        _wrong(lance.FragmentMetadata.from_json(one).files, there)
+        unlike(_sizes(lance.FragmentMetadata.from_json(one).files), there)
         for over, there in zip(OVER, data, strict=False)
         for one in described[over]
     )

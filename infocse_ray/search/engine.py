@@ -11,6 +11,7 @@ and by its best sentence, where that counts.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import time
@@ -44,6 +45,8 @@ _REFINE = 5
 """How many times the results asked for are compared exactly."""
 _CANDIDATES = 100
 """Of vectors and of words, each, where both count; more where more results are asked for."""
+_CONDITIONS = 128
+"""Of which an engine remembers how many rows meet them."""
 _PLACE_IN_LANCE = re.compile(r"(^|,?\s)/\S+\.rs:\d+:\d+")
 _PATIENCE = 10.0
 """Seconds for another process that has copied vectors to say so."""
@@ -69,8 +72,7 @@ class Engine:
         self.rows: int = dataset.count_rows()
         self.sentences: SentenceVectors | None = None
         self._probes: int | None = None
-        self._rows_where: dict[str, int] = {}
-        """How many rows meet a condition that was asked."""
+        self._rows_where = functools.lru_cache(_CONDITIONS)(lambda where: dataset.count_rows(filter=where))
         if self.rows > EXACT_ROWS:
             self.build()
 
@@ -137,9 +139,7 @@ class Engine:
 
     def _few(self, where: str) -> bool:
         """Whether so few rows meet a condition that a query is compared with all of them."""
-        if where not in self._rows_where:
-            self._rows_where[where] = self._dataset.count_rows(filter=bracketed(where))
-        return self._rows_where[where] <= EXACT_ROWS
+        return self._rows_where(bracketed(where)) <= EXACT_ROWS
 
     def _conditions(self) -> str:
         """What a condition can be about, for people."""

@@ -67,8 +67,9 @@ def _open(settings: Search) -> list[Index]:
         ValueError: an index can't be opened, or has nothing that the condition is about.
     """
     indexes = _opened(settings)
-    for index in indexes if settings.where is not None else ():
-        index.check(settings.where or "")
+    if settings.where is not None:
+        for index in indexes:
+            index.check(settings.where)
     return indexes
 
 

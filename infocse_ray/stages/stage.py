@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ def read_whole_stage(folder: Storage) -> Stage:
         DamagedFile: a file is missing or cut off, or `stage.json` isn't as it was written.
     """
     commit = _read_commit(folder)
-    if wrong := _unlike(commit, folder.files()):
+    if wrong := unlike(commit.get("files", {}), folder.files()):
         name, why = next(iter(wrong.items()))
         raise DamagedFile(f"{folder / name} is damaged ({why})")
     return _stage(folder, commit)
@@ -153,19 +153,24 @@ def _damage(folder: Storage, commit: dict[str, Any]) -> dict[str, str]:
         return {}
     there = folder.files()
     marked = {name.removesuffix(MARK): OTHER for name in there if name.endswith(MARK)}
-    wrong = _unlike(commit, there) | marked
+    wrong = unlike(commit.get("files", {}), there) | marked
     if not wrong:
         _seen_whole.add(key)
     return wrong
 
 
-def _unlike(commit: dict[str, Any], there: dict[str, FileInfo]) -> dict[str, str]:
-    """What is wrong with which of the files that a commit lists, by what is there."""
+def unlike(files: Mapping[str, int | None], there: Mapping[str, FileInfo]) -> dict[str, str]:
+    """What is wrong with which files, by what is there.
+
+    Args:
+        files: the size in bytes of each by its name; None: any.
+        there: a listing.
+    """
     wrong = {}
-    for name, size in commit.get("files", {}).items():
+    for name, size in files.items():
         if name not in there:
             wrong[name] = "it is missing"
-        elif there[name].size != size:
+        elif size is not None and there[name].size != size:
             wrong[name] = f"it has {there[name].size:,} bytes, not {size:,}"
     return wrong
 

@@ -245,7 +245,7 @@ def test_folders_that_nothing_embedded_made_are_left_alone(tmp_path: Path, tiny_
 def test_hidden_files_are_no_reason_to_refuse_an_output(tmp_path: Path, tiny_encoder: Path):
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / ".DS_Store").write_text("")
-    write_index(tmp_path, tiny_encoder)
+    assert len(read(write_index(tmp_path, tiny_encoder), "documents")) == len(TEXTS)
 
 
 def test_metadata_tells_embeddings_apart_and_only_where_there_is_any(tmp_path: Path, tiny_encoder: Path):

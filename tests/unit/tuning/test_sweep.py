@@ -243,8 +243,9 @@ def test_trials_are_compared_by_what_they_trained(tmp_path: Path, runs: Runs):
     run(tmp_path, runs, settings=sweep_of(tmp_path).settings | {"train.method": "none"}, parameters=initialized)
     found = content(tmp_path)
     assert found["best"] == found["trials"][1]["name"], "nothing was trained"
-    head = (tmp_path / "runs" / "s" / "best.yaml").read_text().partition("\n")[0]
+    head, own = (tmp_path / "runs" / "s" / "best.yaml").read_text().splitlines()[:2]
     assert head.endswith(": recall@5 0.6000 on validation."), "of which it is no news that it is no better"
+    assert own.startswith("# Under this name it is the trial's run: give another (--name)")
 
 
 def test_trials_that_return_their_start_are_told_apart_by_what_they_trained(
