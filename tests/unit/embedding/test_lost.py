@@ -10,7 +10,7 @@ import pytest
 from infocse_ray.embedding.lance_dataset import forget_lost
 from infocse_ray.errors import DamagedFile
 from infocse_ray.search.index import Index
-from infocse_ray.stages.stage import look_again
+from infocse_ray.stages.stage import look_again, unlike
 from infocse_ray.storage.folder import Storage
 from tests.unit.indexes import SHARDS, TEXTS, index_in, write_index
 
@@ -83,3 +83,11 @@ def test_one_that_lance_can_not_open_is_not_taken_for_lost(tmp_path: Path, tiny_
         (versions / name).write_bytes(b"x")
     with pytest.raises(ValueError, match=r"^.*documents.lance can't be opened \(.*\); if it is damaged rem"):
         forget_lost(output / "vectors", output, sentences=True)
+
+
+def test_a_file_whose_size_nobody_noted_has_to_be_there(tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"123")
+    there = Storage.open(str(tmp_path)).files()
+    assert unlike({"a": None}, there) == {}
+    assert unlike({"a": 3, "b": None}, there) == {"b": "it is missing"}
+    assert unlike({"a": 4}, there) == {"a": "it has 3 bytes, not 4"}
