@@ -32,6 +32,10 @@ class NoExamples(ValueError):
     """No document of the corpus gives an example to train on; the message says what all have."""
 
 
+class NoSuchDocument(ValueError):
+    """An index has no document of that id; the message names both."""
+
+
 class DamagedFile(ValueError):
     """A file's content differs from what was written; the message names it."""
 

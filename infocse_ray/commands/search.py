@@ -9,6 +9,7 @@ Example:
   infocse search --index news-vectors "trains that were late"
   infocse search --index news-vectors --compare_index news-vectors-before --serve
   infocse search --index news-vectors --where "metadata.day >= date '2026-01-31'" "trains that were late"
+  infocse search --index news-vectors --like article-17
   infocse search --index news-vectors --queries queries.jsonl --output found
 """
 
@@ -21,7 +22,7 @@ from infocse_ray.settings.search import Search
 
 _ESSENTIALS = (
     *("query", "index", "model", "compare_index", "top", "over", "words", "best_sentence", "serve"),
-    *("where", "queries", "output"),
+    *("where", "like", "queries", "output"),
 )
 
 

@@ -184,6 +184,12 @@ class Engine:
         similarity = 1 - found["_distance"].to_numpy()
         return found.drop_columns(["_distance"]).append_column("similarity", pa.array(similarity, pa.float32()))
 
+    def document(self, doc_id: str) -> tuple[str, np.ndarray] | None:
+        """A document's title and vector, float32 [d]; None where there is no such document."""
+        quoted = doc_id.replace("'", "''")
+        there = self._dataset.to_table(columns=["title", "vector"], filter=f"doc_id = '{quoted}'", limit=1)
+        return (there["title"][0].as_py(), vectors_of(there)[0]) if len(there) else None
+
     def search_both(
         self,
         vector: np.ndarray,

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from infocse_ray.embedding.index import Over, made_by_embed
 from infocse_ray.encoder.embed import for_inference
+from infocse_ray.errors import NoSuchDocument
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
@@ -111,6 +113,7 @@ class Index:
         self.words = self._with_words(asked.words, learnt, where)
         self._one = threading.Lock()
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
+        self._over, self._where = over, where
         self._opened = written.folder.uri, over, None, setting, self.words, self.best_sentence
 
     def __reduce__(self) -> tuple[type[Index], tuple[Any, ...]]:
@@ -256,21 +259,46 @@ class Index:
             found = self.engine.search_both(vector, query, self.words, count, exact, self.best_sentence, where)
         else:
             found = self.engine.search(vector, count, exact, where=where)
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return [
-            Hit(
-                rank,
-                row["doc_id"],
-                row.get("number"),
-                row["title"],
-                row["text"],
-                row["similarity"],
-                row.get("words"),
-                best_sentence=row.get("best_sentence"),
-                metadata=row.get("metadata"),
-            )
-            for rank, row in enumerate(rows, 1)
-        ]
+        return _hits(found)
+
+    def like(self, doc_id: str, top: int = 10, exact: bool = False, where: str | None = None) -> list[Hit]:
+        """The documents most similar to one that the index has, by their vectors alone, without itself; best first.
+
+        Args:
+            doc_id: its id.
+            top: how many; where the index is `approximate` there may be fewer.
+            exact: as for `search`.
+            where: likewise.
+
+        Raises:
+            NoSuchDocument: the index has none of that id.
+            ValueError: sentences are searched, or `top` is no whole number from 1, or `where` no condition that can be
+                asked of this index.
+        """
+        count = from_one(top, f"top = {top!r}: give how many to find, from 1")
+        if where is not None:
+            self.check(where)
+        _, vector = self._document(doc_id)
+        found = self.engine.search(vector, count + 1, exact, where=where)
+        others = pa.array([other != doc_id for other in found["doc_id"].to_pylist()], pa.bool_())
+        return _hits(found.filter(others).slice(0, count))
+
+    def title_of(self, doc_id: str) -> str:
+        """The title of a document.
+
+        Raises:
+            NoSuchDocument: the index has none of that id.
+            ValueError: sentences are searched.
+        """
+        return self._document(doc_id)[0]
+
+    def _document(self, doc_id: str) -> tuple[str, np.ndarray]:
+        if self._over == "sentences":
+            raise ValueError(f"like = {doc_id!r}: is of documents; open the index over documents")
+        known = isinstance(doc_id, str) and is_utf8(doc_id)  # else it is nobody's id
+        if (found := self.engine.document(doc_id) if known else None) is None:
+            raise NoSuchDocument(f"like = {doc_id!r}: {self._where} has no such document; give the id of a result")
+        return found
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """The same hits, in the same order, each document with the sentence that fits the query best.
@@ -290,6 +318,25 @@ class Index:
             vector = vectors_of_queries(self._encoder, [query])[0]
             passages = iter(best_sentences(self._encoder, vector, texts, self.language or "en"))
         return [hit if hit.number is not None else hit._replace(passage=next(passages)) for hit in hits]
+
+
+def _hits(found: pa.Table) -> list[Hit]:
+    """Rows of the engine, best first, as results."""
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return [
+        Hit(
+            rank,
+            row["doc_id"],
+            row.get("number"),
+            row["title"],
+            row["text"],
+            row["similarity"],
+            row.get("words"),
+            best_sentence=row.get("best_sentence"),
+            metadata=row.get("metadata"),
+        )
+        for rank, row in enumerate(rows, 1)
+    ]
 
 
 def _check_query(query: Any, name: str = "query") -> None:

@@ -21,7 +21,8 @@ class Query(NamedTuple):
     """One of a file."""
 
     query_id: str
-    text: str
+    text: str | None
+    """None: `query_id` is a document's, to which others are similar."""
 
 
 def read_queries(uri: str) -> list[Query]:
@@ -71,7 +72,10 @@ def _query(data: bytes, as_json: bool) -> tuple[str | None, str | None]:
 
 
 def lines_of(queries: Iterable[Query], results: Iterable[list[Hit]]) -> Iterator[bytes]:
-    """A line of JSON for each result: `query_id`, `query`, then what the result has (`Hit`), but its passage."""
+    """A line of JSON for each result: `query_id`, `query`, then what the result has (`Hit`), but its passage.
+
+    Where a document asked, `query` is null.
+    """
     for query, hits in zip(queries, results, strict=True):
         for hit in hits:
             found = hit._asdict()

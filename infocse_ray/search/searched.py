@@ -9,7 +9,7 @@ from infocse_ray.search.index import Hit, Index
 from infocse_ray.search.many import RESULTS, Query, lines_of, read_queries
 from infocse_ray.search.metadata import as_shown
 from infocse_ray.search.server import serve
-from infocse_ray.search.sides import DEPTH, Placed, search_sides
+from infocse_ray.search.sides import DEPTH, Placed, like_sides, search_sides
 from infocse_ray.settings.search import Search
 from infocse_ray.settings.text import plain
 from infocse_ray.storage.folder import Storage
@@ -30,8 +30,13 @@ def search(settings: Search) -> None:
     if settings.serve:
         serve(indexes, settings)
         return
-    assert settings.query is not None
-    found = search_sides(indexes, settings.query, settings.top, settings.exact, settings.where)
+    how = settings.top, settings.exact, settings.where
+    if settings.like is not None:
+        found = like_sides(indexes, settings.like, *how)
+        say(f"similar to {plain(indexes[-1].title_of(settings.like), _TITLE)}  ({plain(settings.like, _TITLE)})")
+    else:
+        assert settings.query is not None
+        found = search_sides(indexes, settings.query, *how)
     if not any(found):
         say(_nothing(settings))
         return
@@ -46,14 +51,25 @@ def search(settings: Search) -> None:
 
 def _search_for_a_file(settings: Search, where: str) -> None:
     # Both are tried before the index is opened, which may copy vectors.
-    queries = [Query("1", settings.query or "")] if settings.queries is None else read_queries(settings.queries)
+    queries = _queries(settings)
     output = Storage.for_runs(where, "output")
     [index] = _open(settings)
-    results = index.search([query.text for query in queries], settings.top, settings.exact, settings.where)
+    how = settings.top, settings.exact, settings.where
+    if settings.like is not None:
+        results = [index.like(settings.like, *how)]
+    else:
+        results = index.search([query.text or "" for query in queries], *how)
     if not any(results):
         say(_nothing(settings))
     (output / RESULTS).write_bytes(b"".join(lines_of(queries, results)))
     say(f"{sum(map(len, results)):,} results of {len(queries):,} queries: {output / RESULTS}")
+
+
+def _queries(settings: Search) -> list[Query]:
+    """What is asked, each with what names it in the results."""
+    if settings.queries is not None:
+        return read_queries(settings.queries)
+    return [Query("1", settings.query) if settings.like is None else Query(settings.like, None)]
 
 
 def _nothing(settings: Search) -> str:
@@ -74,18 +90,13 @@ def _open(settings: Search) -> list[Index]:
 
 
 def _opened(settings: Search) -> list[Index]:
+    words, best = settings.words, settings.best_sentence
+    if (
+        settings.compare_index is not None or settings.like is not None
+    ):  # it is encoders, or vectors, that are looked at
+        words, best = (0.0 if each == "auto" else each for each in (words, best))
     if settings.compare_index is None:
-        return [
-            Index(
-                settings.index,
-                settings.over,
-                settings.model,
-                words=settings.words,
-                best_sentence=settings.best_sentence,
-            )
-        ]
-    # It is encoders that are looked at.
-    words, best = (0.0 if each == "auto" else each for each in (settings.words, settings.best_sentence))
+        return [Index(settings.index, settings.over, settings.model, words=words, best_sentence=best)]
     after = Index(settings.index, settings.over, settings.model, words=words, best_sentence=best)
     before = Index(
         settings.compare_index,

@@ -10,18 +10,18 @@ from __future__ import annotations
 import ipaddress
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from infocse_ray.errors import Interrupted
+from infocse_ray.errors import Interrupted, NoSuchDocument
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.index import Index
 from infocse_ray.search.metadata import as_shown
-from infocse_ray.search.sides import DEPTH, Placed, search_sides
+from infocse_ray.search.sides import DEPTH, Placed, like_sides, search_sides
 from infocse_ray.settings.search import Search
 
 _FILES = {
@@ -92,6 +92,16 @@ class SearchServer(ThreadingHTTPServer):
         found = search_sides(self.indexes, query, self.settings.top, self.settings.exact, self.settings.where)
         return {"query": query, "sides": [[_shown(one) for one in results] for results in found]}
 
+    def like(self, doc_id: str) -> dict[str, Any]:
+        """Likewise of what is most similar to a document.
+
+        Raises:
+            NoSuchDocument: an index has none of that id.
+        """
+        found = like_sides(self.indexes, doc_id, self.settings.top, self.settings.exact, self.settings.where)
+        sides = [[_shown(one) for one in results] for results in found]
+        return {"like": doc_id, "title": self.indexes[-1].title_of(doc_id)[:_TEXT], "sides": sides}
+
     def about(self) -> dict[str, Any]:
         """What is searched, as JSON."""
         sides = [
@@ -139,7 +149,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif url.path == "/about":
             self._json(HTTPStatus.OK, self.server.about())
         elif url.path == "/search":
-            self._search(" ".join(parse_qs(url.query).get("q", [])))
+            asked = parse_qs(url.query)
+            if "like" in asked and self.server.settings.over == "documents":
+                self._like(asked["like"][0])
+            else:
+                self._search(" ".join(asked.get("q", [])))
         else:
             self._json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
 
@@ -149,8 +163,16 @@ class _Handler(BaseHTTPRequestHandler):
         if not query.strip() or len(query) > _LONGEST_QUERY:
             self._json(HTTPStatus.BAD_REQUEST, {"error": f"give a query of 1 to {_LONGEST_QUERY:,} characters"})
             return
+        self._results(lambda: self.server.results(query))
+
+    def _like(self, doc_id: str) -> None:
+        self._results(lambda: self.server.like(doc_id))
+
+    def _results(self, find: Callable[[], dict[str, Any]]) -> None:
         try:
-            self._json(HTTPStatus.OK, self.server.results(query))
+            self._json(HTTPStatus.OK, find())
+        except NoSuchDocument:
+            self._json(HTTPStatus.NOT_FOUND, {"error": "there is no such document"})
         except Exception as error:  # of the storage, say: the next query may work
             say(f"a query failed: {type(error).__name__}: {error}")
             self._json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "the search failed; the terminal says why"})

@@ -1,4 +1,4 @@
-"""One query, two encoders: where each result stands in the other's list."""
+"""One query, or one document, and two encoders: where each result stands in the other's list."""
 
 from __future__ import annotations
 
@@ -36,12 +36,32 @@ def search_sides(
         exact: as for `Index.search`.
         where: likewise.
     """
-    if len(indexes) == 1:
-        [index] = indexes
-        return [[Placed(hit, None) for hit in index.with_passages(query, index.search(query, top, exact, where))]]
-    lists = [index.search(query, max(top, DEPTH), exact, where) for index in indexes]
+    lists = [index.search(query, _deep(indexes, top), exact, where) for index in indexes]
+    shown = [index.with_passages(query, hits[:top]) for index, hits in zip(indexes, lists, strict=True)]
+    return _placed(shown, lists)
+
+
+def like_sides(
+    indexes: Sequence[Index], doc_id: str, top: int, exact: bool = False, where: str | None = None
+) -> list[list[Placed]]:
+    """Likewise what is most similar to a document of them.
+
+    Raises:
+        ValueError: as `Index.like`.
+    """
+    lists = [index.like(doc_id, _deep(indexes, top), exact, where) for index in indexes]
+    return _placed([hits[:top] for hits in lists], lists)
+
+
+def _deep(indexes: Sequence[Index], top: int) -> int:
+    """How many results to look for, where so many are shown."""
+    return max(top, DEPTH) if len(indexes) > 1 else top
+
+
+def _placed(shown: Sequence[Sequence[Hit]], lists: Sequence[Sequence[Hit]]) -> list[list[Placed]]:
+    if len(lists) == 1:
+        return [[Placed(hit, None) for hit in shown[0]]]
     ranks = [{hit.key: hit.rank for hit in hits} for hits in lists]
     return [
-        [Placed(hit, others.get(hit.key)) for hit in index.with_passages(query, hits[:top])]
-        for index, hits, others in zip(indexes, lists, reversed(ranks), strict=True)
+        [Placed(hit, others.get(hit.key)) for hit in hits] for hits, others in zip(shown, reversed(ranks), strict=True)
     ]

@@ -23,6 +23,11 @@ class Search(Section):
         description="A file of queries, or its URI, in place of `query`: JSON Lines with `text`, and `_id` or `id`, or "
         "text with a query a line. Needs `output`.",
     )
+    like: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Id of a document of the index, in place of `query`: what is most similar to it, by vectors alone.",
+    )
     output: str | None = Field(
         default=None,
         min_length=1,
@@ -78,8 +83,9 @@ class Search(Section):
         if self.serve and self.query is not None:
             raise ValueError(f"query = {self.query!r}: the page asks for queries; leave it out, or --serve")
         self._check_file()
-        if not self.serve and self.queries is None and not (self.query or "").strip():
-            raise ValueError("query is required: give the text to search for, a file of queries, or --serve")
+        self._check_like()
+        if not self.serve and self.queries is None and self.like is None and not (self.query or "").strip():
+            raise ValueError("query is required: give the text to search for, a file of queries, --like, or --serve")
         if not is_utf8(self.query or ""):  # what a terminal couldn't decode
             raise ValueError(f"query = {self.query!r}: isn't UTF-8; leave out what is no character")
         if self.where is not None and not self.where.strip():
@@ -95,6 +101,25 @@ class Search(Section):
                 f"compare = {self.compare!r}: its vectors are needed, too: `infocse embed` them and give compare_index"
             )
         return self
+
+    def _check_like(self) -> None:
+        """Refuse what doesn't go with a document that asks."""
+        if self.like is None:
+            return
+        if self.serve:
+            raise ValueError(
+                f"like = {self.like!r}: the page has a link to it at each result; leave it out, or --serve"
+            )
+        for name in ("query", "queries"):
+            if (value := getattr(self, name)) is not None:
+                raise ValueError(f"{name} = {value!r}: like = {self.like!r} asks, too; give one of them")
+        if self.over == "sentences":
+            raise ValueError(f"like = {self.like!r}: is of documents; leave it out, or over sentences")
+        for name in ("words", "best_sentence"):
+            if getattr(self, name) not in ("auto", 0.0):
+                raise ValueError(
+                    f"{name} = {getattr(self, name)}: with like vectors alone count; leave one of them out"
+                )
 
     def _check_file(self) -> None:
         """Refuse what doesn't go with queries from a file, or results in one."""

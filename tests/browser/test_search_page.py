@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from infocse_ray.errors import NoSuchDocument
 from infocse_ray.search.index import Hit
 from infocse_ray.search.server import SearchServer
 from infocse_ray.settings.search import Search
@@ -27,6 +28,7 @@ class Listed:
     best_sentence, best = 0.0, None
     passage = None
     metadata = None
+    number = None
 
     def __init__(self, name: str, order: str) -> None:
         self.name, self.order = name, order
@@ -39,7 +41,7 @@ class Listed:
             Hit(
                 rank,
                 doc,
-                None,
+                self.number,
                 TITLES[doc],
                 f"{TITLES[doc]} {query} " + "and more of it " * 30,
                 1 - rank / 10,
@@ -49,6 +51,14 @@ class Listed:
             )
             for rank, doc in enumerate(self.order[:top], 1)
         ]
+
+    def like(self, doc_id: str, top: int, exact: bool, where: str | None) -> list[Hit]:
+        if doc_id not in TITLES:
+            raise NoSuchDocument(doc_id)
+        return [hit for hit in self.search("it", 9, exact, where) if hit.doc_id != doc_id][:top]
+
+    def title_of(self, doc_id: str) -> str:
+        return TITLES[doc_id]
 
     def with_passages(self, query: str, hits: list[Hit]) -> list[Hit]:
         return [hit._replace(passage=self.passage) for hit in hits]
@@ -165,6 +175,41 @@ def test_metadata_is_shown_and_only_addresses_of_the_web_can_be_followed(
     assert browser_page.axe_findings() == []
     browser_page.assert_fits()
     browser_page.assert_quiet(url)
+
+
+@pytest.mark.parametrize("browser_page", LOOKS, indirect=True)
+def test_each_document_leads_to_those_that_are_similar(browser_page: BrowserPage, url: str):
+    page = browser_page.page
+    page.goto(f"{url}?q=tide")
+    links = page.get_by_role("link", name="Documents similar to")
+    links.first.wait_for()
+    assert links.count() == 6
+    page.locator("#side-0 ~ ol .like").nth(2).click()
+    page.get_by_text(f"3 documents similar to “{EVIL}” (c)").wait_for()
+    assert page.locator("#query").input_value() == ""
+    assert page.locator("#sides li h3").all_inner_texts()[:3] == ["The old harbour", "Tides and waves", "A judge"]
+    assert page.title() == f"Similar to {EVIL} – Search"
+    assert browser_page.axe_findings() == []
+    browser_page.assert_fits()
+    page.locator("#side-0 ~ ol .like").first.click()
+    page.get_by_text("3 documents similar to “The old harbour” (a)").wait_for()
+    page.go_back()
+    page.get_by_text(f"3 documents similar to “{EVIL}” (c)").wait_for()
+    page.fill("#query", "tide")
+    page.keyboard.press("Enter")
+    page.get_by_text("3 results for “tide”").wait_for()
+    page.go_back()
+    page.get_by_text(f"3 documents similar to “{EVIL}” (c)").wait_for()
+    page.goto(f"{url}?like={'a' * 30}%20%26b")
+    page.get_by_text("No results: there is no such document").wait_for()
+
+
+def test_sentences_lead_to_none(browser_page: BrowserPage, url: str, monkeypatch):
+    monkeypatch.setattr(Listed, "number", 2)
+    page = browser_page.page
+    page.goto(f"{url}?q=tide")
+    page.locator("#sides li").first.wait_for()
+    assert page.locator(".like").count() == 0
 
 
 def test_a_search_that_is_refused_says_so(browser_page: BrowserPage, url: str):

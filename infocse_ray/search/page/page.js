@@ -117,6 +117,12 @@ function card(hit, side) {
   }
   const id = make("p", "id");
   id.append(make("bdi", "", hit.doc_id), hit.number === null ? "" : `, sentence ${hit.number + 1}`);
+  if (hit.number === null) {
+    const like = make("a", "like", "Similar documents");
+    like.href = `/?like=${encodeURIComponent(hit.doc_id)}`;
+    like.setAttribute("aria-label", `Documents similar to ${cut(hit.title, SHORT)}`);
+    id.append(like);
+  }
   item.append(id);
   return item;
 }
@@ -171,16 +177,19 @@ async function json(url) {
   return value;
 }
 
-async function search(query) {
+// What a query finds, or what is similar to a document.
+async function search(name, value) {
   const mine = ++asked;
   $("status").textContent = "Searching …";
   try {
-    const found = await json(`/search?q=${encodeURIComponent(query)}`);
+    const found = await json(`/search?${name}=${encodeURIComponent(value)}`);
     if (mine !== asked) return;
     show(found);
-    shown = query;
-    $("status").textContent = `${found.sides[0].length} results for “${query}”`;
-    document.title = `${query} – Search`;
+    shown = location.search;
+    const number = found.sides[0].length;
+    $("status").textContent =
+      name === "q" ? `${number} results for “${value}”` : `${number} documents similar to “${found.title}” (${value})`;
+    document.title = `${name === "q" ? value : `Similar to ${found.title}`} – Search`;
   } catch (error) {
     if (mine !== asked) return;
     $("sides").replaceChildren();
@@ -189,9 +198,11 @@ async function search(query) {
 }
 
 function fromAddress() {
-  const query = new URLSearchParams(location.search).get("q") || "";
+  const given = new URLSearchParams(location.search);
+  const query = given.get("q") || "";
   $("query").value = query;
-  if (query.trim()) search(query);
+  if (given.get("like")) search("like", given.get("like"));
+  else if (query.trim()) search("q", query);
 }
 
 document.querySelector("form").addEventListener("submit", (event) => {
@@ -199,7 +210,7 @@ document.querySelector("form").addEventListener("submit", (event) => {
   const query = $("query").value;
   if (!query.trim()) return;
   history.pushState(null, "", `/?q=${encodeURIComponent(query)}`);
-  search(query);
+  search("q", query);
 });
 
 document.addEventListener("focusin", mark);
@@ -216,7 +227,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 window.addEventListener("popstate", () => {
-  if (new URLSearchParams(location.search).get("q") !== shown) fromAddress(); // else it is a jump on the page
+  if (location.search !== shown) fromAddress(); // else it is a jump on the page
 });
 
 (async () => {

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from infocse_ray.errors import NoSuchDocument
 from infocse_ray.search.index import Hit
 from infocse_ray.search.server import SearchServer, serve
 from infocse_ray.settings.search import Search
@@ -34,6 +35,14 @@ class Evil:
 
     def with_passages(self, query: str, hits: list[Hit]) -> list[Hit]:
         return [hit._replace(passage=EVIL) for hit in hits]
+
+    def like(self, doc_id: str, top: int, exact: bool, where: str | None) -> list[Hit]:
+        if doc_id == "nobody":
+            raise NoSuchDocument("a path of this machine")
+        return self.search(doc_id, top, exact, where)
+
+    def title_of(self, doc_id: str) -> str:
+        return f"{EVIL} {'x' * 9_000}"
 
 
 @pytest.fixture
@@ -89,6 +98,22 @@ def test_results_are_json_that_no_browser_takes_for_a_page(server: SearchServer)
     assert found["sides"][0][0]["passage"] == EVIL
     about = json.loads(get(server, "/about")[2])
     assert about["sides"][0] == {"name": EVIL, "size": 2, "approximate": False, "words": 0.4, "best_sentence": 0.3}
+
+
+def test_what_is_like_a_document_is_json_likewise(server: SearchServer):
+    status, headers, content = get(server, "/search?like=a%20%3Cb%3E%26")
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    found = json.loads(content)
+    assert (found["like"], found["title"]) == ("a <b>&", f"{EVIL} {'x' * 9_000}"[:4_000])
+    assert [hit["title"] for hit in found["sides"][1]] == [EVIL, "a <b>&"]
+    assert [hit["other"] for hit in found["sides"][0]] == [1, 2]
+    assert found["sides"][0][0]["passage"] is None
+    status, _, content = get(server, "/search?like=nobody")
+    assert (status, json.loads(content)) == (404, {"error": "there is no such document"})
+    assert get(server, "/search?like=")[0] == 400
+    assert get(server, "/search?like=break")[0] == 500
+    server.settings = Search(index="i", serve=True, over="sentences")
+    assert get(server, "/search?like=a")[0] == 400
 
 
 @pytest.mark.parametrize("path", ["/search", "/search?q=", "/search?q=%20", f"/search?q={'x' * 10_001}"])
