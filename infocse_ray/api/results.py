@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from infocse_ray.api.arguments import validated
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.shown_in_notebook import result_table
 from infocse_ray.settings import Encoder
+from infocse_ray.settings.export import Export
+from infocse_ray.settings.nested import nested
+from infocse_ray.settings.push import Push
 from infocse_ray.storage.checksums import file_digest
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+_Asked = TypeVar("_Asked", Export, Push)
 
 
 class _WithoutCredentials:
@@ -84,6 +92,52 @@ class RunResult:
         length = self.metrics["settings"]["encoder"]["max_length"]
         shape = Encoder(model=self.model_path, max_length=length)
         return load_encoder(self._local(), shape, cosine=False)
+
+    def export(self, **settings: Any) -> str:
+        """Write the adapted encoder in another form, as `infocse export` does, and say what that loses.
+
+        Args:
+            settings: of `infocse export --help all` but `model`, such as `format="openvino", int8=True`.
+
+        Returns:
+            The folder that has it, or its URI.
+
+        Raises:
+            ValueError: a setting doesn't fit, a package is missing, or the run's folder has another encoder by now.
+        """
+        from infocse_ray.export.run import export
+
+        return export(self._asked_for(Export, settings)).folder.uri
+
+    def push(self, repo: str, **settings: Any) -> str | None:
+        """Put the adapted encoder into a repository of the Hugging Face hub, as `infocse push` does.
+
+        Args:
+            repo: user/name or organisation/name; made if it isn't there.
+            settings: of `infocse push --help all` but `model`, such as `private=True`, or `dry_run=True`.
+
+        Returns:
+            Where it can be looked at; None of a dry run.
+
+        Raises:
+            ValueError: a setting doesn't fit, there is no token, the hub refuses, or the run's folder has another
+                encoder by now.
+        """
+        from infocse_ray.export.push import push
+
+        return push(self._asked_for(Push, {"repo": repo, **settings}))
+
+    def _asked_for(self, kind: type[_Asked], settings: Mapping[str, Any]) -> _Asked:
+        """Settings of a command, of which the encoder is this result's.
+
+        Raises:
+            ValueError: they don't fit, or it isn't there any more.
+        """
+        if "model" in settings:
+            raise ValueError("model: is this result's; leave it out")
+        checked = validated(kind, nested({"model": self.model_path, **settings}))
+        self._local()
+        return checked
 
     def _local(self) -> Path:
         """The encoder's folder on this machine."""

@@ -317,6 +317,44 @@ def test_a_result_loads_its_own_encoder_and_no_later_runs(tmp_path: Path, tiny_e
         result.sentence_transformer()
 
 
+def test_a_result_is_exported_and_pushed_as_the_commands_do(tmp_path: Path, tiny_encoder: Path, monkeypatch):
+    from infocse_ray.export import push, run
+
+    model = tmp_path / "run" / "model"
+    shutil.copytree(tiny_encoder, model)
+    files = {"config.json": digest((model / "config.json").read_bytes()).hex()}
+    result = RunResult(Storage.open(str(tmp_path / "run")), {}, files=files)
+    asked: list[Any] = []
+
+    def export(settings: Any) -> Any:
+        asked.append(settings)
+        return SimpleNamespace(folder=Storage.open(str(tmp_path / "out")))
+
+    def pushed(settings: Any) -> str:
+        asked.append(settings)
+        return "https://example.org"
+
+    monkeypatch.setattr(run, "export", export)
+    monkeypatch.setattr(push, "push", pushed)
+    given = {"format": "openvino", "int8": True, "output": tmp_path / "out", "corpus.source": tmp_path / "c.jsonl"}
+    assert result.export(**given) == str(tmp_path / "out")
+    assert result.push("me/news", private=True) == "https://example.org"
+    exported, shared = asked
+    assert (exported.model, exported.format, exported.int8) == (str(model), "openvino", True)
+    assert (exported.output, exported.corpus.source) == (str(tmp_path / "out"), str(tmp_path / "c.jsonl"))
+    assert (shared.model, shared.repo, shared.private) == (str(model), "me/news", True)
+    for call in (lambda **more: result.export(**more), lambda **more: result.push("me/news", **more)):
+        with pytest.raises(ValueError, match=r"^model: is this result's; leave it out"):
+            call(model="x")
+        with pytest.raises(ValueError, match=r"^privat is not a setting"):
+            call(privat=True)
+    (model / "config.json").write_text("{}")
+    for call in (result.export, lambda: result.push("me/news")):
+        with pytest.raises(ValueError, match="isn't this result's encoder any more"):
+            call()
+    assert len(asked) == 2, "nothing was done of what was refused"
+
+
 def test_results_are_shown_without_credentials():
     secret = "s3://KEY:averysecretword@bucket/runs/news"
     for result in (SweepResult(secret, 0), Scores({}, secret), SuiteScores([], "", secret)):
