@@ -1,10 +1,12 @@
 """How much an iteration annotates: everything, or as much as is enough for what its training reads.
 
 1. The pairs that training reads at most, and those that sentences give as a rule, with a margin, say which part.
-2. There are no fewer documents than training has open in its lanes, lest it deal more pairs of fewer documents.
+2. Lest training deals many pairs of few documents there are as many that it reads PAIRS_A_DOCUMENT of each, and
+   DOCUMENTS_A_PAIR for each pair of a batch, of 128 at least; or as many as it has open in its lanes, which is enough
+   whatever it reads.
 3. Where each lane has several shards so many of them are drawn; where these few are more than the part, some of their
    documents. `auto` halves these, and halves them again: whoever trains a little more, or in larger batches, as the
-   trials of a sweep do, then mostly finds the annotations that there are.
+   trials of a sweep may, then mostly finds the annotations that there are.
 All of it follows from the store's summary, the settings and the iteration.
 """
 
@@ -22,6 +24,16 @@ from infocse_ray.settings import Annotate, Settings
 MARGIN = 1.5
 """Times the pairs that training reads, are annotated: what sentences give is an estimate."""
 
+PAIRS_A_DOCUMENT = 8
+"""That training reads of each document, on average, at most: 7 of each of 2,000 articles came to what 1 or 2 of each of
+10,000 did (docs/results_length.md, "Five times the documents")."""
+
+DOCUMENTS_A_PAIR = 32
+"""At least: a long document has many pairs, and among few documents it is in every batch, or twice in one."""
+
+_PAIRS_AT_LEAST = 128
+"""Batches of fewer pairs are counted as of so many: they annotate alike, and no small corpus in part."""
+
 FEWEST = 4
 """Shards of a lane that are annotated at least, where it has as many: a batch takes from different documents."""
 
@@ -38,10 +50,11 @@ def share_of_iteration(settings: Settings, store: TokenStore, splits: Sequence[s
     there, lanes = store.shards // store.summary["lanes"], store.summary["lanes"]
     training = TrainingDocuments(store, list(splits))
     share = asked = settings.annotate.share
+    read, batch = pairs_read(settings, store), settings.train.batch_size
+    different = DOCUMENTS_A_PAIR * max(batch, _PAIRS_AT_LEAST)
     if share == "auto":
-        pairs = pairs_in(settings.annotate, training.count, training.sentences)
-        share = MARGIN * pairs_read(settings, store) / max(pairs, 1.0)
-    fewest = lanes * most_open(math.ceil(settings.train.batch_size / lanes))
+        share = MARGIN * read / max(pairs_in(settings.annotate, training.count, training.sentences), 1.0)
+    fewest = min(lanes * most_open(math.ceil(batch / lanes)), max(read / PAIRS_A_DOCUMENT, different))
     share = min(1.0, max(share, fewest / max(training.count, 1)))
     # What is a whole number but for rounding is that number.
     a_lane = min(there, max(FEWEST, math.ceil(share * there - 1e-9)))

@@ -116,22 +116,6 @@ class Work(NamedTuple):
             (looks * self.look + self.tested) / second + 2 * start,  # before training and after
         )
 
-    def tokens(self, speed: Speed, seconds: float) -> int:
-        """Of each training, so that the run takes so long; at least one step."""
-        there = (seconds - self.estimate(speed, 0.0).seconds) * speed.tokens_per_second
-        looks, number = self.look / self.between, self.trainings + self.pilots
-        pilots = self.pilots * (self.training(speed, self.piloted) + looks * self.piloted)
-        each = 0.0
-        for once in (True, False):
-            cost = self.cost(speed, once) + looks
-            before = self.texts / self.beside if once else 0.0
-            each = ((there - pilots) / self.trainings - before) / cost
-            if each < self.piloted:  # then pilots are as long
-                each = (there / number - before) / cost
-            if each >= TIMES * self.texts:
-                break
-        return max(round(each), round(self.step), 1)
-
 
 def work_of(run: Run) -> Work:
     """What the run has to do."""
@@ -141,8 +125,7 @@ def work_of(run: Run) -> Work:
     sentence = sentence_length(run.store, run.inputs.encoder.max_length)
     document = sentence * counts["sentences"] / max(sum(documents.values()), 1)
     own = run.store.documents(iteration_stages.splits) * document
-    # How many tokens `minutes` will settle isn't known yet.
-    share = None if settings.minutes and settings.annotate.share == "auto" else iteration_stages.share(1)
+    share = iteration_stages.share(1)
     step = 2 * train.batch_size * sentence
     annotates = method is not None and method.annotated
     iterations = settings.loop.max_iterations if annotates else int(method is not None)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from infocse_ray.loop.estimate import asked_documents, work_of
+from infocse_ray.loop.estimate import Estimate, asked_documents, work_of
 from infocse_ray.loop.pace import measured
 from infocse_ray.loop.run import Run
 from infocse_ray.loop.speed import Speed
@@ -34,6 +34,9 @@ _OVER = 1.1
 
 _AMPLE = 1.5
 """Times the estimate of what all steps encode, there is time for them whatever special tokens and prompts they have."""
+
+_COARSE = 0.98
+"""Times the tokens that don't fit, are tried next; what fits is found between the two."""
 
 _FEWEST_DOCUMENTS = 1_000
 """Validation documents that are asked all the same: they tell an MRR to about 0.03."""
@@ -150,17 +153,46 @@ def _settled(run: Run, begun: float, compared: bool) -> Stage:
 def _sizes(run: Run, speed: Speed, seconds: float, compared: bool = False) -> Sizes:
     """What takes so many seconds: as much as was asked for beside training, or what leaves it enough of them."""
     found, asked, of_steps = None, run.settings.train.max_tokens or math.inf, _tokens_of_steps(run)
+    ample = math.ceil(_AMPLE * of_steps)
     for iterations, documents, interpolates in _lower_and_lower(run, compared):
-        found = Sizes(1, iterations, documents, run.settings.train.max_steps, interpolates)
-        work = work_of(found.of(run))
-        tokens = min(work.tokens(speed, seconds), asked)
-        found = found._replace(max_tokens=None if tokens >= _AMPLE * of_steps else int(tokens))
-        estimate = work.estimate(speed, tokens)
+        found = Sizes(None, iterations, documents, run.settings.train.max_steps, interpolates)
+        tokens = _tokens_in(seconds, run, found, speed, int(min(asked, ample)))
+        estimate = _estimate(run, found, speed, tokens)
+        found = found._replace(max_tokens=None if tokens >= ample else tokens)
         enough = tokens >= min(asked, of_steps) or estimate.training >= _ENOUGH * seconds
         if enough and estimate.seconds <= _OVER * seconds:  # one step in each of several trainings may be too much
             break
     assert found is not None
     return found
+
+
+def _tokens_in(seconds: float, run: Run, sizes: Sizes, speed: Speed, most: int) -> int:
+    """Of each training, so that the run takes so long: a step's at least, and most at most.
+
+    It is searched for: the more training reads the more is annotated, by halves and whole shards (`annotate.enough`),
+    and a longer one may take less, which embeds its texts once for `train.distillation`. So not the first limit counts.
+    """
+    if _estimate(run, sizes, speed, most).seconds <= seconds:
+        return most
+    least = there = min(most, max(1, round(work_of(run).step)))
+    above = most
+    while (lower := int(_COARSE * above)) > least:
+        if _estimate(run, sizes, speed, lower).seconds <= seconds:
+            there = lower
+            break
+        above = lower
+    while above - there > max(1, there // 1000):
+        tokens = (there + above) // 2
+        if _estimate(run, sizes, speed, tokens).seconds <= seconds:
+            there = tokens
+        else:
+            above = tokens
+    return there
+
+
+def _estimate(run: Run, sizes: Sizes, speed: Speed, tokens: int) -> Estimate:
+    """Of the run with these sizes, where its trainings have so many tokens."""
+    return work_of(sizes._replace(max_tokens=tokens).of(run)).estimate(speed, tokens)
 
 
 def _lower_and_lower(run: Run, compared: bool) -> Iterator[tuple[int, int, bool]]:

@@ -272,13 +272,14 @@ class Index:
 
         Raises:
             NoSuchDocument: the index has none of that id.
-            ValueError: sentences are searched, or `top` is no whole number from 1, or `where` no condition that can be
-                asked of this index.
+            ValueError: the id is no text, sentences are searched, `top` is no whole number from 1, or `where` no
+                condition that can be asked of this index.
         """
         count = from_one(top, f"top = {top!r}: give how many to find, from 1")
         if where is not None:
             self.check(where)
         _, vector = self._document(doc_id)
+        count = min(count, len(self))
         found = self.engine.search(vector, count + 1, exact, where=where)
         others = pa.array([other != doc_id for other in found["doc_id"].to_pylist()], pa.bool_())
         return _hits(found.filter(others).slice(0, count))
@@ -288,16 +289,20 @@ class Index:
 
         Raises:
             NoSuchDocument: the index has none of that id.
-            ValueError: sentences are searched.
+            ValueError: the id is no text, or sentences are searched.
         """
         return self._document(doc_id)[0]
 
     def _document(self, doc_id: str) -> tuple[str, np.ndarray]:
         if self._over == "sentences":
             raise ValueError(f"like = {doc_id!r}: is of documents; open the index over documents")
-        known = isinstance(doc_id, str) and is_utf8(doc_id)  # else it is nobody's id
-        if (found := self.engine.document(doc_id) if known else None) is None:
-            raise NoSuchDocument(f"like = {doc_id!r}: {self._where} has no such document; give the id of a result")
+        if not isinstance(doc_id, str):
+            raise ValueError(
+                f"like = {doc_id!r}: is a {type(doc_id).__qualname__}; ids are texts, such as {str(doc_id)!r}"
+            )
+        # What isn't UTF-8 is nobody's id.
+        if (found := self.engine.document(doc_id) if is_utf8(doc_id) else None) is None:
+            raise NoSuchDocument(f"like = {doc_id!r}: {self._where} has no such document; give an id that it has")
         return found
 
     def with_passages(self, query: str, hits: Sequence[Hit]) -> list[Hit]:

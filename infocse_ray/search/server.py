@@ -172,7 +172,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._json(HTTPStatus.OK, find())
         except NoSuchDocument:
-            self._json(HTTPStatus.NOT_FOUND, {"error": "there is no such document"})
+            whose = "one of the two indexes has" if len(self.server.indexes) > 1 else "there is"
+            self._json(HTTPStatus.NOT_FOUND, {"error": f"{whose} no such document"})
         except Exception as error:  # of the storage, say: the next query may work
             say(f"a query failed: {type(error).__name__}: {error}")
             self._json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "the search failed; the terminal says why"})

@@ -109,9 +109,10 @@ class Annotate(Section):
     share: Bounded[float, Field(gt=0.0, le=1.0)] | Literal["auto"] = Field(
         default="auto",
         description="Share of the corpus that an iteration annotates, another one each time, drawn by hash: files of "
-        "each lane, 4 at least where there are as many, and a part of their documents; at least 320 documents a lane, "
-        "and 5 for each pair of a batch. `auto`: as much as suffices for train.max_steps or train.max_tokens, with a "
-        "margin of half; all of a corpus of few files that isn't twice as large.",
+        "each lane, 4 at least where there are as many, and a part of their documents; at least so many that training "
+        "reads 8 pairs of each, 4,096, and 32 for each pair of a batch, or else 320 a lane and 5 for each pair. "
+        "`auto`: as much as suffices for train.max_steps or train.max_tokens, with a margin of half; all of a corpus "
+        "of few files that isn't twice as large.",
     )
     engine: EngineName | Literal["auto"] = Field(
         default="auto",

@@ -51,14 +51,14 @@ class Search(Section):
     words: Literal["auto"] | Bounded[float, Field(ge=0.0, le=1.0)] = Field(
         default="auto",
         description="What words (BM25) count beside vectors: from 0, nothing, to 1, nothing but words. `auto`: what "
-        "finds documents best by sentences taken out of them, tried once for an index; 0 for sentences, and where two "
-        "encoders are compared.",
+        "finds documents best by sentences taken out of them, tried once for an index; 0 for sentences, with like, and "
+        "where two encoders are compared.",
     )
     best_sentence: Literal["auto"] | Bounded[float, Field(ge=0.0, le=1.0)] = Field(
         default="auto",
         description="What a document's best sentence counts beside its vector, in an index made with --sentences true: "
         "from 0, nothing, to 1, nothing else. `auto`: likewise; 0 where the index has no sentences, or "
-        "more than 5 million, and where two encoders are compared.",
+        "more than 5 million, with like, and where two encoders are compared.",
     )
     where: str | None = Field(
         default=None,

@@ -201,7 +201,30 @@ def test_each_document_leads_to_those_that_are_similar(browser_page: BrowserPage
     page.go_back()
     page.get_by_text(f"3 documents similar to “{EVIL}” (c)").wait_for()
     page.goto(f"{url}?like={'a' * 30}%20%26b")
-    page.get_by_text("No results: there is no such document").wait_for()
+    page.get_by_text("No results: one of the two indexes has no such document").wait_for()
+    page.go_back()
+    page.get_by_text(f"3 documents similar to “{EVIL}” (c)").wait_for()
+
+
+def test_results_are_shown_again_behind_a_query_that_failed(browser_page: BrowserPage, url: str, monkeypatch):
+    page = browser_page.page
+    page.goto(f"{url}?like=c")
+    page.get_by_text("3 documents similar to").wait_for()
+    monkeypatch.setattr(Listed, "with_passages", None)
+    page.fill("#query", "tide")
+    page.keyboard.press("Enter")
+    page.get_by_text("No results: the search failed").wait_for()
+    page.go_back()
+    page.get_by_text("3 documents similar to").wait_for()
+    assert page.locator("#sides li").count() == 6
+
+
+def test_a_long_title_is_cut_above_the_results(browser_page: BrowserPage, url: str, monkeypatch):
+    monkeypatch.setitem(TITLES, "x" * 900, "y" * 3_000)
+    page = browser_page.page
+    page.goto(f"{url}?like={'x' * 900}")
+    page.get_by_text(f"similar to “{'y' * 180} …” ({'x' * 180} …)").wait_for()
+    assert page.title() == f"Similar to {'y' * 180} … – Search"
 
 
 def test_sentences_lead_to_none(browser_page: BrowserPage, url: str, monkeypatch):

@@ -187,11 +187,17 @@ async function search(name, value) {
     show(found);
     shown = location.search;
     const number = found.sides[0].length;
-    $("status").textContent =
-      name === "q" ? `${number} results for “${value}”` : `${number} documents similar to “${found.title}” (${value})`;
-    document.title = `${name === "q" ? value : `Similar to ${found.title}`} – Search`;
+    if (name === "q") {
+      $("status").textContent = `${number} results for “${value}”`;
+      document.title = `${value} – Search`;
+    } else {
+      const title = cut(found.title, SHORT);
+      $("status").textContent = `${number} documents similar to “${title}” (${cut(value, SHORT)})`;
+      document.title = `Similar to ${title} – Search`;
+    }
   } catch (error) {
     if (mine !== asked) return;
+    shown = null;
     $("sides").replaceChildren();
     $("status").textContent = `No results: ${error.message}`;
   }

@@ -11,7 +11,15 @@ import pytest
 
 from infocse_ray.annotate import documents as documents_module
 from infocse_ray.annotate.documents import TrainingDocuments
-from infocse_ray.annotate.enough import FEWEST, MARGIN, pairs_in, pairs_read, share_of_iteration
+from infocse_ray.annotate.enough import (
+    DOCUMENTS_A_PAIR,
+    FEWEST,
+    MARGIN,
+    PAIRS_A_DOCUMENT,
+    pairs_in,
+    pairs_read,
+    share_of_iteration,
+)
 from infocse_ray.annotate.kmeans import share_of
 from infocse_ray.annotate.open_documents import most_open
 from infocse_ray.annotate.share import IN_EVERY_DRAW, Share
@@ -123,17 +131,26 @@ def test_by_itself_it_is_halved_as_often_as_it_can_be():
     assert share.whole_shards
 
 
-@pytest.mark.parametrize("share", ["auto", 0.001])
-def test_there_are_as_many_documents_as_training_has_open(share: Any):
-    fewest = LANES * most_open(34)  # of each lane a third of a batch of 100
-    assert fewest == LANES * 320
-    count = 100 * fewest
-    found = share_of_iteration(settings_of(share, max_steps=1), store_of(1, documents=count), ["train"], 1)
+@pytest.mark.parametrize("share", ["auto", 0.0001])
+@pytest.mark.parametrize(
+    ("train", "fewest"),
+    [
+        ({"max_steps": 480}, 48_000 // PAIRS_A_DOCUMENT),
+        ({"max_steps": 10**6}, 64 * most_open(2)),  # with these open each gives another pair whatever is read
+        ({"batch_size": 300, "max_steps": 1}, DOCUMENTS_A_PAIR * 300),
+        ({"max_steps": 1}, 4_096),  # whatever the batch, so that trials of several annotate alike
+        ({"batch_size": 2, "max_steps": 1}, 4_096),
+    ],
+)
+def test_training_reads_few_pairs_of_a_document(share: Any, train: dict[str, int], fewest: int):
+    store = store_of(1, 64, documents=100 * fewest)
+    store.summary["sentences"] *= 10**6  # so that few documents have the pairs
+    found = share_of_iteration(settings_of(share, **train), store, ["train"], 1)
     assert found is not None
     assert found.documents == (2.0**-6 if share == "auto" else 0.01)
     for few in (fewest, 10):
-        store = store_of(1, documents=few)
-        assert share_of_iteration(settings_of(share, max_steps=1), store, ["train"], 1) is None
+        store = store_of(1, 64, documents=few)
+        assert share_of_iteration(settings_of(share, **train), store, ["train"], 1) is None
 
 
 @pytest.mark.parametrize("share", ["auto", 0.001])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,14 +73,6 @@ def test_texts_that_are_read_twice_are_embedded_once_by_the_encoder_before():
     assert measured.training == pytest.approx(2 * (0.8 * 1000 + 25 + 5))
     pilots = work._replace(pilots=3, piloted=100_000.0)
     assert pilots.estimate(SPEED, 10**6).training - work.estimate(SPEED, 10**6).training == 1.5 * once.training
-
-
-def test_tokens_are_those_whose_estimate_is_the_time_there_is():
-    few, many = WORK._replace(texts=20_000.0, started=0.25), WORK._replace(pilots=3, piloted=90_000.0)
-    for work in (WORK, few, many, many._replace(texts=50_000.0, started=0.25)):
-        for seconds in (600.0, 3600.0, 36_000.0):  # of `many` trainings are shorter than pilots at first
-            assert work.estimate(SPEED, work.tokens(SPEED, seconds)).seconds == pytest.approx(seconds, rel=1e-3)
-    assert WORK.tokens(SPEED, 10.0) == WORK.step, "there is a step however short the time"
 
 
 def test_speed_is_that_of_all_actors_without_their_start():
@@ -233,6 +226,52 @@ def test_minutes_are_settled_once_and_found_again(tmp_path, monkeypatch, capsys)
     other = sized(run_of(root, minutes=120), time.monotonic()).settings.train.max_tokens
     assert other is not None
     assert other > tokens
+
+
+@pytest.fixture
+def tokens_of(tmp_path, monkeypatch) -> Callable[[Callable[[int], Work], float], int]:
+    """Tokens that are settled for so many seconds, where the work is what a function makes of train.max_tokens."""
+
+    def tokens_of(work: Callable[[int], Work], seconds: float) -> int:
+        monkeypatch.setattr(minutes, "measured", lambda run: SPEED)
+        monkeypatch.setattr(minutes, "work_of", lambda run: work(run.settings.train.max_tokens))
+        root = Storage.open(tempfile.mkdtemp(dir=tmp_path))
+        tokens = sized(run_of(root, minutes=seconds / 60), time.monotonic()).settings.train.max_tokens
+        assert tokens is not None
+        return tokens
+
+    return tokens_of
+
+
+MANY = WORK._replace(pilots=3, piloted=90_000.0)
+
+
+@pytest.mark.parametrize(
+    "work", [WORK, WORK._replace(texts=20_000.0, started=0.25), MANY, MANY._replace(texts=50_000.0, started=0.25)]
+)
+@pytest.mark.parametrize("seconds", [600.0, 3600.0, 36_000.0])  # of `MANY` trainings are shorter than pilots at first
+def test_tokens_are_those_whose_estimate_is_the_time_there_is(tokens_of, work: Work, seconds: float):
+    assert work.estimate(SPEED, tokens_of(lambda _: work, seconds)).seconds == pytest.approx(seconds, rel=2e-3)
+
+
+@pytest.mark.parametrize("seconds", [1_290.0, 1_330.0, 1_400.0, 1_470.0])
+def test_where_a_longer_training_takes_less_it_is_as_long_as_that(tokens_of, seconds: float):
+    work = MANY._replace(texts=80_000.0, started=0.25, pilots=0)  # embedded once from 160,000 tokens on
+    most = max(tokens for tokens in range(10_000, 400_000, 100) if work.estimate(SPEED, tokens).seconds <= seconds)
+    assert tokens_of(lambda _: work, seconds) == pytest.approx(most, rel=3e-3)
+
+
+def test_there_is_a_step_however_short_the_time(tokens_of):
+    assert tokens_of(lambda _: WORK, 10.0) == WORK.step
+
+
+def test_with_little_time_little_is_annotated(tokens_of):
+    def work(tokens: int | None) -> Work:  # by halves, as `annotate.share`
+        return WORK._replace(annotated=50_000.0 if tokens and tokens <= 60_000 else 400_000.0)
+
+    assert tokens_of(work, 700.0) == pytest.approx(60_000, rel=2e-3), "more would have four fifths annotated in vain"
+    assert work(60_000).estimate(SPEED, 60_000).seconds < 700 < work(60_001).estimate(SPEED, 60_001).seconds
+    assert work(10**6).estimate(SPEED, tokens_of(work, 3600.0)).seconds == pytest.approx(3600, rel=2e-3)
 
 
 def test_too_little_time_is_said_with_what_it_takes(tmp_path, monkeypatch, capsys):

@@ -76,6 +76,9 @@ def test_a_condition_holds_for_what_is_found_not_for_the_document(tmp_path: Path
     assert {hit.doc_id for hit in index.like("sea", where="doc_id IN ('sky', 'court')")} == {"sky", "court"}
     with pytest.raises(ValueError, match=r"^where = 'nothing = 1': "):
         index.like("sea", where="nothing = 1")
+    for none in (" ", 3):
+        with pytest.raises(ValueError, match=r"^where = .*: give a condition"):
+            index.like("sea", where=none)  # pyright: ignore[reportArgumentType]
 
 
 def test_in_a_large_index_too_the_document_is_left_out(tmp_path: Path, tiny_encoder: Path, monkeypatch):
@@ -91,17 +94,20 @@ def test_in_a_large_index_too_the_document_is_left_out(tmp_path: Path, tiny_enco
         assert "7" not in [hit.doc_id for hit in hits]
 
 
-@pytest.mark.parametrize("doc_id", ["nobody", "", "SEA", 3, "\udcff", None])
+@pytest.mark.parametrize("doc_id", ["nobody", "", "SEA", "\udcff"])
 def test_a_document_that_is_not_there_is_said(tmp_path: Path, tiny_encoder: Path, doc_id: Any):
     place = str(write_index(tmp_path, tiny_encoder))
     index = Index(place, words=0)
     for ask in (index.like, index.title_of):
         with pytest.raises(
-            NoSuchDocument, match=r"^like = .*: index = .* has no such document; give the id of a result"
+            NoSuchDocument, match=r"^like = .*: index = .* has no such document; give an id that it has"
         ):
             ask(doc_id)
     with pytest.raises(ValueError, match=r"^top = 0"):
         index.like("sea", top=0)
+    with pytest.raises(ValueError, match=r"^like = 3: is a int; ids are texts, such as '3'"):
+        index.like(3)  # pyright: ignore[reportArgumentType]
+    assert len(index.like("sea", top=2**63)) == 3
 
 
 def test_sentences_have_none(tmp_path: Path, tiny_encoder: Path):

@@ -109,7 +109,9 @@ def test_what_is_like_a_document_is_json_likewise(server: SearchServer):
     assert [hit["other"] for hit in found["sides"][0]] == [1, 2]
     assert found["sides"][0][0]["passage"] is None
     status, _, content = get(server, "/search?like=nobody")
-    assert (status, json.loads(content)) == (404, {"error": "there is no such document"})
+    assert (status, json.loads(content)) == (404, {"error": "one of the two indexes has no such document"})
+    server.indexes = server.indexes[:1]
+    assert json.loads(get(server, "/search?like=nobody")[2]) == {"error": "there is no such document"}
     assert get(server, "/search?like=")[0] == 400
     assert get(server, "/search?like=break")[0] == 500
     server.settings = Search(index="i", serve=True, over="sentences")
