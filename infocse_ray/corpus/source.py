@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 import pyarrow.fs as pafs
@@ -38,6 +39,8 @@ _READ, _READ_WITH_LABELS = 2, 3
 """Counted up when what is read of the same files changes, of documents alone and with label files."""
 _READ_ANEW = re.compile(r"\.(json|csv|tsv)(\.\w+)?(\?.*)?$")
 """Files that an earlier version read less of, or more."""
+_WITH_TEXTS = frozenset({".doc", ".docx", ".epub", ".htm", ".html", ".markdown", ".md", ".odt", ".pdf", ".rst", ".xml"})
+"""Endings of files that people have their documents in."""
 _UNCOMMITTED = "_temporary"
 """The folder in which tasks of Spark and Hadoop write; what they commit is moved out of it."""
 
@@ -78,7 +81,7 @@ def changed_since(corpus: Corpus, source: Source) -> list[str]:
         file: _version(info)
         for setting, uris, kind in named
         for uri in ([uris] if isinstance(uris, str) else uris)
-        for file, info in _found(f"corpus.{setting}", uri, kind)[0].items()
+        for file, info in _found(f"corpus.{setting}", uri, kind.part_of)[0].items()
     }
     return sorted(uri for uri, version in source.versions.items() if now.get(uri) != version)
 
@@ -213,25 +216,41 @@ def _expand_all(setting: str, uris: str | list[str], kind: Files) -> tuple[dict[
 
 def _expand(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo], str]:
     """What `_found` finds, all of which can be read."""
-    infos, folder = _found(setting, uri, kind)
+    infos, folder = _found(setting, uri, kind.part_of)
     if not infos:
         asked = redacted(f"{setting} = {uri!r}")
-        raise ValueError(f"{asked}: no such file; give an existing path, glob or folder of {kind.FILES}")
+        others = [info.path for info in _found(setting, uri, lambda path: path)[0].values()]
+        there = f", but {len(others):,} of other kinds" if others else ""
+        raise ValueError(
+            f"{asked}: no such file{there}; give an existing path, glob or folder of {kind.FILES}{_of_texts(others)}"
+        )
     for info in infos.values():
         if not kind.part_of(info.path):
-            raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}")
+            raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}{_of_texts([info.path])}")
     return infos, folder
 
 
-def _found(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo], str]:
-    """Files of a path, glob or folder by their URI, none if there are none, and the folder that it names."""
+def _of_texts(paths: Iterable[str]) -> str:
+    """What to do with files that have texts, but not as such; nothing where there are none of these."""
+    endings = sorted({PurePosixPath(path).suffix.lower() for path in paths} & _WITH_TEXTS)
+    return f"; texts of {', '.join(endings)} are to be extracted first (docs/corpora.md shows how)" if endings else ""
+
+
+def _found(setting: str, uri: str, part_of: Callable[[str], str]) -> tuple[dict[str, pafs.FileInfo], str]:
+    """Files of a path, glob or folder by their URI, none if there are none, and the folder that it names.
+
+    Args:
+        setting: that has the URI.
+        uri: a path, glob or folder.
+        part_of: of a folder, what a file is; "" leaves it out.
+    """
     asked = redacted(f"{setting} = {uri!r}")
     try:
         filesystem, path = open_filesystem(uri)
     except ValueError as error:
         raise ValueError(f"{asked}: {error}") from error
     try:
-        base, infos = _listed(filesystem, path, kind.part_of)
+        base, infos = _listed(filesystem, path, part_of)
     except re.error as error:
         raise ValueError(f"{asked}: not a glob: {error}") from error
     except UnicodeDecodeError as error:

@@ -220,6 +220,21 @@ def test_mixed_kinds_are_refused(tmp_path):
         find_source(Corpus(source=str(tmp_path)))
 
 
+def test_a_folder_of_what_cant_be_read_is_told_what_it_has(tmp_path):
+    for name in ("a.md", "b.MD", "c.pdf", "d.png", ".hidden.html"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"no such file, but 4 of other kinds; give .*\.txt \(.*\); ") as refused:
+        find_source(Corpus(source=str(tmp_path)))
+    said = "; texts of .md, .pdf are to be extracted first (docs/corpora.md shows how)"
+    assert str(refused.value).endswith(said)
+    with pytest.raises(ValueError, match=r"unknown kind of file; .*; texts of \.pdf are to be extracted first"):
+        find_source(Corpus(source=str(tmp_path / "c.pdf")))
+    with pytest.raises(ValueError, match=r"unknown kind of file; use [^;]*$"):
+        find_source(Corpus(source=str(tmp_path / "d.png")))
+    with pytest.raises(ValueError, match=r"no such file; give [^;]*$"):
+        find_source(Corpus(source=str(tmp_path / "none")))
+
+
 @pytest.mark.parametrize("name", ["a.docx", "a.parquet.gz", "a"])
 def test_unknown_kind_is_refused(tmp_path, name: str):
     (tmp_path / name).write_bytes(LINE)
