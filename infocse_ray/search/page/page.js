@@ -116,7 +116,9 @@ function card(hit, side) {
     item.append(list);
   }
   const id = make("p", "id");
-  id.append(make("bdi", "", hit.doc_id), hit.number === null ? "" : `, sentence ${hit.number + 1}`);
+  const name = make("span");
+  name.append(make("bdi", "", hit.doc_id), hit.number === null ? "" : `, sentence ${hit.number + 1}`);
+  id.append(name);
   if (hit.number === null) {
     const like = make("a", "like", "Similar documents");
     like.href = `/?like=${encodeURIComponent(hit.doc_id)}`;
