@@ -91,9 +91,8 @@ def _open(settings: Search) -> list[Index]:
 
 def _opened(settings: Search) -> list[Index]:
     words, best = settings.words, settings.best_sentence
-    if (
-        settings.compare_index is not None or settings.like is not None
-    ):  # it is encoders, or vectors, that are looked at
+    # Then it is encoders that are looked at, or vectors.
+    if settings.compare_index is not None or settings.like is not None:
         words, best = (0.0 if each == "auto" else each for each in (words, best))
     if settings.compare_index is None:
         return [Index(settings.index, settings.over, settings.model, words=words, best_sentence=best)]

@@ -424,7 +424,9 @@ def test_titles_are_not_named_as_a_text(tmp_path):
 @pytest.mark.parametrize("kind", ["mind", "msmarco", "browsing"])
 def test_files_of_no_part_are_passed_over_in_a_folder_and_refused_by_name(tmp_path, kind):
     (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(ValueError, match="no such file, but 1 of other kinds; give an existing path, glob or folder of "):
+    with pytest.raises(
+        ValueError, match="no such file, but 1 of other kinds; give an existing path, glob or folder of "
+    ):
         find_source(Corpus(source=str(tmp_path), kind=kind))
     with pytest.raises(ValueError, match=r"a\.parquet: unknown kind of file; use "):
         find_source(Corpus(source=str(tmp_path / "a.parquet"), kind=kind))
