@@ -31,8 +31,8 @@ PAIRS_A_DOCUMENT = 8
 DOCUMENTS_A_PAIR = 32
 """At least: a long document has many pairs, and among few documents it is in every batch, or twice in one."""
 
-_PAIRS_AT_LEAST = 128
-"""Batches of fewer pairs are counted as of so many: they annotate alike, and no small corpus in part."""
+FEWEST_DOCUMENTS = 128 * DOCUMENTS_A_PAIR
+"""At least: batches of fewer than 128 pairs annotate alike, and no small corpus in part."""
 
 FEWEST = 4
 """Shards of a lane that are annotated at least, where it has as many: a batch takes from different documents."""
@@ -51,7 +51,7 @@ def share_of_iteration(settings: Settings, store: TokenStore, splits: Sequence[s
     training = TrainingDocuments(store, list(splits))
     share = asked = settings.annotate.share
     read, batch = pairs_read(settings, store), settings.train.batch_size
-    different = DOCUMENTS_A_PAIR * max(batch, _PAIRS_AT_LEAST)
+    different = max(FEWEST_DOCUMENTS, DOCUMENTS_A_PAIR * batch)
     if share == "auto":
         share = MARGIN * read / max(pairs_in(settings.annotate, training.count, training.sentences), 1.0)
     fewest = min(lanes * most_open(math.ceil(batch / lanes)), max(read / PAIRS_A_DOCUMENT, different))

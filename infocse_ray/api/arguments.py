@@ -17,6 +17,7 @@ from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.settings.explain import explain
 from infocse_ray.settings.nested import nested
+from infocse_ray.settings.text import brief
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
@@ -84,10 +85,10 @@ def section_of(name: str, given: object) -> Mapping[str, Any]:
         return given
     sections = {section: fields for section, field in Settings.model_fields.items() if (fields := _fields_of(field))}
     its = [section for section, fields in sections.items() if name in fields]
-    said = redacted(f"{name} = {given!r}")
+    said = redacted(f"{name} = {brief(given)}")
     if name not in sections and not its:
         raise ValueError(f"{said}: no such setting; sections of settings are {', '.join(sections)}")
-    example = redacted(f"{its[0]}={{{name!r}: {given!r}}}") if its else f"{name}={{...}}"
+    example = redacted(f"{its[0]}={{{name!r}: {brief(given)}}}") if its else f"{name}={{...}}"
     raise ValueError(f"{said}: settings come in sections, each a dict: {example}")
 
 

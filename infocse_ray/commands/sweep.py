@@ -1,7 +1,8 @@
 """Try settings of `infocse pretrain` side by side, with Ray Tune: K, the batch size, and any other by its dotted name.
 
 Every trial is a run of pretrain in one storage, <storage>/<name>-<its values>. Trials share what they have in common:
-one tokenised corpus, and one first annotation for each K, whatever the batch size. <storage>/<name>/ gets sweep.md (a
+one tokenised corpus, and one first annotation for each K (of a corpus of more than 4,000 documents those that train
+much more annotate more of it; settings.annotate.share 1 has all annotate all). <storage>/<name>/ gets sweep.md (a
 row for each trial: its values, the score after each iteration, pairs, seconds), sweep.json, sweep.png and best.yaml,
 which `infocse pretrain --config` accepts; all are rewritten whenever a trial makes progress.
 

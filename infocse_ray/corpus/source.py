@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -17,8 +17,9 @@ from infocse_ray.corpus.kind import CorpusPlan, Files
 from infocse_ray.corpus.made_here import made_here
 from infocse_ray.corpus.read import DOCUMENTS, Piece, is_array, naming
 from infocse_ray.corpus.registry import KINDS
-from infocse_ray.corpus.streams import compression_of
+from infocse_ray.corpus.streams import compression_of, plain_name
 from infocse_ray.errors import SourceChanged
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus, fingerprint
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem, without_query
@@ -81,7 +82,7 @@ def changed_since(corpus: Corpus, source: Source) -> list[str]:
         file: _version(info)
         for setting, uris, kind in named
         for uri in ([uris] if isinstance(uris, str) else uris)
-        for file, info in _found(f"corpus.{setting}", uri, kind.part_of)[0].items()
+        for file, info in _found(f"corpus.{setting}", uri, kind)[0].items()
     }
     return sorted(uri for uri, version in source.versions.items() if now.get(uri) != version)
 
@@ -216,41 +217,38 @@ def _expand_all(setting: str, uris: str | list[str], kind: Files) -> tuple[dict[
 
 def _expand(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo], str]:
     """What `_found` finds, all of which can be read."""
-    infos, folder = _found(setting, uri, kind.part_of)
+    infos, folder, others = _found(setting, uri, kind)
+    asked = redacted(f"{setting} = {uri!r}")
     if not infos:
-        asked = redacted(f"{setting} = {uri!r}")
-        others = [info.path for info in _found(setting, uri, lambda path: path)[0].values()]
         there = f", but {len(others):,} of other kinds" if others else ""
         raise ValueError(
             f"{asked}: no such file{there}; give an existing path, glob or folder of {kind.FILES}{_of_texts(others)}"
         )
-    for info in infos.values():
+    for file, info in infos.items():
         if not kind.part_of(info.path):
-            raise ValueError(f"{setting}: {info.path}: unknown kind of file; use {kind.FILES}{_of_texts([info.path])}")
+            raise ValueError(
+                f"{setting}: {redacted(file)}: unknown kind of file; use {kind.FILES}{_of_texts([info.path])}"
+            )
+    if (passed := _of_texts(others)) and setting == "corpus.source":
+        say(f"note: {asked}: {len(others):,} files of other kinds aren't read{passed}")
     return infos, folder
 
 
 def _of_texts(paths: Iterable[str]) -> str:
     """What to do with files that have texts, but not as such; nothing where there are none of these."""
-    endings = sorted({PurePosixPath(path).suffix.lower() for path in paths} & _WITH_TEXTS)
+    endings = sorted({PurePosixPath(plain_name(path)).suffix.lower() for path in paths} & _WITH_TEXTS)
     return f"; texts of {', '.join(endings)} are to be extracted first (docs/corpora.md shows how)" if endings else ""
 
 
-def _found(setting: str, uri: str, part_of: Callable[[str], str]) -> tuple[dict[str, pafs.FileInfo], str]:
-    """Files of a path, glob or folder by their URI, none if there are none, and the folder that it names.
-
-    Args:
-        setting: that has the URI.
-        uri: a path, glob or folder.
-        part_of: of a folder, what a file is; "" leaves it out.
-    """
+def _found(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInfo], str, list[str]]:
+    """Files of a path, glob or folder by their URI, none if there are none, the folder, and paths passed over in it."""
     asked = redacted(f"{setting} = {uri!r}")
     try:
         filesystem, path = open_filesystem(uri)
     except ValueError as error:
         raise ValueError(f"{asked}: {error}") from error
     try:
-        base, infos = _listed(filesystem, path, part_of)
+        base, infos = _listed(filesystem, path)
     except re.error as error:
         raise ValueError(f"{asked}: not a glob: {error}") from error
     except UnicodeDecodeError as error:
@@ -261,10 +259,13 @@ def _found(setting: str, uri: str, part_of: Callable[[str], str]) -> tuple[dict[
     def named(file: str) -> str:
         return _uri_of(uri, path, base, file) if is_remote(uri) else file
 
-    return {named(i.path): i for i in infos}, without_query(named(base)).rpartition("/")[0] + "/"
+    # In a folder, whose name is all of the files' beginning, what is of no part is passed over; else it is named.
+    others = [i.path for i in infos if not kind.part_of(i.path)] if base == path.rstrip("/") + "/" else []
+    there = infos if not others else [i for i in infos if kind.part_of(i.path)]
+    return {named(i.path): i for i in there}, without_query(named(base)).rpartition("/")[0] + "/", others
 
 
-def _listed(filesystem: pafs.FileSystem, path: str, part_of: Callable[[str], str]) -> tuple[str, list[pafs.FileInfo]]:
+def _listed(filesystem: pafs.FileSystem, path: str) -> tuple[str, list[pafs.FileInfo]]:
     """What a path, glob or folder names, and the part of the path that all of it is below."""
     info = filesystem.get_file_info(path)
     if info.type == pafs.FileType.File:
@@ -272,7 +273,7 @@ def _listed(filesystem: pafs.FileSystem, path: str, part_of: Callable[[str], str
     if info.type == pafs.FileType.Directory:
         base = path.rstrip("/") + "/"
         infos = _documents_in(filesystem.get_file_info(pafs.FileSelector(path, recursive=True)))
-        return base, [i for i in infos if part_of(i.path) and not _hidden(base, i)]
+        return base, [i for i in infos if not _hidden(base, i)]
     # Only a path that isn't there is a glob: brackets and the like may be part of a name.
     if not (mark := re.search(r"[*?\[]", path)):
         return path, []

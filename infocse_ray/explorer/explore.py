@@ -155,6 +155,8 @@ def _documents(run: AnnotatedRun, asked: Explorer, required: Sequence[str]) -> l
     named, missing = find(run.documents, asked.ids)
     clustered = "clustered" if not run.documents.draws else "clustered in every iteration (annotate.share)"
     none = f"no document that was {clustered} has such an id"
+    if run.documents.draws:
+        none += "; with annotate.share = 1 all are"
     if refused := [one for one in missing if one in required]:
         splits = f"ids are those of the corpus, in splits {', '.join(run.documents.splits)}"
         raise ValueError(f"ids = {', '.join(map(repr, refused))}: {none}; {splits}")

@@ -29,6 +29,9 @@ _FORMAT = 2
 _ENOUGH = 0.4
 """Of the time, for training: with less there are fewer iterations."""
 
+_LITTLE = 0.1
+"""Of the time, for training: with less a warning says what the rest goes into."""
+
 _OVER = 1.1
 """Times the time, what takes longer doesn't fit."""
 
@@ -69,6 +72,30 @@ def sized(run: Run, begun: float, compared: bool = False) -> Run:
         steps = train.max_steps * work.step
         say(work.estimate(speed, min(float(train.max_tokens or steps), steps)).line())
     return run
+
+
+def _too_little(run: Run, sizes: Sizes, speed: Speed, seconds: float, rest: float) -> str:
+    """What to say where the time is too little, all of it or what is left for training; else nothing.
+
+    Args:
+        run: which hasn't the sizes.
+        sizes: settled.
+        speed: of the cluster.
+        seconds: that the run may take.
+        rest: of these, from now on.
+    """
+    tokens = sizes.tokens(run)
+    least = work_of(sizes.of(run)).estimate(speed, tokens)
+    over = least.seconds > _OVER * rest
+    wanted = min(_tokens_of_steps(run), run.settings.train.max_tokens or math.inf)
+    if not over and (tokens >= wanted or least.training >= _LITTLE * rest):
+        return ""
+    annotates = least.annotating > least.validating
+    by_number = annotates and run.settings.annotate.share != "auto"
+    lower = "annotate.share" if by_number else "" if annotates else "validate.max_documents"
+    how = "with one step in each training the run still takes about " if over else "training is little of "
+    takes = f"{how}{duration(least.seconds + seconds - rest)}, of which annotating is {duration(least.annotating)}"
+    return f"warning: minutes = {run.settings.minutes:g}: {takes}; raise it{f', or lower {lower}' if lower else ''}"
 
 
 class Sizes(NamedTuple):
@@ -115,7 +142,9 @@ class Sizes(NamedTuple):
         why = f"; {' and '.join(less)}, lest little of the time be training" if less else ""
         if tokens >= _tokens_of_steps(run):
             why += "; train.max_steps ends it sooner than the time does, and more steps may take away"
-        return f"minutes = {settings.minutes:g}: {tokens:,} tokens ({tokens / step:,.0f} steps) in each training{why}"
+        steps = f"{tokens / step:,.0f}"
+        many = "step" if steps == "1" else "steps"
+        return f"minutes = {settings.minutes:g}: {tokens:,} tokens ({steps} {many}) in each training{why}"
 
 
 def _tokens_of_steps(run: Run) -> int:
@@ -139,11 +168,8 @@ def _settled(run: Run, begun: float, compared: bool) -> Stage:
         speed = measured(run)
         rest = seconds - (time.monotonic() - begun)
         sizes = _sizes(run, speed, rest, compared)
-        if (least := work_of(sizes.of(run)).estimate(speed, sizes.tokens(run)).seconds) > _OVER * rest:
-            say(
-                f"warning: minutes = {settings.minutes:g}: with one step in each training the run still takes about "
-                f"{duration(least + seconds - rest)}; raise it, or lower validate.max_documents"
-            )
+        if warning := _too_little(run, sizes, speed, seconds, rest):
+            say(warning)
         return {"speed": list(speed), **sizes._asdict()}
 
     identity = fingerprint("minutes", _FORMAT, run.identity, settings.minutes, compared)

@@ -24,7 +24,7 @@ from infocse_ray.loop.iteration_stages import IterationStages
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.own_folder import check_own_folder
 from infocse_ray.loop.speed import Speed
-from infocse_ray.loop.stale import draws_documents, stale
+from infocse_ray.loop.stale import may_draw, stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
 from infocse_ray.retrieval.validation import On, candidate_bound
 from infocse_ray.runtime.cluster import connect, placement
@@ -249,7 +249,7 @@ def _opened(
     where = {"annotate": placement(settings.annotate, at_once), "train": placement(settings.train, at_once)}
     check_engine(settings.annotate.engine, where["annotate"].use_gpu)
     named = inputs.named()
-    for line in stale(manifest.before, settings, named, draws_documents(manifest.before, root)):
+    for line in stale(manifest.before, settings, named, may_draw(manifest.before, root)):
         say(line)
     manifest.begin(job, settings.model_dump(mode="json"), named)
 

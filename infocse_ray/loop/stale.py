@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from infocse_ray.annotate.enough import FEWEST_DOCUMENTS
 from infocse_ray.annotate.share import Share
 from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.identity import methods_used
@@ -74,26 +75,33 @@ _SHOWN = 6
 
 
 _SHARE = ("seed", "train.max_steps", "train.max_tokens", "train.batch_size")
-"""What says which documents are annotated, and how many, where it isn't all of them."""
+"""What may say which documents are annotated, and how many, where it isn't all of them."""
 
 
-def draws_documents(before: dict[str, Any], root: Storage) -> bool:
-    """Whether what `Manifest.before` says annotated a share of the corpus; no, where that can't be read any more."""
+def may_draw(before: dict[str, Any], root: Storage) -> bool:
+    """Whether a share of the corpus was annotated, of what `Manifest.before` says, or may be now.
+
+    No, where that can't be read any more, or where as many documents are annotated at least as the corpus has.
+    """
     for name, stage in before["stages"].items():
-        if name.endswith("/annotations"):
+        if name == "corpus" or name.endswith("/annotations"):
             with contextlib.suppress(FileNotFoundError, DamagedFile):
-                return Share.of_stage(read_stage(folder_in(root, stage["folder"])).summary, 0, 0) is not None
+                summary = read_stage(folder_in(root, stage["folder"])).summary or {}
+                if Share.of_stage(summary, 0, 0) is not None:
+                    return True
+                if sum(summary["documents"].values() if name == "corpus" else ()) > FEWEST_DOCUMENTS:
+                    return True
     return False
 
 
-def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | None], drawn: bool = False) -> list[str]:
+def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | None], draws: bool = False) -> list[str]:
     """What to tell the user before work starts.
 
     Args:
         before: what `Manifest.before` says.
         settings: of the run now.
         inputs: fingerprints of what the paths in them lead to.
-        drawn: what `draws_documents` says.
+        draws: what `may_draw` says.
 
     Returns:
         A line or none.
@@ -107,15 +115,19 @@ def stale(before: dict[str, Any], settings: Settings, inputs: dict[str, str | No
         if not any(what == name or what.startswith(f"{name}.") for name in unread)
     ]
     few_shot = "labels" in before["stages"]
-    stages = [name for name in before["stages"] if any(_reads(name, what, few_shot, drawn) for what, _ in changed)]
-    if not changed or not stages:
+    stages = [name for name in before["stages"] if any(_reads(name, what, few_shot) for what, _ in changed)]
+    annotations = {name for name in before["stages"] if name.endswith("/annotations")}
+    perhaps = draws and annotations - set(stages) and any(what in _SHARE for what, _ in changed)
+    if not changed or not (stages or perhaps):
         return []
-    why = _shortened([said for _, said in changed])
-    unless = ", unless the documents turn out to be the same" if stages == ["corpus"] else ""
-    return [
-        f"changed since this name was last run: {why}. Stale: {_shortened(sorted(stages))} and what is made of these"
-        f"{unless}; they are made anew, beside the old ones"
-    ]
+    parts = []
+    if stages:
+        unless = ", unless the documents turn out to be the same" if stages == ["corpus"] else ""
+        named = f"{_shortened(sorted(stages))} and what is made of these"
+        parts.append(f"Stale: {named}{unless}; they are made anew, beside the old ones")
+    if perhaps:
+        parts.append("Annotations are, too, where another share of the corpus is annotated now (annotate.share)")
+    return [". ".join([f"changed since this name was last run: {_shortened([said for _, said in changed])}", *parts])]
 
 
 def _unread(settings: Settings) -> set[str]:
@@ -150,12 +162,10 @@ def _changed_settings(before: Any, now: Any, at: str = "") -> Iterator[tuple[str
             yield dotted, f"{dotted} = {now[name]!r}, was {before[name]!r}"
 
 
-def _reads(stage: str, what: str, few_shot: bool, drawn: bool) -> bool:
+def _reads(stage: str, what: str, few_shot: bool) -> bool:
     """Whether the stage of this name in the run, perhaps one with labels, reads an input or a setting itself."""
     phase, _, kind = stage.rpartition("/")
     read = _READ.get(kind, ())
-    if kind == "annotations" and drawn:
-        read += _SHARE
     if phase == "iteration_0" and kind in ("examples", "train"):
         read += ("loop",)
     if phase.startswith("pilot"):

@@ -20,7 +20,7 @@ from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.search.written import Written
-from infocse_ray.settings.text import is_utf8
+from infocse_ray.settings.text import brief, is_utf8
 from infocse_ray.settings.whole_number import from_one
 
 _AT_ONCE = 4096
@@ -297,9 +297,7 @@ class Index:
         if self._over == "sentences":
             raise ValueError(f"like = {doc_id!r}: is of documents; open the index over documents")
         if not isinstance(doc_id, str):
-            raise ValueError(
-                f"like = {doc_id!r}: is a {type(doc_id).__qualname__}; ids are texts, such as {str(doc_id)!r}"
-            )
+            raise ValueError(f"like = {brief(doc_id)}: give one document's id, a text, such as hit.doc_id")
         # What isn't UTF-8 is nobody's id.
         if (found := self.engine.document(doc_id) if is_utf8(doc_id) else None) is None:
             raise NoSuchDocument(f"like = {doc_id!r}: {self._where} has no such document; give an id that it has")

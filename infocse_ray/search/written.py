@@ -11,6 +11,7 @@ from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.settings import Encoder
+from infocse_ray.settings.text import brief
 from infocse_ray.stages.stage import read_whole_stage
 from infocse_ray.storage.folder import Storage
 
@@ -47,7 +48,7 @@ class Written(NamedTuple):
             DamagedFile: a file is missing, cut off, or not as it was written.
         """
         if not isinstance(folder, str | os.PathLike):
-            raise ValueError(f"{setting} = {folder!r}: give the folder, or URI, that `infocse embed` wrote")
+            raise ValueError(f"{setting} = {brief(folder)}: give the folder, or URI, that `infocse embed` wrote")
         output = Storage.of_runs(os.fspath(folder), setting)
         where = f"{setting} = {str(output)!r}"
         with made_by_embed(where):

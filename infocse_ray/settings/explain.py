@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from infocse_ray.settings.fields import dotted_names, removed_settings, settings_of
+from infocse_ray.settings.text import brief
 
 _REQUIRED = "is required"
 
@@ -38,7 +39,7 @@ def _explain(error: Any, names: list[str], removed: Collection[str]) -> tuple[st
     place = [str(part) for part in error["loc"]]
     name = ".".join(place)
     if error["type"] == "extra_forbidden" and name in removed:
-        return f"{name} = {error['input']!r}", "is no setting any more; leave it out"
+        return f"{name} = {brief(error['input'])}", "is no setting any more; leave it out"
     if error["type"] == "extra_forbidden":
         if isinstance(error["input"], dict) and error["input"]:  # a section: what is in it says more of what was meant
             name = f"{name}.{next(iter(error['input']))}"
@@ -49,12 +50,12 @@ def _explain(error: Any, names: list[str], removed: Collection[str]) -> tuple[st
         return name, _REQUIRED
     if error["type"] == "model_type":
         example = next((f", such as {known}" for known in names if known.startswith(f"{name}.")), "")
-        return f"{name} = {error['input']!r}", f"is a section; give its settings by name{example}"
+        return f"{name} = {brief(error['input'])}", f"is a section; give its settings by name{example}"
     message = re.sub(r"^(Value error, |Input |String )", "", error["msg"])
     message = re.sub(r", unable to (parse string as an? \w+|interpret input)$", "", message)
     if error["type"] == "value_error" and isinstance(error["input"], dict):  # of several settings, which it names
         return "", message
-    return (f"{name} = {error['input']!r}" if name else name), message
+    return (f"{name} = {brief(error['input'])}" if name else name), message
 
 
 def _alternatives(texts: list[str]) -> str:

@@ -29,8 +29,8 @@ class Explorer(Section):
     )
     ids: Ids = Field(
         default=[],
-        description="Ids of training documents that the page has in any case (a,b; a list in YAML where ids have "
-        "commas).",
+        description="Ids of training documents that the page has beside these (a,b; a list in YAML where ids have "
+        "commas); every iteration has to have annotated them (annotate.share).",
     )
 
 

@@ -392,6 +392,22 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(tmp_path: Path, t
     assert list(tmp_path.iterdir()) == []
 
 
+def test_documents_in_another_place_are_not_told_whole():
+    documents: Any = [f"Document {number} has some sentences. They are long." for number in range(600)]
+    calls: list[Callable[[], object]] = [
+        lambda: adapt(documents, "e", name="n"),
+        lambda: adapt("e", documents, name="n", corpus=documents),
+        lambda: adapt("e", documents, name="n", train=documents),
+        lambda: infocse_ray.embed(documents, "e", output="o"),
+        lambda: evaluate("m", documents, compare=documents),
+        lambda: infocse_ray.Index(documents),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r" = \['Document 0 has .* \.\.\. \(a list of 600\)") as refused:
+            call()
+        assert len(str(refused.value)) < 1_200
+
+
 @pytest.mark.parametrize("given", [{"name": "x"}, None, "paper"])
 def test_what_is_no_settings_is_told_what_to_give(given: Any):
     for job in (infocse_ray.pretrain, infocse_ray.finetune, infocse_ray.plusplus):

@@ -229,10 +229,30 @@ def test_a_folder_of_what_cant_be_read_is_told_what_it_has(tmp_path):
     assert str(refused.value).endswith(said)
     with pytest.raises(ValueError, match=r"unknown kind of file; .*; texts of \.pdf are to be extracted first"):
         find_source(Corpus(source=str(tmp_path / "c.pdf")))
+    (tmp_path / "e.html.gz").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"e\.html\.gz: unknown kind of file; .*; texts of \.html are to be extracted"):
+        find_source(Corpus(source=str(tmp_path / "e.html.gz")))
     with pytest.raises(ValueError, match=r"unknown kind of file; use [^;]*$"):
         find_source(Corpus(source=str(tmp_path / "d.png")))
     with pytest.raises(ValueError, match=r"no such file; give [^;]*$"):
         find_source(Corpus(source=str(tmp_path / "none")))
+
+
+def test_documents_beside_those_that_are_read_are_said(tmp_path, capsys):
+    for name in ("a.md", "b/c.pdf", ".d.html", "e.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "a.jsonl").write_bytes(LINE)
+    assert len(find_source(Corpus(source=str(tmp_path))).pieces) == 1
+    assert capsys.readouterr().out == (
+        f"note: corpus.source = '{tmp_path}': 3 files of other kinds aren't read; texts of .md, .pdf are to be "
+        "extracted first (docs/corpora.md shows how)\n"
+    )
+    find_source(Corpus(source=f"{tmp_path}/*.jsonl"))
+    (tmp_path / "a.md").unlink()
+    (tmp_path / "b" / "c.pdf").unlink()
+    find_source(Corpus(source=str(tmp_path)))
+    assert capsys.readouterr().out == "", "pictures are nobody's documents"
 
 
 @pytest.mark.parametrize("name", ["a.docx", "a.parquet.gz", "a"])

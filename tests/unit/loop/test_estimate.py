@@ -282,6 +282,33 @@ def test_too_little_time_is_said_with_what_it_takes(tmp_path, monkeypatch, capsy
     assert "warning: minutes = 1: with one step in each training the run still takes about " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("share", "annotated", "look", "said"),
+    [
+        (0.3, 1_700_000.0, 2_000.0, "of which annotating is 28 min; raise it, or lower annotate.share"),
+        ("auto", 1_700_000.0, 2_000.0, "of which annotating is 28 min; raise it"),
+        ("auto", 10_000.0, 830_000.0, "of which annotating is 15 s; raise it, or lower validate.max_documents"),
+        ("auto", 10_000.0, 2_000.0, None),
+    ],
+)
+def test_time_that_goes_into_something_else_than_training_is_said(
+    tmp_path, monkeypatch, capsys, share: Any, annotated: float, look: float, said: str | None
+):
+    one = WORK._replace(annotations=1, trainings=1, annotated=annotated, look=look, looks=2, between=1e9)
+    monkeypatch.setattr(minutes, "measured", lambda run: SPEED)
+    monkeypatch.setattr(minutes, "work_of", lambda run: one)
+    root = Storage.open(str(tmp_path))
+    sized(run_of(root, minutes=30, annotate={"share": share}), time.monotonic())
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
+    if said is None:
+        assert lines == []
+    else:
+        assert lines == [f"warning: minutes = 30: training is little of 30 min, {said}"]
+    # Where there is time for all that was asked for, it is as much as that.
+    sized(run_of(root / "few", minutes=30, train={"max_steps": 1}, annotate={"share": share}), time.monotonic())
+    assert "warning" not in capsys.readouterr().out
+
+
 def test_where_there_is_little_time_fewer_iterations_train(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(minutes, "measured", lambda run: Speed(1000.0, 5.0))
     root = Storage.open(str(tmp_path))

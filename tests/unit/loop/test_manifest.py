@@ -10,7 +10,7 @@ import pytest
 from infocse_ray.annotate.share import Share
 from infocse_ray.errors import LeaseLost
 from infocse_ray.loop.manifest import Manifest, read_manifest
-from infocse_ray.loop.stale import draws_documents, stale
+from infocse_ray.loop.stale import may_draw, stale
 from infocse_ray.settings import Settings
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, run_stage
@@ -42,8 +42,8 @@ def finished(run: Storage, identity: str = "i") -> None:
     manifest.finish(identity)
 
 
-def told(run: Storage, now: Settings, drawn: bool = False, **inputs: str) -> list[str]:
-    return stale(Manifest(run).before, now, INPUTS | inputs, drawn)
+def told(run: Storage, now: Settings, draws: bool = False, **inputs: str) -> list[str]:
+    return stale(Manifest(run).before, now, INPUTS | inputs, draws)
 
 
 def test_folders_are_relative_so_that_a_moved_storage_is_read(run, tmp_path):
@@ -203,17 +203,33 @@ def test_what_this_run_does_not_read_makes_nothing_stale(run):
     assert told(run, settings(recipe="auto", simcse={"temperature": 0.07})) != []
 
 
-def test_where_a_share_is_annotated_its_draw_makes_annotations_stale(run):
+def test_where_a_share_may_be_annotated_another_may_make_annotations_stale(run):
     finished(run)
     for changed in ({"seed": 7}, {"train": {"max_steps": 9}}):
-        assert "iteration_1/annotations" not in told(run, settings(**changed))[0]
-        assert "iteration_1/annotations" in told(run, settings(**changed), drawn=True)[0]
+        [before], [line] = told(run, settings(**changed)), told(run, settings(**changed), draws=True)
+        assert "nnotations" not in before
+        assert (
+            line
+            == f"{before}. Annotations are, too, where another share of the corpus is annotated now (annotate.share)"
+        )
+    assert "Annotations are" not in told(run, settings(annotate={"k": 2}), draws=True)[0]
+    both = told(run, settings(annotate={"k": 2}, seed=7), draws=True)[0]
+    assert "iteration_1/annotations" in both
+    assert "Annotations are" not in both, "they are for certain"
 
 
-def test_whether_a_share_was_annotated_is_read_of_the_stage(run):
+def test_whether_a_share_may_be_annotated_is_read_of_the_stages(run):
     root = Storage.open(run.root)
-    for name, summary, drawn in (("gone", None, False), ("all", {}, False), ("share", Share(4, 0, 1).summary(), True)):
+    few, many = ({"documents": {"train": count, "valid": 96}} for count in (4_000, 4_001))
+    for name, stage, summary, draws in (
+        ("gone", "iteration_1/annotations", None, False),
+        ("all", "iteration_1/annotations", {}, False),
+        ("share", "iteration_1/annotations", Share(4, 0, 1).summary(), True),
+        ("few", "corpus", few, False),
+        ("many", "corpus", many, True),
+        ("other", "iteration_1/train", many, False),
+    ):
         folder = run / name
         if summary is not None:
             run_stage(root, folder, "annotate", name, lambda _, summary=summary: summary)
-        assert draws_documents({"stages": {"iteration_1/annotations": {"folder": folder.relative}}}, root) == drawn
+        assert may_draw({"stages": {stage: {"folder": folder.relative}}}, root) == draws

@@ -105,7 +105,7 @@ def test_a_document_that_is_not_there_is_said(tmp_path: Path, tiny_encoder: Path
             ask(doc_id)
     with pytest.raises(ValueError, match=r"^top = 0"):
         index.like("sea", top=0)
-    with pytest.raises(ValueError, match=r"^like = 3: is a int; ids are texts, such as '3'"):
+    with pytest.raises(ValueError, match=r"^like = 3: give one document's id, a text, such as hit.doc_id"):
         index.like(3)  # pyright: ignore[reportArgumentType]
     assert len(index.like("sea", top=2**63)) == 3
 
