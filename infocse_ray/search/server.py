@@ -90,7 +90,7 @@ class SearchServer(ThreadingHTTPServer):
     def results(self, query: str) -> dict[str, Any]:
         """What the page shows, as JSON."""
         found = search_sides(self.indexes, query, self.settings.top, self.settings.exact, self.settings.where)
-        return {"query": query, "sides": [[_shown(one) for one in results] for results in found]}
+        return {"query": query, "sides": _sides(found)}
 
     def like(self, doc_id: str) -> dict[str, Any]:
         """Likewise of what is most similar to a document.
@@ -99,8 +99,7 @@ class SearchServer(ThreadingHTTPServer):
             NoSuchDocument: an index has none of that id.
         """
         found = like_sides(self.indexes, doc_id, self.settings.top, self.settings.exact, self.settings.where)
-        sides = [[_shown(one) for one in results] for results in found]
-        return {"like": doc_id, "title": self.indexes[-1].title_of(doc_id)[:_TEXT], "sides": sides}
+        return {"like": doc_id, "title": self.indexes[-1].title_of(doc_id)[:_TEXT], "sides": _sides(found)}
 
     def about(self) -> dict[str, Any]:
         """What is searched, as JSON."""
@@ -231,6 +230,11 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _sides(found: Sequence[Sequence[Placed]]) -> list[list[dict[str, Any]]]:
+    """Results of each side, as JSON."""
+    return [[_shown(one) for one in results] for results in found]
 
 
 def _shown(one: Placed) -> dict[str, Any]:
