@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         sweep,
     )
     from infocse_ray.api.results import RunResult, Scores, SuiteScores, SweepResult
+    from infocse_ray.embedding.document_encoder import DocumentEncoder
     from infocse_ray.encoder.model import SentenceEncoder
     from infocse_ray.search.index import Hit, Index
     from infocse_ray.settings import Settings
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "ClusteredDocument": "annotate.in_process",
+    "DocumentEncoder": "embedding.document_encoder",
     "Hit": "search.index",
     "Index": "search.index",
     "RunResult": "api.results",
@@ -65,6 +67,7 @@ __all__ = [  # noqa: RUF022
     "evaluate",
     "embed",
     "Index",
+    "DocumentEncoder",
     "evaluate_suites",
     "cluster_sentences",
     "Settings",

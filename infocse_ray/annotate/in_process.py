@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from infocse_ray.annotate.idc import cluster
 from infocse_ray.corpus.copies import distinct
-from infocse_ray.corpus.sentences import given_sentences, split_sentences
+from infocse_ray.corpus.given import checked_language, sentences_of
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.encoder.embed import embed, for_inference
 from infocse_ray.encoder.load import load_encoder
@@ -20,9 +19,7 @@ from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.settings import Encoder
-from infocse_ray.settings.corpus import language_code
-from infocse_ray.settings.explain import explain
-from infocse_ray.settings.text import is_utf8
+from infocse_ray.settings.validated import validated
 from infocse_ray.settings.whole_number import from_one
 
 
@@ -65,17 +62,13 @@ def cluster_sentences(
     if not isinstance(encoder, str | os.PathLike | SentenceEncoder):
         kind = type(encoder).__qualname__
         raise ValueError(f"encoder: is a {kind}; give its folder or name, or RunResult.encoder()")
-    try:
-        language = language_code(language if isinstance(language, str) else "")
-    except ValueError as error:
-        raise ValueError(f"language = {language!r}: {error}") from None
+    language = checked_language(language)
     k = from_one(k, f"k = {k!r}: give how many edges a sentence keeps, from 1")
-    texts = [
-        split_sentences(one, language) if isinstance(one, str) else given_sentences(one) for one in _checked(documents)
-    ]
+    texts = sentences_of(documents, language)
     if isinstance(encoder, str | os.PathLike):
         encoder = os.fspath(encoder)
-        folder, shape = resolve_encoder(encoder, "encoder"), _shape(encoder, max_length)
+        folder = resolve_encoder(encoder, "encoder")
+        shape = validated(Encoder, {"model": encoder, "max_length": max_length})
         try:
             loaded = load_encoder(folder, shape, cosine=True)
         except ValueError as error:
@@ -93,32 +86,3 @@ def cluster_sentences(
         ClusteredDocument(sentences, labels[start:end])
         for sentences, start, end in zip(texts, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
     ]
-
-
-def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
-    """Texts and lists of sentences.
-
-    Raises:
-        ValueError: something else is among them, or what isn't UTF-8, or they are no list of such.
-    """
-    wanted = "give a list of texts, or of lists of sentences"
-    if isinstance(documents, str):
-        raise ValueError(f"documents: is one text; {wanted}")
-    if isinstance(documents, Mapping) or hasattr(documents, "columns") or not isinstance(documents, Iterable):
-        raise ValueError(f"documents: is a {type(documents).__qualname__}; {wanted}, such as a column of it")
-    checked = []
-    for number, one in enumerate(documents):
-        texts = one if isinstance(one, list | tuple | np.ndarray) else [one]
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"documents: item {number} is {one!r:.60}; {wanted}")
-        if any(isinstance(text, str) and not is_utf8(text) for text in texts):
-            raise ValueError(f"documents: item {number} isn't UTF-8: {one!r:.60}; leave out what is no character")
-        checked.append(one if isinstance(one, str) else list(texts))
-    return checked
-
-
-def _shape(model: str, max_length: int) -> Encoder:
-    try:
-        return Encoder(model=model, max_length=max_length)
-    except ValidationError as error:
-        raise ValueError(explain(error, Encoder)) from None

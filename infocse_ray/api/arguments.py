@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from infocse_ray.corpus.in_memory import corpus_of, is_ray_dataset
@@ -15,13 +15,11 @@ from infocse_ray.settings import Settings
 from infocse_ray.settings.configurations import read_config
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
-from infocse_ray.settings.explain import explain
 from infocse_ray.settings.nested import nested
 from infocse_ray.settings.text import brief
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
 
-Checked = TypeVar("Checked", bound=BaseModel)
 _OfCorpus = TypeVar("_OfCorpus", Settings, Evaluate, Embed)
 
 
@@ -46,27 +44,6 @@ def configured(config: str | os.PathLike[str]) -> dict[str, Any]:
                 "train: {max_steps: 200}"
             )
     return given
-
-
-def validated(model: type[Checked], values: Mapping[str, Any]) -> Checked:
-    """The settings, or what is wrong with them in one line.
-
-    Raises:
-        ValueError: they don't fit.
-    """
-    try:
-        return model.model_validate(_paths_as_text(values))
-    except ValidationError as error:
-        raise ValueError(redacted(explain(error, model))) from None
-
-
-def _paths_as_text(value: Any) -> Any:
-    """Settings with a str for every `Path`."""
-    if isinstance(value, Mapping):
-        return {name: _paths_as_text(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_paths_as_text(one) for one in value]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def with_corpus_apart(settings: Mapping[str, Any], corpus: object) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from infocse_ray.api.arguments import configured, of_documents, section_of, validated, with_corpus_apart
+from infocse_ray.api.arguments import configured, of_documents, section_of, with_corpus_apart
 from infocse_ray.api.results import RunResult, Scores, SuiteScores, SweepResult
 from infocse_ray.embedding.embed import embed_corpus
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -30,6 +30,7 @@ from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.evaluate import Evaluate
 from infocse_ray.settings.nested import merged
 from infocse_ray.settings.unread import Unread, by_finetune, by_plusplus, by_pretrain, given_for_nothing, names_given
+from infocse_ray.settings.validated import validated
 from infocse_ray.storage.folder import Storage
 from infocse_ray.suites.judge import judge
 from infocse_ray.tuning.config import Sweep

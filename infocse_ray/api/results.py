@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from infocse_ray.api.arguments import validated
 from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -16,6 +15,7 @@ from infocse_ray.settings import Encoder
 from infocse_ray.settings.export import Export
 from infocse_ray.settings.nested import nested
 from infocse_ray.settings.push import Push
+from infocse_ray.settings.validated import validated
 from infocse_ray.storage.checksums import file_digest
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted

@@ -14,6 +14,7 @@ from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore, shard_name
 from infocse_ray.embedding.earlier import Earlier
+from infocse_ray.embedding.encoder import load
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.lance_dataset import LanceWriter, forget_lost, require_lance
 from infocse_ray.embedding.rows import document_schema, sentence_schema
@@ -23,14 +24,12 @@ from infocse_ray.embedding.texts import write_texts
 from infocse_ray.embedding.writer import ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
-from infocse_ray.encoder.load import load_encoder
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.loop.its_run import say_unlike_its_run
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.runtime.tasks import in_one_task
-from infocse_ray.settings import Annotate, Corpus, Encoder, fingerprint
+from infocse_ray.settings import Annotate, Corpus, fingerprint
 from infocse_ray.settings.embed import Embed, EveryDocument
 from infocse_ray.stages.at_work import at_work
 from infocse_ray.stages.lease import Lease
@@ -138,23 +137,6 @@ def without_splits(corpus: EveryDocument) -> EveryDocument:
 def corpus_identity(corpus: Corpus, source: Source) -> str:
     """Names the documents, and what is read of them."""
     return fingerprint("corpus", source.fingerprint, source.columns, reading(corpus))
-
-
-def load(settings: Embed) -> SentenceEncoder:
-    """The encoder on this machine, as the settings shape it.
-
-    Raises:
-        ValueError: it is none, or doesn't fit them.
-    """
-    shape = Encoder(
-        model=settings.model,
-        pooling=settings.pooling,
-        max_length=settings.max_length,
-        document_prompt=settings.document_prompt,
-        query_prompt=settings.query_prompt,
-    )
-    cosine = settings.similarity == "cosine"
-    return load_encoder(resolve_encoder(settings.model, "model"), shape, cosine=cosine, setting="model")
 
 
 def _save(output: Storage, encoder: SentenceEncoder, embedding: Embedding) -> None:

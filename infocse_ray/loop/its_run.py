@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.errors import DamagedFile
@@ -62,6 +62,18 @@ def judging_metric(asked: Metric | None, *runs: RunOf | None) -> Metric:
     return metric
 
 
+_ITS_NAMES = {"reading": "validate.reading", "max_length": "encoder.max_length", "similarity": "train.similarity"}
+
+
+def as_read_by(had: Settings) -> dict[str, Any]:
+    """How a run makes and compares vectors, by the names that `infocse embed` has for that."""
+    return {
+        "reading": had.validate.reading,  # pyright: ignore
+        "max_length": had.encoder.max_length,
+        "similarity": had.train.similarity,
+    }
+
+
 def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides: str = "") -> None:
     """Say what the run that made `settings.model`, if one did, had otherwise, and nobody said how it is to be.
 
@@ -72,23 +84,15 @@ def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides
     """
     if (run := run_of(settings.model)) is None:
         return
-    had = run.settings
-    its = {
-        "reading": ("validate.reading", had.validate.reading),  # pyright: ignore
-        "max_length": ("encoder.max_length", had.encoder.max_length),
-        "similarity": ("train.similarity", had.train.similarity),
-    }
-    unlike = {
-        name: its[name]
-        for name in its
-        if name not in settings.model_fields_set and getattr(settings, name) != its[name][1]
-    }
+    its = as_read_by(run.settings)
+    unsaid = its.keys() - settings.model_fields_set
+    unlike = {name: its[name] for name in its if name in unsaid and getattr(settings, name) != its[name]}
     if not reading:
         unlike.pop("reading", None)
     if unlike:
-        there = ", ".join(f"{name} = {value}" for name, value in unlike.values())
+        there = ", ".join(f"{_ITS_NAMES[name]} = {value}" for name, value in unlike.items())
         here = ", ".join(f"{name} = {getattr(settings, name)}" for name in unlike)
-        give = " ".join(f"--{name} {value}" for name, (_, value) in unlike.items())
+        give = " ".join(f"--{name} {value}" for name, value in unlike.items())
         say(
             f"note: the run that made the encoder had {there}, and here {here}; for the vectors that it was validated "
             f"with give {give}{besides}"

@@ -18,7 +18,7 @@ from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
-from infocse_ray.search.queries import vectors_of_queries
+from infocse_ray.search.queries import check_query, vectors_of_queries
 from infocse_ray.search.written import Written
 from infocse_ray.settings.text import brief, is_utf8
 from infocse_ray.settings.whole_number import from_one
@@ -182,7 +182,7 @@ class Index:
         Raises:
             ValueError: the query is no text, has none, or isn't UTF-8.
         """
-        _check_query(query)
+        check_query(query)
         return self._vectors([query])[0]
 
     def _vectors(self, queries: list[str]) -> np.ndarray:
@@ -240,7 +240,7 @@ class Index:
 
     def _search_many(self, queries: list[str], top: int, exact: bool, where: str | None) -> list[list[Hit]]:
         for number, query in enumerate(queries):
-            _check_query(query, f"query[{number}]")
+            check_query(query, f"query[{number}]")
         if not queries:
             return []
         bar = Bar("searching", len(queries), "queries")
@@ -315,7 +315,7 @@ class Index:
         Raises:
             ValueError: the query is none that `search` takes.
         """
-        _check_query(query)
+        check_query(query)
         texts = [hit.text for hit in hits if hit.number is None]
         with self._one:
             vector = vectors_of_queries(self._encoder, [query])[0]
@@ -340,17 +340,3 @@ def _hits(found: pa.Table) -> list[Hit]:
         )
         for rank, row in enumerate(rows, 1)
     ]
-
-
-def _check_query(query: Any, name: str = "query") -> None:
-    """Refuse what is no query, by its name.
-
-    Raises:
-        ValueError: it is no text, has none, or isn't UTF-8.
-    """
-    if not isinstance(query, str):
-        raise ValueError(f"{name}: is a {type(query).__qualname__}; give one text")
-    if not query.strip():
-        raise ValueError(f"{name}: has no text")
-    if not is_utf8(query):
-        raise ValueError(f"{name} = {query!r}: isn't UTF-8; leave out what is no character")

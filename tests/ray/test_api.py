@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import make_documents
@@ -37,6 +39,12 @@ def test_the_examples_of_the_page_run_one_after_the_other(
     assert again.metrics == result.metrics
     assert "is finished with these settings" in capsys.readouterr().out
     assert names["vectors"].shape == (2, 32)
+    stored = pq.read_table(tmp_path / "news-vectors" / "vectors" / "documents").to_pylist()
+    texts = {one["text"]: one["vector"] for one in stored}
+    expected = [texts[document["body"]] for document in names["documents"][:3]]
+    # In bf16, where the machine has it, sums depend on what is beside.
+    np.testing.assert_allclose(names["read"], expected, atol=2e-3)
+    np.testing.assert_allclose(names["asked"], names["index"].vector("trains that were late"), atol=2e-3)
     assert [hit.rank for hit in names["index"].search("ship", top=3)] == [1, 2, 3]
     assert names["scores"].metrics["queries"] == 80
     assert sum(len(group) for group in names["clustered"].groups()) == len(names["clustered"].sentences)

@@ -18,9 +18,10 @@ from transformers.utils import logging
 
 import infocse_ray
 from infocse_ray import RunResult, Scores, SuiteScores, SweepResult, adapt, cluster_sentences, evaluate
-from infocse_ray.api import arguments, calls, results
+from infocse_ray.api import calls, results
 from infocse_ray.loop.scored import Evaluated
 from infocse_ray.settings import Settings
+from infocse_ray.settings.validated import validated
 from infocse_ray.storage.checksums import digest
 from infocse_ray.storage.folder import Storage
 
@@ -419,7 +420,7 @@ def test_what_is_no_settings_is_told_what_to_give(given: Any):
 
 def test_settings_may_be_paths() -> None:
     given = {"model": Path("m"), "output": Path("out"), "corpus": {"source": "documents", "text": "body"}}
-    checked = arguments.validated(calls.Embed, given)
+    checked = validated(calls.Embed, given)
     assert (checked.model, checked.output) == ("m", "out")
     suites = {"model": "m", "suite": "sts", "suite_path": [Path("a.csv"), "b.csv"]}
-    assert arguments.validated(calls.Evaluate, suites).suite_path == ["a.csv", "b.csv"]
+    assert validated(calls.Evaluate, suites).suite_path == ["a.csv", "b.csv"]
