@@ -15,9 +15,9 @@ from infocse_ray.benchmarks.named_index import embedding_of
 from infocse_ray.benchmarks.report import notes, table
 from infocse_ray.embedding.index import Embedding, Over
 from infocse_ray.embedding.numbers import truncated, vector_columns, vectors_of
+from infocse_ray.embedding.queries import vectors_of_queries
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.search.engine import Engine
-from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.settings.embed import Stored
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import open_parquet

@@ -14,12 +14,12 @@ import torch
 from infocse_ray.corpus.given import checked_language, sentences_of
 from infocse_ray.corpus.tokens import bounded_ranges, offsets_of
 from infocse_ray.embedding.encoder import load
+from infocse_ray.embedding.queries import check_query, vectors_of_queries
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, for_inference
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.loop.its_run import as_read_by, run_of
 from infocse_ray.retrieval.documents import document_vectors
 from infocse_ray.runtime.progress import Bar
-from infocse_ray.search.queries import check_query, vectors_of_queries
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.section import PoolingName, Reading
 from infocse_ray.settings.validated import validated

@@ -12,13 +12,13 @@ import pyarrow as pa
 import torch
 
 from infocse_ray.embedding.index import Over, made_by_embed
+from infocse_ray.embedding.queries import check_query, vectors_of_queries
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.errors import NoSuchDocument
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
-from infocse_ray.search.queries import check_query, vectors_of_queries
 from infocse_ray.search.written import Written
 from infocse_ray.settings.text import brief, is_utf8
 from infocse_ray.settings.whole_number import from_one

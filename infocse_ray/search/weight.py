@@ -22,6 +22,7 @@ import torch
 from infocse_ray.corpus.tokens import offsets_of
 from infocse_ray.embedding.index import Embedding
 from infocse_ray.embedding.numbers import truncated, vector_columns
+from infocse_ray.embedding.queries import vectors_of_queries
 from infocse_ray.embedding.sampled import Sampled
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
@@ -30,7 +31,6 @@ from infocse_ray.retrieval.documents import embed_whole, mean_vectors, one_text_
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.engine import Engine
 from infocse_ray.search.fusion import fused, similarity_with
-from infocse_ray.search.queries import vectors_of_queries
 from infocse_ray.search.sentences import similarities
 from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage

@@ -14,7 +14,7 @@ import pytest
 
 from infocse_ray import DocumentEncoder
 from infocse_ray.embedding import document_encoder
-from infocse_ray.search.queries import vectors_of_queries
+from infocse_ray.embedding.queries import vectors_of_queries
 from infocse_ray.settings import Settings
 from tests.unit.indexes import TEXTS, tiny, write_index
 
