@@ -21,7 +21,7 @@ def texts_of(sentences: Tokens, offsets: np.ndarray, tokenizer: Tokenizer) -> li
         tokenizer: that the ids are of.
     """
     ids = [part.tolist() for part in np.split(sentences.values, sentences.offsets[1:-1])] if len(sentences) else []
-    decoded = tokenizer.decode_batch(ids)
+    decoded = tokenizer.decode_batch(ids, skip_special_tokens=False)  # as prompts are taken off
     return [" ".join(decoded[begin:end]) for begin, end in itertools.pairwise(offsets)]
 
 

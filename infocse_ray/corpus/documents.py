@@ -93,13 +93,13 @@ def _id_of(values: dict[str, Any], sentences: list[str]) -> str:
     """
     if "id" not in values:
         return f"{stable_hash(chr(10).join(sentences)):016x}"
-    if (doc_id := _given_id(values)) is None:
+    if (doc_id := given_id(values)) is None:
         raise Rejected("no id")
     _encodable(doc_id)
     return doc_id
 
 
-def _given_id(values: dict[str, Any]) -> str | None:
+def given_id(values: dict[str, Any]) -> str | None:
     """What a row's column says its id is; None: nothing."""
     given = values.get("id")  # NaN, which alone differs from itself, stands for none in JSON and Parquet, too
     if given is None or given != given or isinstance(given, (list, dict)):
@@ -181,7 +181,7 @@ def tokenise_rows(
                 document = document_of(row.values, corpus)
             except Rejected as rejected:
                 reason = str(rejected)
-                if (given := _given_id(row.values)) is not None:
+                if (given := given_id(row.values)) is not None:
                     document = {"doc_id": given.encode("utf-8", "replace").decode()}
         doc_id = document.get("doc_id")
         key = stable_hash(doc_id if doc_id is not None else f"{file}\n{row.number}")

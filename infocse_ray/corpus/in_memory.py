@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infocse_ray.corpus.documents import id_text
 from infocse_ray.corpus.kind import ROLES
@@ -128,6 +129,7 @@ def _tables(documents: object, corpus: Corpus) -> Iterator[pa.Table]:
         yield from _sliced(table.select(_columns(table.column_names, corpus)))
     elif module == "pandas" and hasattr(documents, "columns"):
         frame: Any = documents.set_axis([str(name) for name in documents.columns], axis=1)  # pyright: ignore
+        frame = _with_index(frame, corpus)
         names = _columns(list(frame.columns), corpus)
         alike = {
             name: alike_values([_plain(value) for value in frame[name]], kind)
@@ -195,6 +197,13 @@ def _metadata_alone(corpus: Corpus) -> dict[str, MetadataType]:
     """Those of them that are no part of a document."""
     documents = {getattr(corpus, role) or role for role in ROLES}
     return {name: kind for name, kind in _metadata(corpus).items() if name not in documents}
+
+
+def _with_index(frame: Any, corpus: Corpus) -> Any:
+    """The DataFrame with a column for each level of its index that has the name of one that is read."""
+    wanted = {getattr(corpus, role) or role for role in ROLES} | set(_metadata(corpus))
+    levels = [name for name in frame.index.names if name in wanted and name not in frame.columns]
+    return frame.assign(**{name: frame.index.get_level_values(name) for name in levels})
 
 
 def _from_pandas(frame: Any, corpus: Corpus) -> pa.Table:
@@ -328,9 +337,19 @@ def _as_text(value: Any) -> str:
 
 def _write_part(table: pa.Table, file: Storage) -> None:
     """In row groups, each of which one task of the corpus stage reads."""
+    table = _written_out(table)
     rows = max(1, min(len(table), _GROUP_BYTES * len(table) // max(1, table.nbytes)))
     groups = [min(rows, len(table) - begin) for begin in range(0, len(table), rows)]
     write_parquet(file, table.combine_chunks(), groups)
+
+
+def _written_out(table: pa.Table) -> pa.Table:
+    """The table without columns that say how often a value follows itself, which Parquet has no type for."""
+    columns = {
+        name: pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column  # pyright: ignore
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    return pa.table(columns)
 
 
 def _write_dataset(documents: Any, folder: Storage, corpus: Corpus) -> str:

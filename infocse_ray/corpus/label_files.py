@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from infocse_ray.corpus.documents import Rejected, counterpart_texts, id_text, split_of
+from infocse_ray.corpus.documents import Rejected, counterpart_texts, given_id, split_of
 from infocse_ray.corpus.kind import look_for, look_into, place_and_columns, refuse_unreadable, some_of
 from infocse_ray.corpus.labels import LabelTable, LabelWriter
 from infocse_ray.corpus.read import READERS, Piece, SourceRow, naming, read_rows, reader_of
@@ -109,9 +109,7 @@ def _given(companions: list[Piece], corpus: Corpus) -> Iterator[_Given]:
     for piece in companions:
         for row in _rows(piece, _named(corpus)):
             values = row.values or {}
-            doc_id = values.get("id")
-            known = doc_id is not None and not isinstance(doc_id, (list, dict)) and doc_id != ""
-            name = id_text(doc_id) if known else None
+            name = given_id(values)
             texts, split, reason = [], None, row.reason
             try:
                 if reason is None and name is None:

@@ -108,7 +108,8 @@ def _why(corpus: Corpus, store: TokenStore) -> str:
     if not reasons:
         return ": there are no rows; give files that have some"
     ways = {
-        "text is not a string": "corpus.text is for texts; name a column of lists of sentences with corpus.sentences",
+        "text is not a string": "corpus.text is for texts; name another column, or one of lists of sentences with "
+        "corpus.sentences",
         "sentences are not a list of strings": "corpus.sentences is for lists; name a column of texts with corpus.text",
         f"fewer than {corpus.min_sentences} sentences": "a document has to have several; texts are split by the rules "
         f"of corpus.language = {corpus.language!r}",
@@ -138,7 +139,8 @@ def shards_for(source: Source, lanes: int) -> int:
 def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusTokenizer) -> dict[str, Any]:
     lanes = lanes_for(source, corpus.lanes)
     shards = shards_for(source, lanes)
-    token = token_type(vocabulary_of(tokenizer.ready().tokenizer))
+    ready = tokenizer.ready()
+    token = token_type(vocabulary_of(ready.tokenizer))
     await_places(Placement(1, False, 1), "preparing")
     totals: dict[str, Any] = {
         "shards": shards,
@@ -146,6 +148,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusToke
         "token_type": str(token),
         "sentences": 0,
         "tokens": 0,
+        "unknown": 0,
         "longest": 0,
     }
     documents, labelled, rejected = Counter(), Counter(), Counter()
@@ -167,10 +170,11 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusToke
             board=board.handle,
             lines=lines,
         )
-        for row in shuffle.run(read, ShardWriter(stage.folder, lines), board.tell):
+        for row in shuffle.run(read, ShardWriter(stage.folder, lines, ready.unknown), board.tell):
             count_prepared(stage.folder, row)
             totals["sentences"] += row["sentences"]
             totals["tokens"] += row["tokens"]
+            totals["unknown"] += row.get("unknown", 0)  # what an earlier version began doesn't say
             totals["longest"] = max(totals["longest"], row["longest"])
             documents.update(row["documents"])
             labelled.update(row["labelled"])
@@ -258,6 +262,8 @@ class ShardWriter(NamedTuple):
     """Of the store."""
     lines: Storage
     """As reading tasks left it."""
+    unknown: int | None = None
+    """The token of what the tokenizer doesn't know."""
 
     def __call__(self, shard: int, rows: pa.Table) -> dict[str, Any]:
         """Write the rows, of `tokenised_schema` in any order, and return what was written, counted."""
@@ -293,6 +299,7 @@ class ShardWriter(NamedTuple):
         return {
             "sentences": len(sentences),
             "tokens": len(sentences.values),
+            "unknown": 0 if self.unknown is None else int((sentences.values == self.unknown).sum()),
             "longest": int(sizes.max(initial=0)),
             "documents": counts,
             "labelled": dict(labelled),

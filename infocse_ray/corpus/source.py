@@ -42,6 +42,8 @@ _READ_ANEW = re.compile(r"\.(json|csv|tsv)(\.\w+)?(\?.*)?$")
 """Files that an earlier version read less of, or more."""
 _WITH_TEXTS = frozenset({".doc", ".docx", ".epub", ".htm", ".html", ".markdown", ".md", ".odt", ".pdf", ".rst", ".xml"})
 """Endings of files that people have their documents in."""
+_SHOWN = 6
+"""Of these."""
 _UNCOMMITTED = "_temporary"
 """The folder in which tasks of Spark and Hadoop write; what they commit is moved out of it."""
 
@@ -229,9 +231,20 @@ def _expand(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInf
             raise ValueError(
                 f"{setting}: {redacted(file)}: unknown kind of file; use {kind.FILES}{_of_texts([info.path])}"
             )
-    if (passed := _of_texts(others)) and setting == "corpus.source":
-        say(f"note: {asked}: {len(others):,} files of other kinds aren't read{passed}")
+    if setting == "corpus.source" and (passed := [path for path in others if not _is_marker(path)]):
+        say(f"note: {asked}: {len(passed):,} files of other kinds aren't read ({_kinds(passed)}){_of_texts(passed)}")
     return infos, folder
+
+
+def _is_marker(path: str) -> bool:
+    """Whether it is a file that says something of others, such as _SUCCESS and _metadata."""
+    return PurePosixPath(path).name.startswith("_")
+
+
+def _kinds(paths: Iterable[str]) -> str:
+    """Endings of files, some of them, for people."""
+    endings = sorted({PurePosixPath(path).suffix.lower() or "without an ending" for path in paths})
+    return ", ".join(endings[:_SHOWN] + ["..."] * (len(endings) > _SHOWN))
 
 
 def _of_texts(paths: Iterable[str]) -> str:

@@ -38,12 +38,12 @@ class WrongEncoding(BadContent):
 
 def compression_of(path: str) -> str | None:
     """How a file is compressed, by its ending."""
-    return next((c for ending, c in _COMPRESSIONS.items() if without_query(path).endswith(ending)), None)
+    return next((c for ending, c in _COMPRESSIONS.items() if without_query(path).lower().endswith(ending)), None)
 
 
 def plain_name(path: str) -> str:
-    """A file's name without its folder and the ending that says how it is compressed."""
-    name = without_query(path).rpartition("/")[2]
+    """A file's name in small letters, without its folder and the ending that says how it is compressed."""
+    name = without_query(path).rpartition("/")[2].lower()
     return next((name.removesuffix(ending) for ending in _COMPRESSIONS if name.endswith(ending)), name)
 
 

@@ -155,9 +155,10 @@ def _one_body(corpus: Corpus, columns: dict[str, str], there: dict[str, set[str]
         columns.pop("text", None)
     elif "text" not in columns:
         where, it_has = place_and_columns(there)
+        unlikely = any(mark in name for names in there.values() for name in names for mark in "|;\t")
         raise ValueError(
             f"corpus.text: {where}: neither a `text` nor a `sentences` column; name one of {it_has} with corpus.text "
-            "or corpus.sentences"
+            "or corpus.sentences" + ("; in CSV commas separate columns, or else semicolons or tabs" if unlikely else "")
         )
     return columns
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 from infocse_ray.corpus.tokens import Tokens
 
@@ -45,7 +46,8 @@ class CorpusTokenizer(NamedTuple):
         if self.prompt is None:
             return counterparts
         ready, bounds = self.ready(), itertools.pairwise(counterparts.offsets)
-        texts = ready.tokenizer.decode_batch([counterparts.values[begin:end].tolist() for begin, end in bounds])
+        rows = [counterparts.values[begin:end].tolist() for begin, end in bounds]
+        texts = ready.tokenizer.decode_batch(rows, skip_special_tokens=False)  # unknown ones are special, too
         ids = ready.sentences([ready.without_prompt(text) for text in texts])
         return Tokens.of(ids, counterparts.values.dtype)
 
@@ -62,11 +64,21 @@ class ReadyTokenizer:
         self.tokenizer = Tokenizer.from_str(content.content)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
+        self._content = content.content
         self._before_sentences = content.before
         self._before_counterparts = content.before if content.prompt is None else content.prompt
         # Decoding brings back what the normalizer left of it: small letters, say, and a space for a line's end.
         prompt = self.tokenizer.encode(content.prompt or "", add_special_tokens=False)
-        self._prompt_decoded = self.tokenizer.decode(prompt.ids)
+        self._prompt_decoded = self.tokenizer.decode(prompt.ids, skip_special_tokens=False)
+
+    @functools.cached_property
+    def unknown(self) -> int | None:
+        """The token that it makes of what it doesn't know; None: it has none."""
+        model = self.tokenizer.model
+        if isinstance(model, models.Unigram):
+            return json.loads(self._content)["model"].get("unk_id")
+        name = getattr(model, "unk_token", None)
+        return None if name is None else self.tokenizer.token_to_id(name)
 
     def sentences(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""

@@ -13,6 +13,7 @@ from infocse_ray.corpus.prepare import prepare, reading, show_rejected
 from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore, shard_name
+from infocse_ray.corpus.unknown import warn_of_unknown
 from infocse_ray.embedding.earlier import Earlier
 from infocse_ray.embedding.encoder import load
 from infocse_ray.embedding.index import Embedding
@@ -102,6 +103,7 @@ def _embed_into(job: _Job, root: Storage, known: bool) -> None:
     where = placement(Annotate(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     store = prepare(root, job.corpus, job.source, job.encoder.corpus_tokenizer())
     say(f"{store.documents(SPLITS):,} documents; {show_rejected(store)}")
+    warn_of_unknown(store, redacted(settings.model))
     say_unlike_its_run(settings, besides=", and another output")
     identity = fingerprint(*embedding.identity(), store.fingerprint)
     if not known:

@@ -8,7 +8,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.retrieval.intervals import wilson
 from infocse_ray.retrieval.validation import On, candidate_bound
 from infocse_ray.runtime.progress import say
-from infocse_ray.settings import Settings
+from infocse_ray.settings import Corpus, Settings
 
 _FEW_DOCUMENTS = 100
 _FEW_TO_TRAIN_ON = 50
@@ -30,6 +30,15 @@ def validation_of(settings: Settings, store: TokenStore) -> On:
             "corpus.counterpart, raise corpus.valid_fraction, or set validate.on to sentence"
         )
     return asked if asked != "auto" else "counterpart" if labelled else "sentence"
+
+
+def warn_of_no_counterparts(corpus: Corpus, store: TokenStore) -> None:
+    """Say so where the column of counterparts is named, and no document has one: something else is asked for then."""
+    if corpus.counterpart is not None and not sum(store.summary["labelled"].values()):
+        say(
+            f"warning: corpus.counterpart = {corpus.counterpart!r}: no document has a text there, or a list of texts; "
+            "without counterparts documents look for sentences that were taken out of them"
+        )
 
 
 def training_splits(settings: Settings, on: On) -> list[str]:

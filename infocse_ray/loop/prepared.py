@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infocse_ray.corpus.prepare import prepare, rejected_rows, show_rejected
 from infocse_ray.corpus.source import find_source
+from infocse_ray.corpus.unknown import warn_of_unknown
 from infocse_ray.encoder.layout import read_prompts
 from infocse_ray.encoder.prompts import prompt_tokens
 from infocse_ray.encoder.resolve import resolve_encoder
@@ -13,6 +14,7 @@ from infocse_ray.runtime.progress import say
 from infocse_ray.settings.commands import Prepare
 from infocse_ray.stages.repair import repairing
 from infocse_ray.storage.folder import Storage
+from infocse_ray.storage.redact import redacted
 
 
 @repairing
@@ -34,6 +36,7 @@ def prepare_corpus(settings: Prepare) -> None:
     for split, count in summary["documents"].items():
         say(f"{split}: {count:,} documents, {summary['labelled'][split]:,} counterparts to find")
     say(show_rejected(store))
+    warn_of_unknown(store, redacted(settings.model))
     if settings.list_rejected:
         for row in rejected_rows(store):
             say(f"{row['file']}\t{row['row']}\t{row['doc_id'] or ''}\t{row['reason']}")

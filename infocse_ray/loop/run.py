@@ -14,9 +14,10 @@ from infocse_ray import __version__
 from infocse_ray.annotate.engine import check_engine
 from infocse_ray.corpus.prepare import prepare, show_rejected
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.corpus.unknown import warn_of_unknown
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.prompts import ROLES
-from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
+from infocse_ray.loop.checks import check_sizes, training_splits, validation_of, warn_of_no_counterparts
 from infocse_ray.loop.evaluate import Asked, evaluate, scores_of
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
 from infocse_ray.loop.inputs import Inputs
@@ -259,6 +260,9 @@ def _opened(
         f"corpus: {sum(store.summary['documents'].values()):,} documents, {store.summary['sentences']:,} sentences, "
         f"{store.summary['tokens']:,} tokens; {show_rejected(store)}"
     )
+    warn_of_unknown(store, redacted(settings.encoder.model))
+    if settings.validate.on in ("auto", "counterpart"):
+        warn_of_no_counterparts(settings.corpus, store)
     if check is not None:
         check(store)
     where["train"] = _within_lanes(where["train"], settings, store)

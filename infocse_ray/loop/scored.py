@@ -12,8 +12,10 @@ from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.corpus.tokenizer import CorpusTokenizer
+from infocse_ray.corpus.unknown import warn_of_unknown
 from infocse_ray.encoder.embed import for_inference
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.loop.checks import warn_of_no_counterparts
 from infocse_ray.loop.evaluate import Asked, evaluate
 from infocse_ray.loop.its_run import judging_metric, run_of, say_unlike_its_run, say_what_it_saw
 from infocse_ray.loop.named_encoders import load_named, save_shared
@@ -95,9 +97,10 @@ def _scored_and_shown(
     connect()
     where = placement(Train(num_workers=settings.num_workers, use_gpu=settings.use_gpu))
     stores: dict[CorpusTokenizer, TokenStore] = {}
-    for encoder in encoders.values():
+    for name, encoder in encoders.items():
         if (tokenizer := encoder.corpus_tokenizer()) not in stores:
             stores[tokenizer] = prepare(root, corpus, source, tokenizer)
+            warn_of_unknown(stores[tokenizer], redacted(getattr(settings, name)))
     store = next(iter(stores.values()))
     on = _asked(settings, store)
     say(f"{sum(store.summary['documents'][s] for s in SPLITS):,} documents; {show_rejected(store)}")
@@ -129,6 +132,8 @@ def _asked(settings: Evaluate, store: TokenStore) -> On:
         )
     if there < 2:
         raise ValueError(f"split = {settings.split}: it has {there} documents; name another")
+    if settings.on == "auto":
+        warn_of_no_counterparts(settings.corpus, store)
     on = settings.on if settings.on != "auto" else "counterpart" if labelled else "sentence"
     if on != "counterpart" and settings.reading not in ("sentences", DEFAULT_READING):
         raise ValueError(

@@ -214,8 +214,8 @@ def _found(on: On, table: pa.Table, wanted: np.ndarray) -> Iterator[tuple[int, T
 
 
 def decoded(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
-    """The text of each row."""
+    """The text of each row, with the token for what is unknown where it stands: without it nothing may be left."""
     ids: Iterable[np.ndarray] = np.split(tokens.values, tokens.offsets[1:-1])
-    texts = [tokenizer.decode(row.tolist()) for row in ids] if len(tokens) else []
+    texts = [tokenizer.decode(row.tolist(), skip_special_tokens=False) for row in ids] if len(tokens) else []
     pieces = isinstance(tokenizer.decoder, decoders.WordPiece)
     return [_SPACED.sub(lambda match: match[1] or match[2] or "", text) for text in texts] if pieces else texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -224,7 +224,7 @@ class Index:
         count = from_one(top, f"top = {top!r}: give how many to find, from 1")
         if where is not None:
             self.check(where)
-        if isinstance(query, list | tuple):
+        if isinstance(query, Iterable) and not isinstance(query, str | bytes | Mapping):  # such as a column of a table
             return self._search_many(list(query), count, exact, where)
         return self._search_by(self.vector(query), query, count, exact, where)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +13,10 @@ from infocse_ray.settings.text import is_utf8
 
 Stored = Literal["fp32", "fp16", "int8"]
 MetadataType = Literal["text", "texts", "integer", "number", "boolean", "time"]
+
+
+def _refuse_name(name: str) -> NoReturn:
+    raise ValueError(f"{name!r} can't be asked for by a condition; rename the column")
 
 
 class EveryDocument(Corpus):
@@ -35,6 +40,10 @@ class EveryDocument(Corpus):
     @classmethod
     def _names_alone(cls, metadata: Any) -> Any:
         names = [metadata] if isinstance(metadata, str) else metadata
+        if isinstance(metadata, Mapping):
+            for name, kind in metadata.items():
+                if isinstance(kind, Mapping):  # a dotted name is taken apart, as that of a setting in a section
+                    _refuse_name(".".join([str(name), *map(str, kind)][:2]))
         if not isinstance(names, list | tuple):
             return metadata
         if not all(isinstance(name, str) for name in names):
@@ -48,7 +57,7 @@ class EveryDocument(Corpus):
     def _names_of_fields(cls, metadata: dict[str, MetadataType]) -> dict[str, MetadataType]:
         for name in metadata:
             if not name.strip() or "." in name or "`" in name or not is_utf8(name):
-                raise ValueError(f"{name!r} can't be asked for by a condition; rename the column")
+                _refuse_name(name)
         return dict(sorted(metadata.items()))  # in whatever order they are given the files are the same
 
 

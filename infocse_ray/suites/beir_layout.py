@@ -173,15 +173,16 @@ def _lines(uri: str, where: str, begin: int = 0, end: int = 2**62) -> Iterator[t
 
 
 def _judgements(file: Storage, where: str) -> dict[str, dict[str, int]]:
-    """Query to document to relevance."""
+    """Query to document to relevance; of three columns, or four as TREC has them, whose second is no document's."""
     judged: dict[str, dict[str, int]] = {}
     for number, line in _lines(file.uri, where):
         cells, wrong = parse_tab_line(line)
         try:
             if cells is None:
                 raise ValueError(wrong)
-            query, document, relevance = cells[0].strip(), cells[1].strip(), int(float(cells[2]))
-            if relevance != float(cells[2]) or abs(relevance) >= _RELEVANCE:
+            query, *iteration, document, said = [cell.strip() for cell in cells]
+            relevance = int(float(said))
+            if relevance != float(said) or abs(relevance) >= _RELEVANCE or len(iteration) > 1:
                 raise ValueError("no whole number, or none that trec_eval counts with")
         except (ValueError, IndexError, OverflowError):
             if number == 1:

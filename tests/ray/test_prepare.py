@@ -51,7 +51,8 @@ def tokenizer(tiny_encoder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def documents() -> list[dict]:
-    return make_documents(GOOD)
+    first, *others = make_documents(GOOD)
+    return [{**first, "sentences": [*first["sentences"], "\u4e00 is unknown."]}, *others]
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,9 @@ def test_lengths_are_counted_over_all_shards(store, documents, tokenizer):
     assert sum(lengths["sentences_a_document"].values()) == len(documents)
     assert lengths["sentences_a_document"] == length_histogram(np.array([len(d["sentences"]) for d in documents]))
     assert sum(lengths["tokens_a_sentence"].values()) == store.summary["sentences"]
+    unknown = Tokenizer.from_str(tokenizer).token_to_id("[UNK]")
+    rows = [documents_of(table) for shard in range(store.shards) for table in store.read(shard, SPLITS)]
+    assert store.summary["unknown"] == sum(int((one.sentences.values == unknown).sum()) for one in rows) > 0
 
 
 def test_order_is_that_of_the_hash_inside_a_split(store):
@@ -284,7 +288,7 @@ def test_no_document_left_is_an_error_with_the_reasons(tmp_path, tokenizer):
 @pytest.mark.parametrize(
     ("column", "value", "way"),
     [
-        ("text", ["A one.", "A two."], "name a column of lists of sentences with corpus.sentences"),
+        ("text", ["A one.", "A two."], "or one of lists of sentences with corpus.sentences"),
         ("sentences", "A one. A two.", "name a column of texts with corpus.text"),
         ("text", "Only one.", "texts are split by the rules of corpus.language = 'en'"),
     ],

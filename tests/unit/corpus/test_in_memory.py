@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pydantic import ValidationError
 
@@ -269,3 +270,20 @@ def test_metadata_of_several_types_is_not_made_one(root: Storage, form: str):
     source.columns["metadata:when"] = "when"
     found = [row.values or {} for row in KINDS["auto"].rows(source.pieces[0], source.columns, corpus, None)]
     assert [row["metadata:when"] for row in found] == ["2026-01-01", "2026-01-02T10:30:00", None]
+
+
+@pytest.mark.parametrize("corpus", [{"text": "body"}, {"text": "body", "id": "key", "metadata": ["year"]}])
+def test_an_index_of_a_name_that_is_read_is_a_column(root: Storage, corpus: dict[str, Any]):
+    name = corpus.get("id", "id")
+    frame = pd.DataFrame({name: [5, 6], "year": ["2020", "2021"], "body": TEXTS[:2]})
+    expected = corpus_of(frame, root, corpus, EveryDocument)
+    indexed = frame.set_index([name, "year"])
+    assert corpus_of(indexed, root, corpus, EveryDocument) == expected
+    assert [row["id"] for row in read(expected)] == [5, 6]
+    assert [row["text"] for row in read(corpus_of(frame[["body"]], root, {"text": "body"}))] == TEXTS[:2]
+
+
+def test_columns_that_say_how_often_a_value_comes_are_read(root: Storage):
+    ids = pc.run_end_encode(pa.array(["a", "b", "b"]))  # pyright: ignore
+    rows = read(corpus_of(pa.table({"id": ids, "text": TEXTS}), root, {}))
+    assert [(row["id"], row["text"]) for row in rows] == list(zip("abb", TEXTS, strict=True))

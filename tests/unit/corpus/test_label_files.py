@@ -148,6 +148,14 @@ def test_lines_that_give_no_label_are_listed(corpus: Path):
     assert counterparts(labelled(corpus, file)) == {"a": ["fine"], "b": [], "7": []}
 
 
+def test_a_missing_number_is_no_id(corpus: Path):
+    file = corpus.parent / "labels.parquet"
+    pq.write_table(pa.table({"id": [7.0, float("nan")], "counterpart": ["fine", "x"]}), file)
+    settings = Corpus(source=str(corpus), labels=str(file))
+    found = [(doc_id, reason) for doc_id, _, _, reason, _ in lines_of(labels_of(settings))]
+    assert found == [("7", "label of a missing document"), (None, "label without an id")]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

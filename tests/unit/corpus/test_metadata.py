@@ -21,7 +21,8 @@ from infocse_ray.corpus.registry import KINDS
 from infocse_ray.corpus.source import Source, find_source
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.settings import Corpus
-from infocse_ray.settings.embed import EveryDocument
+from infocse_ray.settings.embed import Embed, EveryDocument
+from infocse_ray.settings.nested import nested
 from tests.conftest import write_jsonl
 
 BERLIN = timezone(timedelta(hours=1))
@@ -218,6 +219,12 @@ def test_names_and_types_mixed_are_refused():
 def test_a_name_that_no_condition_can_have_is_refused(name: str):
     with pytest.raises(ValidationError, match="rename the column"):
         EveryDocument(source="x", metadata={name: "text"})
+
+
+def test_a_dotted_name_is_refused_as_it_was_given():
+    given = {"model": "m", "output": "o", **nested({"corpus": {"source": "x", "metadata": {"user.name": "text"}}})}
+    with pytest.raises(ValidationError, match=r"'user\.name' can't be asked for by a condition; rename the column"):
+        Embed.model_validate(given)
 
 
 def test_several_columns_of_a_name_are_refused(tmp_path: Path):

@@ -245,14 +245,36 @@ def test_documents_beside_those_that_are_read_are_said(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_bytes(LINE)
     assert len(find_source(Corpus(source=str(tmp_path))).pieces) == 1
     assert capsys.readouterr().out == (
-        f"note: corpus.source = '{tmp_path}': 3 files of other kinds aren't read; texts of .md, .pdf are to be "
-        "extracted first (docs/corpora.md shows how)\n"
+        f"note: corpus.source = '{tmp_path}': 3 files of other kinds aren't read (.md, .pdf, .png); texts of .md, .pdf "
+        "are to be extracted first (docs/corpora.md shows how)\n"
     )
     find_source(Corpus(source=f"{tmp_path}/*.jsonl"))
-    (tmp_path / "a.md").unlink()
-    (tmp_path / "b" / "c.pdf").unlink()
+    for name in ("a.md", "b/c.pdf", "e.png"):
+        (tmp_path / name).unlink()
+    for name in ("part-0001", "a.jsonl.bz2", "_SUCCESS", *(f"x.{kind}" for kind in "klmnop")):
+        (tmp_path / name).write_bytes(b"x")
+    assert capsys.readouterr().out == ""
     find_source(Corpus(source=str(tmp_path)))
-    assert capsys.readouterr().out == "", "pictures are nobody's documents"
+    said = "8 files of other kinds aren't read (.bz2, .k, .l, .m, .n, .o, ...)"
+    assert capsys.readouterr().out == f"note: corpus.source = '{tmp_path}': {said}\n"
+    for name in ("a.jsonl.bz2", *(f"x.{kind}" for kind in "klmnop")):
+        (tmp_path / name).unlink()
+    find_source(Corpus(source=str(tmp_path)))
+    assert "1 files of other kinds aren't read (without an ending)\n" in capsys.readouterr().out
+    (tmp_path / "part-0001").unlink()
+    find_source(Corpus(source=str(tmp_path)))
+    assert capsys.readouterr().out == "", "what says that others are whole is nobody's document"
+
+
+def test_endings_may_have_capitals(tmp_path):
+    for name in ("a.JSONL", "b.jsonl", "c.Jsonl.GZ"):
+        (tmp_path / name).write_bytes(gzip.compress(LINE) if name.endswith("GZ") else LINE)
+    corpus = Corpus(source=str(tmp_path))
+    source = find_source(corpus)
+    assert {piece.kind for piece in source.pieces} == {"jsonl"}
+    rows = [row for piece in source.pieces for row in read_rows(piece, source.columns, by_line=False)]
+    assert len(rows) == 3
+    assert all(row.reason is None for row in rows)
 
 
 @pytest.mark.parametrize("name", ["a.docx", "a.parquet.gz", "a"])
@@ -574,3 +596,11 @@ def test_where_nobody_can_look_nothing_is_said_to_have_changed(tmp_path: Path, m
     monkeypatch.setattr(source_module, "_listed", fails)
     with pytest.raises(ValueError, match=r"can't be reached: Permission denied"):
         changed_since(corpus, source)
+
+
+@pytest.mark.parametrize(("header", "said"), [("id|text", True), ("id;text,more", True), ("key,body", False)])
+def test_columns_that_arent_cut_are_told_how_they_are(tmp_path, header: str, said: bool):
+    (tmp_path / "a.csv").write_text(f"{header}\n1|One.\n")
+    with pytest.raises(ValueError, match="neither a `text` nor a `sentences` column") as refused:
+        find_source(Corpus(source=str(tmp_path / "a.csv")))
+    assert ("in CSV commas separate columns, or else semicolons or tabs" in str(refused.value)) == said

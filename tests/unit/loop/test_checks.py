@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.loop.checks import check_sizes, training_splits, validation_of
+from infocse_ray.loop.checks import check_sizes, training_splits, validation_of, warn_of_no_counterparts
 from infocse_ray.loop.run import _within_lanes
 from infocse_ray.runtime.placement import Placement
 from infocse_ray.settings import Settings
@@ -147,3 +147,15 @@ def test_training_is_on_no_more_workers_than_lanes_unless_they_are_asked_for(ask
     )
     assert _within_lanes(where, given, store(lanes=4)).workers == found
     assert ("training on at most 4 of 8 workers" in capsys.readouterr().out) == (found == 4)
+
+
+@pytest.mark.parametrize(
+    ("counterpart", "labelled", "said"), [("title", 0, True), ("title", 1, False), (None, 0, False)]
+)
+def test_a_named_column_without_a_text_is_said(
+    counterpart: str | None, labelled: int, said: bool, capsys: pytest.CaptureFixture[str]
+):
+    corpus = settings(**({} if counterpart is None else {"counterpart": counterpart})).corpus
+    warn_of_no_counterparts(corpus, store(labelled=labelled))
+    out = capsys.readouterr().out
+    assert out.startswith("warning: corpus.counterpart = 'title': no document has a text there") if said else not out

@@ -163,3 +163,10 @@ def test_word_pieces_are_put_together():
     made.decoder = decoders.WordPiece()
     tokens = Tokens(np.arange(1, 11), np.array([0, 6, 10]))
     assert decoded(made, tokens) == ["don't (a)", "os.paths"]
+
+
+def test_what_is_unknown_is_shown_where_it_stands():
+    made = Tokenizer(models.WordPiece({"[UNK]": 0, "ship": 1}, unk_token="[UNK]"))
+    made.add_special_tokens(["[UNK]"])
+    made.decoder = decoders.WordPiece()
+    assert decoded(made, Tokens(np.array([0, 1, 0, 0]), np.array([0, 3, 4]))) == ["[UNK] ship [UNK]", "[UNK]"]

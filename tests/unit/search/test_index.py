@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from pydantic import ValidationError
 from transformers import BertConfig, BertModel
@@ -91,6 +92,10 @@ def test_what_is_no_index_is_said_in_one_line(tmp_path: Path, tiny_encoder: Path
         Index(str(output), over="sentences")
     index = Index(Path(output.path), words=0.5)
     hits = index.search("oil", top=1)
+    for column in (np.array(["oil", "tide"]), pd.Series(["oil", "tide"]), iter(["oil", "tide"])):
+        assert index.search(column, top=1) == index.search(["oil", "tide"], top=1)  # pyright: ignore
+    with pytest.raises(ValueError, match="query: is a dict; give one text"):
+        index.search({"query": "oil"})  # pyright: ignore
     with pytest.raises(ValueError, match="query: is a NoneType; give one text"):
         index.with_passages(None, hits)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="query: has no text"):

@@ -122,6 +122,11 @@ def test_folders_of_data_sets(tmp_path: Path):
         ("qrels/test.tsv", None, "no qrels/test.tsv in it; set qrels to dev or train"),
         ("queries.jsonl", "", "no query of qrels/test.tsv has a relevant document (30 judgements of unknown queries)"),
         ("corpus.jsonl", "{}\n", "corpus.jsonl has no document; a line is a JSON object with _id and text"),
+        (
+            "qrels/test.tsv",
+            "a\tb\tc\nq\td\t1\t2\t3\n",
+            "test.tsv, line 2: give a query's id, a document's id and a whole",
+        ),
         ("qrels/test.tsv", "a\tb\tc\nq\td\t0.5\n", "test.tsv, line 2: give a query's id, a document's id and a whole"),
         ("qrels/test.tsv", f"a\tb\tc\nq\td\t{2**15}\n", "test.tsv, line 2: give a query's id"),
         ("qrels/test.tsv", "a\tb\tc\nq\td\t1e12\n", "test.tsv, line 2: give a query's id"),
@@ -146,6 +151,16 @@ def test_judgements_without_a_line_that_names_them(tmp_path: Path):
     assert before.relevant == {"qdoc-00001": {"doc-00001": 2}}
     (tmp_path / "qrels" / "test.tsv").write_text("qdoc-00001\tdoc-00001\t1\n")
     assert read(tmp_path).fingerprint != before.fingerprint, "it is less relevant"
+
+
+def test_judgements_as_trec_has_them(tmp_path: Path):
+    write_set(tmp_path)
+    path = tmp_path / "qrels" / "test.tsv"
+    _, *lines = path.read_text().splitlines()
+    before = read(tmp_path)
+    for between in ("0", "Q0"):
+        path.write_text("".join(f"{line}\n" for line in (one.replace("\t", f"\t{between}\t", 1) for one in lines)))
+        assert read(tmp_path).relevant == before.relevant
 
 
 def test_of_texts_white_space_is_no_part(tmp_path: Path):
