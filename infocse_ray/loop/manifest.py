@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from infocse_ray.errors import DamagedFile
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from infocse_ray.stages.stage import Stage
     from infocse_ray.tracking.tracking import Tracking
 
+CARD = "model/README.md"
+"""Of what a run exports, by its path below the run."""
 _FORMAT = 2
 """1 had no checksum, and folders that began with the storage's."""
 
@@ -93,8 +96,15 @@ class Manifest:
         """Whether the whole run was finished with these inputs and settings, and what it exported is whole."""
         return self._content.get("finished") == fingerprint and self._whole()
 
+    @property
+    def exported(self) -> dict[str, str]:
+        """Digests of what the last finished run of this name exported, by its path below the run; none if none did."""
+        return self._content.get("files") or self._content.get("exported", {})
+
     def _whole(self) -> bool:
         for name, expected in self._content.get("files", {}).items():
+            if name == CARD and (self._run / name).exists():
+                continue  # people write into it, their licence say
             try:
                 actual = digest((self._run / name).read_bytes()).hex()
             except FileNotFoundError:
@@ -145,11 +155,14 @@ class Manifest:
         same = [self._content.get(name) for name in ("settings", "inputs")] == redacted_json([settings, inputs])
         # With other settings a training of the same name is another.
         begun = self._content.get("begun", {}) if same else {}
+        exported = self.exported
         self._before = self._content if "settings" in self._content else None
         self._content = {"format": _FORMAT, "job": job, "settings": settings, "inputs": inputs, "stages": {}}
         self._content["begun"] = begun
         if earlier:
             self._content["earlier"] = earlier
+        if exported:
+            self._content["exported"] = exported
         self._write()
 
     def take_back(self) -> None:
@@ -180,11 +193,16 @@ class Manifest:
         if self._tracking is not None:
             self._tracking.stage(name, stage)
 
-    def finish(self, fingerprint: str) -> None:
-        """Commit the run, with the digests of what it exported."""
-        exported = ["metrics.json", *(f"model/{name}" for name in sorted((self._run / "model").files()))]
+    def finish(self, fingerprint: str, model: Iterable[str]) -> None:
+        """Commit the run, with the digests of what it exported.
+
+        Args:
+            fingerprint: of its inputs and settings.
+            model: what it wrote into its folder `model`; what else is there is a user's own.
+        """
+        exported = ["metrics.json", *(f"model/{name}" for name in sorted(model))]
         self._content["files"] = {name: digest((self._run / name).read_bytes()).hex() for name in exported}
         self._content["finished"] = fingerprint
-        self._content.pop("earlier", None)
-        self._content.pop("begun", None)
+        for name in ("earlier", "begun", "exported"):
+            self._content.pop(name, None)
         self._write()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import platform
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from infocse_ray import __version__
@@ -19,6 +17,7 @@ from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.prompts import ROLES
 from infocse_ray.loop.checks import check_sizes, training_splits, validation_of, warn_of_no_counterparts
 from infocse_ray.loop.evaluate import Asked, evaluate, scores_of
+from infocse_ray.loop.exported import export
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.iteration_stages import IterationStages
@@ -34,10 +33,8 @@ from infocse_ray.runtime.progress import say, warnings_kept
 from infocse_ray.settings import Settings, fingerprint
 from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.stage import Stage, read_stage, run_stage
-from infocse_ray.storage.checksums import FOLDER
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted
-from infocse_ray.storage.replaced import replace_folder
 from infocse_ray.tracking.tracking import Tracking, check_sinks
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow")
@@ -163,9 +160,9 @@ class Run(NamedTuple):
             "versions": versions(),
         }
         self.manifest.check()
-        _export(encoder, self.folder / "model", card(metrics))
+        names = export(encoder, self.folder, card(metrics), self.manifest.exported)
         (self.folder / "metrics.json").write_json(metrics)
-        self.manifest.finish(self.identity)
+        self.manifest.finish(self.identity, names)
         if (tracking := self.iteration_stages.tracking) is not None:
             tracking.summary(metrics)
         return metrics
@@ -328,15 +325,6 @@ def _within_lanes(where: Placement, settings: Settings, store: TokenStore) -> Pl
         return where
     say(f"training on at most {lanes} of {where.workers} workers: the corpus has as many lanes (corpus.lanes)")
     return where._replace(workers=lanes)
-
-
-def _export(encoder: EncoderFolder, target: Storage, card: str) -> None:
-    source = encoder.local()
-    with tempfile.TemporaryDirectory() as temporary:
-        (readme := Path(temporary) / "README.md").write_text(redacted(card))
-        files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*")) if file.is_file()}
-        files.pop(FOLDER, None)  # the manifest has the digests, that of the card too
-        replace_folder(target, files | {readme.name: readme}, key="config.json")
 
 
 def versions() -> dict[str, str]:

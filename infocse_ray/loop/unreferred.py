@@ -122,7 +122,8 @@ class _Finder:
         self.staying = {name: run for name, run in contents.runs.items() if name not in remove}
         self.referred = {folder for run in self.staying.values() for folder in contents.referred(run)}
         self.at_work = bool(contents.drivers)
-        self.begun_at = _stage_folders(contents)
+        self.outputs = _outputs(contents)
+        self.begun_at = _stage_folders(contents, self.outputs)
         self.index = _index(contents)
         tops = {folder.partition("/")[0] for folder in self.index}
         self.known = {*SHARED, *contents.runs, *tops}
@@ -154,16 +155,16 @@ class _Finder:
 
     def _runs(self) -> Iterator[Leftover]:
         for name in sorted(self.remove):
-            # Stages in it that other runs refer to stay.
+            # Stages in it that other runs refer to stay, and vectors that a user put there.
             files = [
-                path for path in self._below(name) if not self._is_referred(path) and path != f"{name}/driver.lease"
+                path
+                for path in self._below(name)
+                if not _is_below(path, self.referred | self.outputs) and path != f"{name}/driver.lease"
             ]
+            for output in sorted(one for one in self.outputs if one.startswith(f"{name}/")):
+                say(f"kept: {output}, which `infocse embed` wrote; remove it yourself")
             index = [path for folder, path in self.index.items() if f"{folder}/{_STAGE}" in files]
             yield self._leftover(name, "a run to remove", [*index, *files])
-
-    def _is_referred(self, path: str) -> bool:
-        parts = path.split("/")
-        return any("/".join(parts[:n]) in self.referred for n in range(1, len(parts)))
 
     def _stages(self) -> Iterator[Leftover]:
         for folder, finished in sorted(self.begun_at.items()):
@@ -254,15 +255,24 @@ def _index(contents: Contents) -> dict[str, str]:
     return dict(zip(at_once(folder_of, entries), entries, strict=True))
 
 
-def _stage_folders(contents: Contents) -> dict[str, bool]:
-    """The folders of stages that runs share or have, and whether they are finished."""
+def _outputs(contents: Contents) -> set[str]:
+    """The folders that `infocse embed` wrote into."""
+    return {path.rpartition("/")[0] for path in contents.files if path.rpartition("/")[2] == _EMBEDDING}
+
+
+def _stage_folders(contents: Contents, outputs: set[str]) -> dict[str, bool]:
+    """The folders of stages that runs share or have, and whether they are finished; not those of outputs."""
     begun = {path.rpartition("/")[0] for path in contents.files if path.rpartition("/")[2] in (_STAGE, _STARTED)}
-    embedded = {path.rpartition("/")[0] for path in contents.files if path.rpartition("/")[2] == _EMBEDDING}
     return {
         folder: f"{folder}/{_STAGE}" in contents.files
         for folder in begun
-        if folder and folder.rpartition("/")[0] not in embedded
+        if folder and folder.rpartition("/")[0] not in outputs
     }
+
+
+def _is_below(path: str, folders: set[str]) -> bool:
+    parts = path.split("/")
+    return any("/".join(parts[:n]) in folders for n in range(1, len(parts)))
 
 
 def _removed(contents: Contents, one: Leftover) -> bool:

@@ -39,7 +39,7 @@ def finished(run: Storage, identity: str = "i") -> None:
         manifest.add(name, Stage(name, "f", run / name, {"seconds": 1.0}))
     (run / "model" / "model.safetensors").write_bytes(b"weights")
     (run / "metrics.json").write_json({"recall": 0.5})
-    manifest.finish(identity)
+    manifest.finish(identity, ["model.safetensors"])
 
 
 def told(run: Storage, now: Settings, draws: bool = False, **inputs: str) -> list[str]:

@@ -59,7 +59,7 @@ def run_of(root: Storage, name: str, stages: dict[str, Stage], finish: bool = Tr
         (root / name / "model" / "weights").write_bytes(b"w" * 1000)
         line = "WIN, against the encoder as it came: test recall@5 0.50 to 0.60"
         (root / name / "metrics.json").write_json({"verdict": {"label": "WIN", "line": line}})
-        manifest.finish("i")
+        manifest.finish("i", ["weights"])
 
 
 @pytest.fixture
@@ -389,6 +389,19 @@ def test_embedded_vectors_stay_wherever_they_were_put(root, output):
     half_made(root, f"{output}/vectors-of-others".removeprefix("/"), "h1")
     age(root)
     assert paths(root) == []
+
+
+def test_embedded_vectors_in_a_run_stay_when_it_is_removed(root, capsys):
+    place = root / "a" / "vectors"
+    (place / "embedding.json").write_json({})
+    (place / "search" / "copy.lance").write_bytes(b"x")
+    for name in ("encoder", "vectors"):
+        run_stage(place, place / name, name, f"embed-{name}", lambda stage: {})
+    there = sorted(place.files())
+    assert cleaned(root, "--runs", "a", "--yes") == 0
+    assert "kept: a/vectors, which `infocse embed` wrote" in capsys.readouterr().out
+    assert sorted(place.files()) == there
+    assert not (root / "a" / "manifest.json").exists()
 
 
 def test_a_damaged_manifest_is_no_reason_to_remove_what_it_named(root, capsys):

@@ -96,3 +96,16 @@ def test_what_cannot_be_written_leaves_the_old_folder_as_it_was(tmp_path: Path, 
         replace_folder(target, files(tmp_path, "new", KEY, "weights"), KEY)
     assert content(target) == {KEY: f"old {KEY}", "weights": "old weights"}
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_what_is_to_stay_stays(target: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool):
+    def refuse(*_: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    if not linked:
+        monkeypatch.setattr(os, "link", refuse)
+    replace_folder(target, files(tmp_path, "old", KEY, "weights", "mine/notes.txt", "vocab.txt"), KEY)
+    new = files(tmp_path, "new", KEY, "weights")
+    replace_folder(target, new, KEY, keep=["mine/notes.txt", "weights"])
+    assert content(target) == {KEY: f"new {KEY}", "weights": "new weights", "mine/notes.txt": "old mine/notes.txt"}
