@@ -103,7 +103,7 @@ def refuse_changed(corpus: Corpus, source: Source, *read: Storage) -> None:
     if changed := changed_since(corpus, source):
         for folder in read:
             folder.delete()
-        more = f" and {len(changed) - 1:,} more files" if changed[1:] else ""
+        more = f" and {len(changed) - 1:,} more" if changed[1:] else ""
         raise SourceChanged(
             redacted(f"corpus.source: {changed[0]}{more} changed while the corpus was read; run this again once the ")
             + "files stay as they are"

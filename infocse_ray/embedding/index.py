@@ -78,7 +78,7 @@ class Embedding(NamedTuple):
         return "embed", _FORMAT, *said, *since  # as before there were others
 
     def begin(self, output: Storage) -> bool:
-        """Make the output this embedding's; one that was asked for and of which nothing was made gives way.
+        """Make the output this embedding's; one that was asked for and that has no vectors yet gives way.
 
         Returns:
             Whether it is known to be; else `embedding.json` is damaged, and `know_again` tells by what was made.
@@ -96,10 +96,15 @@ class Embedding(NamedTuple):
                 f"output = {str(output)!r}: there is {others[0].partition('/')[0]} in it, which `infocse embed` "
                 "didn't make; give a folder of its own"
             )
-        if content is None or not made:
+        if content is None:
             file.write_json(checked(self._asdict()))
             return True
         there = Embedding(**content)
+        if there.identity() != self.identity() and not _has_vectors(output):
+            (output / "encoder").delete()
+            (output / "vectors").delete()
+            file.write_json(checked(self._asdict()))
+            return True
         for name in _TOLD_APART:
             if (old := getattr(there, name)) != (new := getattr(self, name)):
                 shown = _LONG.get(name, (old, new))
@@ -140,6 +145,14 @@ class Embedding(NamedTuple):
     def encoder_folder(self, output: Storage) -> EncoderFolder:
         """The copy of the encoder."""
         return EncoderFolder(output / "encoder" / "model", self.encoder, self.max_length)
+
+
+_BEFORE_VECTORS = ("started.json", "texts")
+
+
+def _has_vectors(output: Storage) -> bool:
+    """Whether any were written: texts go before them, which the corpus may turn out to have changed under."""
+    return any(name.partition("/")[0] not in _BEFORE_VECTORS for name in (output / "vectors").files())
 
 
 _TOLD_APART = (

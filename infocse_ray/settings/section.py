@@ -60,18 +60,22 @@ def each_once(value: object) -> object:
 
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_LONGEST_NAME = 200
+"""Of the 255 that a file's name may have; what is being written has some more in front, a cell or trial behind."""
 
 
 def plain_name(value: str) -> str:
     """A name that is a folder's, too.
 
     Raises:
-        ValueError: it has letters that not every storage takes.
+        ValueError: it has letters that not every storage takes, or too many.
     """
     if not re.fullmatch(_NAME, value):
         last = value.rstrip("/").rpartition("/")[2]
         meant = f"; it is no path: did you mean {last}?" if "/" in value and re.fullmatch(_NAME, last) else ""
         raise ValueError(f"use letters, digits, dot, dash and underscore, starting with a letter or digit{meant}")
+    if len(value) > _LONGEST_NAME:
+        raise ValueError(f"has {len(value)} letters; use at most {_LONGEST_NAME}")
     return value
 
 

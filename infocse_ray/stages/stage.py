@@ -197,7 +197,7 @@ def _damaged_place(places: list[Storage], kind: str, fingerprint: str, piecewise
         except DamagedFile:
             wrong = {_COMMIT: OTHER}
         named = [f"{place / name} is damaged ({why})" for name, why in list(wrong.items())[:_NAMED]]
-        more = f" and {len(wrong) - _NAMED:,} more files" if len(wrong) > _NAMED else ""
+        more = f" and {len(wrong) - _NAMED:,} more" if len(wrong) > _NAMED else ""
         say(f"{kind}: {'; '.join(named)}{more}; {'it is' if len(wrong) == 1 else 'they are'} made again")
         # In an order that lets a crash in between leave nothing that is taken for whole.
         if _COMMIT in wrong:

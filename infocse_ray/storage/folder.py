@@ -13,6 +13,7 @@ import secrets
 import uuid
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -30,13 +31,14 @@ _LISTINGS = 5
 UNFINISHED = ".writing-"
 """Names of files that are being written begin so, and of those that a killed process was about to write."""
 
+_FILE, _OF_ONE_PROCESS = "file://", "memory://"
 HTML = "text/html; charset=utf-8"
 """A page's content type."""
 
 
 def is_remote(uri: str) -> bool:
     """Whether `uri` has a scheme other than file://."""
-    return re.match(r"[a-z][a-z0-9+.-]+://", uri) is not None and not uri.startswith("file://")
+    return re.match(r"[a-z][a-z0-9+.-]+://", uri) is not None and not uri.startswith(_FILE)
 
 
 def without_query(uri: str) -> str:
@@ -51,7 +53,7 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
         ValueError: no installed filesystem opens the URI.
     """
     if not is_remote(uri):
-        return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri.removeprefix("file://")))
+        return pafs.LocalFileSystem(), os.path.abspath(_local_path(uri))
     learn(uri)
     if uri.startswith("s3://"):
         try:
@@ -70,6 +72,22 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
         raise ValueError(redacted(f"{uri} can't be opened: {error}")) from None
     keep_no_listings(filesystem)
     return pafs.PyFileSystem(TimedHandler(filesystem)), path
+
+
+def _local_path(uri: str) -> str:
+    """A path, or a file:// URI, as a path; a URI's %20 is a space (RFC 8089).
+
+    Raises:
+        ValueError: the URI is of another machine.
+    """
+    if not uri.startswith(_FILE):
+        return os.path.expanduser(uri)
+    host, _, path = uri.removeprefix(_FILE).partition("/")
+    if host not in ("", "localhost"):
+        raise ValueError(
+            f"{uri} can't be opened: it is of a machine {host!r}; a path here has three slashes, file:///..."
+        )
+    return unquote("/" + path)
 
 
 def goes_with_job(path: str) -> bool:
@@ -98,7 +116,10 @@ class Storage:
         """
         if not uri.strip():  # as a path it would be the working directory
             raise ValueError(f"{setting} = {uri!r}: names no folder; give one, or a URI")
-        storage = cls.open(uri)
+        try:
+            storage = cls.open(uri)
+        except ValueError as error:
+            raise ValueError(redacted(f"{setting} = {uri!r}: {error}")) from None
         if not is_remote(uri) and os.path.isfile(storage.root):
             raise ValueError(f"{setting} = {uri!r}: is a file; name a folder, or a URI")
         if is_remote(uri) and not without_query(uri).partition("://")[2].strip("/"):
@@ -123,6 +144,8 @@ class Storage:
                 f"{setting} = {uri!r}: is in the folder that Ray unpacked this job into and will delete; give an "
                 "absolute path or a URI that every node reaches"
             )
+        if uri.startswith(_OF_ONE_PROCESS):
+            raise ValueError(f"{setting} = {uri!r}: is of one process; give a folder, or a URI that every node reaches")
         return storage
 
     @classmethod

@@ -205,7 +205,7 @@ def test_another_embedding_is_refused_in_the_same_output(tmp_path: Path, tiny_en
     first._replace(corpus="one that was refused before anything was made of it").begin(output)
     first.begin(output)
     assert read_embedding(output) == first
-    (output / "encoder" / "started.json").write_json({})
+    (output / "vectors" / "documents" / "shard-000000.parquet").write_bytes(b"")
     first.begin(output)
     first._replace(model="the same, elsewhere").begin(output)
     for change, said in [
@@ -273,3 +273,20 @@ def test_metadata_of_sentences_is_in_chunks_that_arrow_can_hold(monkeypatch):
     assert repeated.num_chunks > 2
     assert max(chunk.nbytes for chunk in repeated.chunks) <= 150
     assert len(rows._repeated(column, np.array([], np.int64))) == 0
+
+
+def test_an_output_without_a_vector_yet_gives_way_to_what_the_corpus_is_by_now(tmp_path: Path, tiny_encoder: Path):
+    output = Storage.open(str(tmp_path / "index"))
+    first = embedding_of(tmp_path, tiny_encoder)
+    first.begin(output)
+    written = [
+        output / name for name in ("encoder/stage.json", "vectors/started.json", "vectors/texts/shard-000000.parquet")
+    ]
+    for file in written:
+        file.write_bytes(b"{}")
+    first.begin(output)
+    assert all(file.exists() for file in written), "of the same nothing is lost"
+    changed = first._replace(corpus="whose files changed while texts were read")
+    changed.begin(output)
+    assert read_embedding(output) == changed
+    assert not any(file.exists() for file in written)

@@ -481,3 +481,7 @@ def test_of_two_files_the_later_wins_by_whichever_name(config, tmp_path):
     second.write_text("train: {strategy: simcse}\n")
     assert settings(f"--config={first}", f"--config={second}").train.method == "simcse"
     assert settings(f"--config={second}", f"--config={first}").train.method == "ict"
+
+
+def test_a_name_that_no_folder_can_have_is_refused(capsys):
+    assert "has 201 letters; use at most 200" in refusal(capsys, f"--name={'x' * 201}")

@@ -7,9 +7,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from infocse_ray.storage import folder as folder_module
 from infocse_ray.storage.folder import Storage, is_remote, open_filesystem
 from infocse_ray.storage.fsspec_times import written
 from infocse_ray.storage.parquet import open_parquet, write_parquet
+
+
+@pytest.fixture
+def may_be_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs may be in memory, which stands for an object store here."""
+    monkeypatch.setattr(folder_module, "_OF_ONE_PROCESS", "nothing://")
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -49,6 +56,7 @@ def test_a_storage_that_is_a_file_or_names_no_bucket_or_cant_be_opened_is_refuse
         opened("nowhere://a")
 
 
+@pytest.mark.usefixtures("may_be_of_one_process")
 def test_storage_for_runs_can_be_written_and_lasts(folder, tmp_path):
     assert Storage.for_runs(str(folder)).files() == {}
     (tmp_path / "file").write_bytes(b"")
@@ -60,6 +68,7 @@ def test_storage_for_runs_can_be_written_and_lasts(folder, tmp_path):
             Storage.for_runs(str(wrong))
 
 
+@pytest.mark.usefixtures("may_be_of_one_process")
 def test_threads_and_containers_of_the_same_number_dont_try_it_with_the_same_file(folder, monkeypatch):
     tried = []
     monkeypatch.setattr(Storage, "write_bytes", lambda file, data: tried.append(file.name))
@@ -294,6 +303,16 @@ def test_file_uri_and_home_are_local(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert str(Storage.open(f"file://{tmp_path}/x")) == str(tmp_path / "x")
     assert str(Storage.open("~/x")) == str(tmp_path / "x")
+    for uri in ((tmp_path / "a b%").as_uri(), f"file://localhost{tmp_path}/a%20b%25"):
+        assert str(Storage.open(uri)) == str(tmp_path / "a b%")
+    assert not is_remote("file://localhost/a")
+    with pytest.raises(ValueError, match=r"^storage = 'file://nfs/runs': .*of a machine 'nfs'; .* three slashes"):
+        Storage.of_runs("file://nfs/runs")
+
+
+def test_what_one_process_has_alone_is_no_storage():
+    with pytest.raises(ValueError, match=r"^output = 'memory://v': is of one process; give a folder, or a URI that"):
+        Storage.lasting("memory://v", "output")
 
 
 def test_query_of_a_uri_stays_at_its_end():
