@@ -36,6 +36,10 @@ class NoSuchDocument(ValueError):
     """An index has no document of that id; the message names both."""
 
 
+class IndexReplaced(ValueError):
+    """Files of an index that is open are gone: another took its place, or it was removed; it is to be opened again."""
+
+
 class DamagedFile(ValueError):
     """A file's content differs from what was written; the message names it."""
 

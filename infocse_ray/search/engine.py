@@ -48,6 +48,8 @@ _CANDIDATES = 100
 _CONDITIONS = 128
 """Of which an engine remembers how many rows meet them."""
 _PLACE_IN_LANCE = re.compile(r"(^|,?\s)/\S+\.rs:\d+:\d+")
+_CANT_WRITE = re.compile(r"os error (1|13|30)\b|AccessDenied")
+"""In what Lance says of a folder that it may not write into: EPERM, EACCES, EROFS, and S3's word for it."""
 _PATIENCE = 10.0
 """Seconds for another process that has copied vectors to say so."""
 
@@ -353,9 +355,14 @@ def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> 
 
     try:
         lance.write_dataset(batches(), uri, schema, mode="overwrite", storage_options=options)
-    except OSError:
+    except OSError as error:
         if failed:
             raise failed[0] from None
+        if _CANT_WRITE.search(str(error)):
+            raise ValueError(
+                f"index = {str(output)!r}: its first search copies the vectors into the engine, beside them, and "
+                "nothing can be written there; search it once where it can be, or embed with --format lance"
+            ) from error
         # Another process, or thread, copied the same at the same time, and says so next.
         if not _comes(lambda: _is_copied(target, done, vectors)):
             raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -14,7 +16,7 @@ import torch
 from infocse_ray.embedding.index import Over, made_by_embed
 from infocse_ray.embedding.queries import check_query, vectors_of_queries
 from infocse_ray.encoder.embed import for_inference
-from infocse_ray.errors import NoSuchDocument
+from infocse_ray.errors import IndexReplaced, NoSuchDocument
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
@@ -23,6 +25,8 @@ from infocse_ray.search.written import Written
 from infocse_ray.settings.text import brief, is_utf8
 from infocse_ray.settings.whole_number import from_one
 
+_GONE = re.compile(r"not found.*\.lance|\.lance.*not found", re.IGNORECASE | re.DOTALL)
+"""In what Lance says of a data file that it can't find."""
 _AT_ONCE = 4096
 """Queries that are encoded together."""
 
@@ -115,6 +119,10 @@ class Index:
         """Tokenizers, and memory, are for one query at a time; a page is asked by several threads."""
         self._over, self._where = over, where
         self._opened = written.folder.uri, over, None, setting, self.words, self.best_sentence
+
+    def again(self) -> Index:
+        """The same opened again, as it is by now; words and best sentences count what they did."""
+        return type(self)(*self._opened)
 
     def __reduce__(self) -> tuple[type[Index], tuple[Any, ...]]:
         """A copy, in a task of Ray's say, opens the folder there, with the weights that there are."""
@@ -220,13 +228,27 @@ class Index:
         Raises:
             ValueError: a query is no text, has none, or isn't UTF-8, or `top` is no whole number from 1, or `where` no
                 condition that can be asked of this index.
+            IndexReplaced: it isn't there any more as it was when it was opened.
         """
         count = from_one(top, f"top = {top!r}: give how many to find, from 1")
         if where is not None:
             self.check(where)
         if isinstance(query, Iterable) and not isinstance(query, str | bytes | Mapping):  # such as a column of a table
             return self._search_many(list(query), count, exact, where)
-        return self._search_by(self.vector(query), query, count, exact, where)
+        vector = self.vector(query)
+        with self._still_there():
+            return self._search_by(vector, query, count, exact, where)
+
+    @contextlib.contextmanager
+    def _still_there(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError, RuntimeError) as error:
+            if not _GONE.search(str(error)):
+                raise
+            raise IndexReplaced(
+                f"{self._where}: files of it are gone; it was replaced, or removed, since it was opened: open it again"
+            ) from error
 
     def check(self, where: str) -> None:
         """See that a condition of `search` can be asked of this index.
@@ -248,7 +270,8 @@ class Index:
         for first in range(0, len(queries), _AT_ONCE):
             some = queries[first : first + _AT_ONCE]
             for vector, query in zip(self._vectors(some), some, strict=True):
-                results.append(self._search_by(vector, query, top, exact, where))
+                with self._still_there():
+                    results.append(self._search_by(vector, query, top, exact, where))
                 bar.add(1)
         bar.close()
         return results
@@ -280,7 +303,8 @@ class Index:
             self.check(where)
         _, vector = self._document(doc_id)
         count = min(count, len(self))
-        found = self.engine.search(vector, count + 1, exact, where=where)
+        with self._still_there():
+            found = self.engine.search(vector, count + 1, exact, where=where)
         others = pa.array([other != doc_id for other in found["doc_id"].to_pylist()], pa.bool_())
         return _hits(found.filter(others).slice(0, count))
 
@@ -298,8 +322,9 @@ class Index:
             raise ValueError(f"like = {doc_id!r}: is of documents; open the index over documents")
         if not isinstance(doc_id, str):
             raise ValueError(f"like = {brief(doc_id)}: give one document's id, a text, such as hit.doc_id")
-        # What isn't UTF-8 is nobody's id.
-        if (found := self.engine.document(doc_id) if is_utf8(doc_id) else None) is None:
+        with self._still_there():  # what isn't UTF-8 is nobody's id
+            found = self.engine.document(doc_id) if is_utf8(doc_id) else None
+        if found is None:
             raise NoSuchDocument(f"like = {doc_id!r}: {self._where} has no such document; give an id that it has")
         return found
 

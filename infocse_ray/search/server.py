@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +18,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from infocse_ray.errors import Interrupted, NoSuchDocument
+from infocse_ray.errors import IndexReplaced, Interrupted, NoSuchDocument
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.index import Index
 from infocse_ray.search.metadata import as_shown
@@ -57,6 +58,7 @@ class SearchServer(ThreadingHTTPServer):
             OSError: it can't be.
         """
         self.indexes, self.settings = indexes, settings
+        self._opening = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         super().__init__((settings.host, settings.port), _Handler)
         self.names = {"localhost", settings.host.lower()}
@@ -86,6 +88,16 @@ class SearchServer(ThreadingHTTPServer):
         except ValueError:
             return False
         return address.is_loopback or not _is_loopback(self.settings.host)
+
+    def open_again(self, replaced: Sequence[Index]) -> None:
+        """Take what is there now in place of these indexes, unless that was done meanwhile.
+
+        Raises:
+            ValueError: there is no such index any more.
+        """
+        with self._opening:
+            if self.indexes is replaced:
+                self.indexes = [index.again() for index in replaced]
 
     def results(self, query: str) -> dict[str, Any]:
         """What the page shows, as JSON."""
@@ -168,8 +180,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._results(lambda: self.server.like(doc_id))
 
     def _results(self, find: Callable[[], dict[str, Any]]) -> None:
+        indexes = self.server.indexes
         try:
-            self._json(HTTPStatus.OK, find())
+            try:
+                found = find()
+            except IndexReplaced as error:
+                self.server.open_again(indexes)
+                say(f"{error}; done")
+                found = find()
+            self._json(HTTPStatus.OK, found)
         except NoSuchDocument:
             whose = "one of the two indexes has" if len(self.server.indexes) > 1 else "there is"
             self._json(HTTPStatus.NOT_FOUND, {"error": f"{whose} no such document"})

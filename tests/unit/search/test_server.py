@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -45,14 +46,21 @@ class Evil:
         return f"{EVIL} {'x' * 9_000}"
 
 
+@contextlib.contextmanager
+def running(server: SearchServer) -> Iterator[SearchServer]:
+    """Answering requests."""
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+
+
 @pytest.fixture
 def server() -> Iterator[SearchServer]:
-    with SearchServer([Evil(), Evil()], Search(index="i", serve=True, port=0, top=2)) as server:  # pyright: ignore
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    settings = Search(index="i", serve=True, port=0, top=2)
+    with SearchServer([Evil(), Evil()], settings) as server, running(server):  # pyright: ignore
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def get(server: SearchServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
