@@ -26,6 +26,7 @@ from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import DOCUMENTS, OPTIONAL_ROLES, READERS, Piece, SourceRow, naming, read_rows, reader_of
 from infocse_ray.corpus.streams import BadContent, WrongEncoding, check_text
 from infocse_ray.errors import UnreadableFile
+from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Corpus
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import open_filesystem
@@ -166,10 +167,15 @@ def _one_body(corpus: Corpus, columns: dict[str, str], there: dict[str, set[str]
 def _check_all_have(columns: dict[str, str], names: dict[str, list[str]]) -> None:
     """See that every file has the columns that every document needs, and none of those that are read twice.
 
+    What only some files have, and not every document needs, is said.
+
     Raises:
         ValueError: one doesn't, or has.
     """
     for role, column in columns.items():
+        if role in OPTIONAL_ROLES and (without := [uri for uri, its in names.items() if column not in its]):
+            more = f" and {len(without) - 1:,} more" if without[1:] else ""
+            say(redacted(f"note: corpus.{role}: {without[0]}{more} of {len(names):,} files have no column {column!r}"))
         for uri, its in names.items():
             if column not in its and role not in OPTIONAL_ROLES:
                 raise ValueError(redacted(f"corpus.{role}: {uri} has no column {column!r}, which other files have"))

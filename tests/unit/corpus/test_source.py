@@ -604,3 +604,14 @@ def test_columns_that_arent_cut_are_told_how_they_are(tmp_path, header: str, sai
     with pytest.raises(ValueError, match="neither a `text` nor a `sentences` column") as refused:
         find_source(Corpus(source=str(tmp_path / "a.csv")))
     assert ("in CSV commas separate columns, or else semicolons or tabs" in str(refused.value)) == said
+
+
+def test_a_column_that_only_some_files_have_is_said(tmp_path, capsys):
+    for name, columns in (("a", {"title": ["T"]}), ("b", {}), ("c", {})):
+        pq.write_table(pa.table({"id": [name], "text": ["One. Two."], **columns}), tmp_path / f"{name}.parquet")
+    find_source(Corpus(source=str(tmp_path), counterpart="title"))
+    said = f"note: corpus.counterpart: {tmp_path}/b.parquet and 1 more of 3 files have no column 'title'\n"
+    assert capsys.readouterr().out == said
+    find_source(Corpus(source=str(tmp_path)))
+    find_source(Corpus(source=f"{tmp_path}/a.parquet", counterpart="title"))
+    assert capsys.readouterr().out == ""
