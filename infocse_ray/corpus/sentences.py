@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
+
+_KOREAN = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff]")
+"""Letters and syllables, whose words are set apart."""
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
@@ -35,6 +41,23 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
 def given_sentences(sentences: Iterable[str | None]) -> list[str]:
     """Sentences that somebody else has split, as `split_sentences` would give them; what isn't visible is left out."""
     return [" ".join(one.split()) for one in sentences if one is not None and visible(one)]
+
+
+def as_text(sentences: Sequence[str]) -> str:
+    """Sentences as a text to show, with spaces between where their writing has them: Chinese and Japanese have none."""
+    parts = list(sentences[:1])
+    for before, after in itertools.pairwise(sentences):
+        parts += [*([] if _unspaced(before[-1:], after[:1]) else [" "]), after]
+    return "".join(parts)
+
+
+def _unspaced(before: str, after: str) -> bool:
+    """Whether no space belongs between two characters: both are as wide as high, and no Korean, or the first ends so."""
+    return _wide(before) and (_wide(after) or unicodedata.category(before).startswith("P"))
+
+
+def _wide(one: str) -> bool:
+    return bool(one) and unicodedata.east_asian_width(one) in "WF" and not _KOREAN.match(one)
 
 
 def visible(text: str) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from infocse_ray.corpus.metadata import metadata_type
+from infocse_ray.corpus.sentences import as_text
 from infocse_ray.corpus.store import Documents
 from infocse_ray.corpus.tokens import owners
 from infocse_ray.embedding.index import METADATA_COLUMN, Embedding
@@ -115,7 +116,7 @@ def document_table(
         documents.doc_ids,
         pa.array(documents.keys),
         pa.array(texts.titles, pa.string()),
-        pa.array([" ".join(own) for own in texts.sentences], pa.string()),
+        pa.array([as_text(own) for own in texts.sentences], pa.string()),
         pa.array(np.diff(documents.offsets).astype(np.int32)),
         pa.array(digests),
         *texts.metadata,

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from infocse_ray.corpus.sentences import split_sentences
+from infocse_ray.corpus.sentences import as_text, split_sentences
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", " \t\n\n \r\n "])
@@ -55,3 +55,19 @@ def test_a_million_characters_take_no_more_than_linear_time(unit):
     # It takes some tenths of a second; quadratic time would be hours, so the wide margin loses nothing.
     assert time.perf_counter() - started < 10
     assert all(sentences)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "text"),
+    [
+        (["One thing.", "Another."], "One thing. Another."),
+        (["视足饭了吗？", "足量花了。", "iPhone很好！"], "视足饭了吗？足量花了。iPhone很好！"),
+        (["今日は良い天気です。", "「雨」ですか？"], "今日は良い天気です。「雨」ですか？"),
+        (["날씨가 좋다.", "내일은 비가 온다."], "날씨가 좋다. 내일은 비가 온다."),
+        (["标题", "正文", "Title", "标题", "제목", "제목"], "标题正文 Title 标题 제목 제목"),
+        (["One"], "One"),
+        ([], ""),
+    ],
+)
+def test_sentences_are_a_text_with_spaces_where_their_writing_has_them(sentences: list[str], text: str):
+    assert as_text(sentences) == text
