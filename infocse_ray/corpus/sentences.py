@@ -52,7 +52,7 @@ def as_text(sentences: Sequence[str]) -> str:
 
 
 def _unspaced(before: str, after: str) -> bool:
-    """Whether no space belongs between two characters: both are as wide as high, and no Korean, or the first ends so."""
+    """Whether no space belongs between two characters: both are wide and not Korean, or the first is, a mark."""
     return _wide(before) and (_wide(after) or unicodedata.category(before).startswith("P"))
 
 
