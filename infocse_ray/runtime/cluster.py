@@ -19,6 +19,7 @@ from ray.data import DataContext
 from ray.exceptions import AuthenticationError
 
 from infocse_ray.errors import NoSpace, WorkersLost
+from infocse_ray.runtime.head import watch_head
 from infocse_ray.runtime.interrupts import ray_starting
 from infocse_ray.runtime.placement import Placement, possible_nodes
 from infocse_ray.settings import Annotate, Train
@@ -101,6 +102,8 @@ def connect() -> None:
                 "then the same command goes on"
             ) from error
         raise
+    if ray.is_initialized():
+        watch_head(ray.get_runtime_context().gcs_address, _knock)
 
 
 def _refuse_without_room(error: Exception) -> None:
