@@ -76,3 +76,9 @@ def test_of_an_export_that_is_gone_nothing_stays(run: Storage, encoder: EncoderF
     names = export(encoder, run, "# Second", manifest.exported)
     assert "2_Whitening/old.bin" not in names
     assert not (run / "model" / "2_Whitening" / "old.bin").exists()
+
+
+def test_of_an_export_that_nothing_tells_of_nothing_stays(run: Storage, encoder: EncoderFolder):
+    (run / "model" / "old.bin").write_bytes(b"of a version that kept no digests")
+    export(encoder, run, "# News", {})
+    assert not (run / "model" / "old.bin").exists()
