@@ -60,6 +60,10 @@ def is_small(tokens: float, encoder: EncoderFolder, placement: Placement) -> boo
     return tokens * operations_a_token(encoder) <= (_SMALL_ON_GPU if placement.use_gpu else _SMALL_ON_CPU)
 
 
+_RESTARTS = 50
+"""Of an actor, and of what it was at: a node may be lost now and then, and what dies every time comes to an end."""
+
+
 def told(tokens: float, num_workers: int | Literal["auto"]) -> float | None:
     """What `in_actors` is told of tokens: nothing where a number of actors is asked for, which are to be had then."""
     return tokens if num_workers == "auto" else None
@@ -109,6 +113,8 @@ def in_actors(
         num_cpus=placement.cores,
         num_gpus=1 if placement.use_gpu else 0,
         fn_constructor_kwargs={"encoder": encoder, "precision": precision, "work": work, "engine": engine},
+        max_restarts=_RESTARTS,  # Ray Data's own are without end
+        max_task_retries=_RESTARTS,
     )
     with watched(placement, title, 1):
         yield from _counts(done)

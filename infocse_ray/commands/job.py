@@ -15,9 +15,11 @@ from infocse_ray import __version__
 from infocse_ray.errors import (
     Interrupted,
     LeaseLost,
+    NoSpace,
     OutOfMemory,
     RunInUse,
     SourceChanged,
+    StorageUnavailable,
     TrainingStopped,
     WorkersLost,
 )
@@ -139,5 +141,9 @@ def run_at_once(
     except (ValueError, OSError) as error:
         if os.environ.get("INFOCSE_TRACEBACK"):
             raise
-        print(f"{prog}: error: {redacted(str(error))}", file=sys.stderr)
-        raise SystemExit(_status(error)) from None
+        from infocse_ray.runtime.failures import refused
+
+        said_already = isinstance(error, (ValueError, NoSpace, StorageUnavailable))
+        not_let_in = None if said_already else refused(error)
+        print(f"{prog}: error: {redacted(not_let_in or str(error))}", file=sys.stderr)
+        raise SystemExit(2 if not_let_in else _status(error)) from None

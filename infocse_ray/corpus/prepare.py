@@ -151,7 +151,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusToke
         "unknown": 0,
         "longest": 0,
     }
-    documents, labelled, rejected = Counter(), Counter(), Counter()
+    documents, labelled, of_labels, rejected = Counter(), Counter(), Counter(), Counter()
     lengths = {name: Counter() for name in _LENGTHS}
     content = 0
     questions: int | None = 0
@@ -178,6 +178,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusToke
             totals["longest"] = max(totals["longest"], row["longest"])
             documents.update(row["documents"])
             labelled.update(row["labelled"])
+            of_labels.update(row.get("documents_labelled", row["labelled"]))  # as far as an earlier version said
             rejected.update(row["rejected"])
             for name, counts in row["lengths"].items():
                 lengths[name].update(counts)
@@ -192,6 +193,7 @@ def _prepare(stage: Stage, corpus: Corpus, source: Source, tokenizer: CorpusToke
         **({} if questions is None else {"questions": f"{questions:032x}"}),
         "documents": {split: documents[split] for split in SPLITS},
         "labelled": {split: labelled[split] for split in SPLITS},
+        "documents_labelled": {split: of_labels[split] for split in SPLITS},
         "rejected": dict(sorted(rejected.items())),
         "lengths": {
             name: dict(sorted(counts.items(), key=lambda one: int(one[0]))) for name, counts in lengths.items()
@@ -278,8 +280,10 @@ class ShardWriter(NamedTuple):
         split_of = good["split"].to_pylist()
         counts = {split: split_of.count(split) for split in SPLITS}
         labelled: Counter[str] = Counter()
+        documents_labelled: Counter[str] = Counter()
         for split, keys in zip(split_of, good["counterpart_keys"].to_pylist(), strict=True):
             labelled[split] += len(keys)
+            documents_labelled[split] += bool(keys)
         schema = store_schema(rows.schema.field("counterparts").type.value_type.value_type)
         table = good.select(schema.names).cast(schema)
         groups = [
@@ -303,6 +307,7 @@ class ShardWriter(NamedTuple):
             "longest": int(sizes.max(initial=0)),
             "documents": counts,
             "labelled": dict(labelled),
+            "documents_labelled": dict(documents_labelled),
             "rejected": dict(Counter(bad["reason"].to_pylist())),
             "lengths": dict(zip(_LENGTHS, lengths, strict=True)),
             "content": f"{content_of(shard, split_of, written):032x}",

@@ -237,8 +237,10 @@ def _expand(setting: str, uri: str, kind: Files) -> tuple[dict[str, pafs.FileInf
 
 
 def _is_marker(path: str) -> bool:
-    """Whether it is a file that says something of others, such as _SUCCESS and _metadata."""
-    return PurePosixPath(path).name.startswith("_")
+    """Whether it is a file that says something of others, such as _SUCCESS, or what documents from Python are."""
+    place = PurePosixPath(path)
+    of_documents = place.name == CONTENT and re.fullmatch("[0-9a-f]{32}", place.parent.name)
+    return place.name.startswith("_") or bool(of_documents)
 
 
 def _kinds(paths: Iterable[str]) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus import label_files
-from infocse_ray.corpus.documents import id_text
+from infocse_ray.corpus.documents import Rejected, id_text, split_of
 from infocse_ray.corpus.kind import (
     ROLES,
     CorpusPlan,
@@ -24,6 +24,7 @@ from infocse_ray.corpus.kind import (
 )
 from infocse_ray.corpus.labels import LabelTable
 from infocse_ray.corpus.read import DOCUMENTS, OPTIONAL_ROLES, READERS, Piece, SourceRow, naming, read_rows, reader_of
+from infocse_ray.corpus.schema import SPLITS
 from infocse_ray.corpus.streams import BadContent, WrongEncoding, check_text
 from infocse_ray.errors import UnreadableFile
 from infocse_ray.runtime.progress import say
@@ -91,8 +92,21 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTab
         ):
             row.values["counterpart"] = label.counterparts
             # Also where no row that was looked at names one.
-            row.values["split"] = label.split or row.values.get("split")
+            row.values["split"] = _more_held_out(row.values.get("split"), label.split)
         yield row
+
+
+def _more_held_out(own: Any, of_labels: str | None) -> Any:
+    """The split of a document: what its own column or its labels hold out is never trained on.
+
+    What its column says is left as it is where that is no split, for the row to be set aside.
+    """
+    if own is None or of_labels is None:
+        return of_labels or own
+    try:
+        return max(split_of(own), of_labels, key=SPLITS.index)
+    except Rejected:
+        return own
 
 
 def _look_into_all(uris: list[str], look: Callable[[str], Seen]) -> dict[str, Seen]:

@@ -48,7 +48,8 @@ def check_labels(settings: Settings, store: TokenStore) -> None:
     """Refuse, before anything is trained, what there are too few labels for.
 
     Raises:
-        ValueError: fewer training labels than asked for or than a batch has, or none to validate on.
+        ValueError: fewer training labels than asked for or than a batch has, or all of one document, or none to
+            validate on.
     """
     labelled = store.summary["labelled"]
     there = ", ".join(f"{labelled[split]:,} {split}" for split in SPLITS)
@@ -56,6 +57,11 @@ def check_labels(settings: Settings, store: TokenStore) -> None:
         raise ValueError(
             f"corpus.counterpart: fine-tuning needs labels to validate on; the labelled examples are {there}; raise "
             "corpus.valid_fraction or mark some as valid in the split column"
+        )
+    if (documents := store.summary.get("documents_labelled", labelled)["train"]) < 2:  # earlier versions didn't count
+        raise ValueError(
+            f"corpus.counterpart: the labels to train on are of {documents} documents, and the negatives of an example "
+            "are other documents'; label some more"
         )
     asked = settings.labels.train_size
     if asked != "all" and asked > labelled["train"]:

@@ -40,7 +40,7 @@ _FULL_OF_RAY = {
 
 _REFUSED = re.compile(
     r"^.*(?:Permission denied|Operation not permitted|AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID"
-    r"|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT)|HTTP status 403|ExpiredToken"
+    r"|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT)|HTTP status 40[013]|ExpiredToken"
     r"|PERMISSION_DENIED).*$",
     re.MULTILINE,
 )
@@ -121,7 +121,7 @@ def refused(error: BaseException) -> str | None:
             if lines := _REFUSED.findall(str(link)):
                 return (
                     f"{lines[-1].strip()}; let the user, or the role, of this process and of all nodes read and write "
-                    "there, or name another folder or URI"
+                    "there (are its credentials right, and of today?), or name another folder or URI"
                 )
             if isinstance(link, PermissionError) and not _of_ray(link):  # of one's own making: it says what to do
                 return str(link)

@@ -46,6 +46,19 @@ def test_work_of_a_moment_ends_in_a_line(
     assert said == f"infocse runs: error: {str(error).replace('KEY:a-password', '***')}\n"
 
 
+def test_storage_that_lets_nobody_in_is_to_be_changed_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INFOCSE_TRACEBACK", raising=False)
+    said = "When getting information for 'runs': AWS Error ACCESS_DENIED during HeadObject operation: No response body."
+    with pytest.raises(SystemExit) as ended:
+        run_at_once(Nothing, [], "infocse runs", "", failing(OSError(said)))
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(
+        f"infocse runs: error: {said}; let the user, or the role, of this process"
+    )
+
+
 class OfAModel(Section):
     """Settings of a command that calls an encoder `model`."""
 

@@ -289,3 +289,8 @@ def test_columns_that_say_how_often_a_value_comes_are_read(root: Storage):
     ids = pc.run_end_encode(pa.array(["a", "b", "b"]))  # pyright: ignore
     rows = read(corpus_of(pa.table({"id": ids, "text": TEXTS}), root, {}))
     assert [(row["id"], row["text"]) for row in rows] == list(zip("abb", TEXTS, strict=True))
+
+
+def test_what_documents_from_python_are_is_no_file_that_isnt_read(root: Storage, capsys: pytest.CaptureFixture[str]):
+    find_source(corpus_of(TEXTS, root, {}))
+    assert capsys.readouterr().out == ""

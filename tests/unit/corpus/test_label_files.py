@@ -54,6 +54,26 @@ def test_labels_say_splits(corpus: Path):
     assert found == {"a": "valid", "b": "test", "7": "train"}, "the unlabelled one's is drawn"
 
 
+@pytest.mark.parametrize(
+    ("own", "of_labels", "split"),
+    [
+        ("test", "train", "test"),
+        ("dev", "test", "test"),
+        ("train", "valid", "valid"),
+        ("test", None, "test"),
+        ("?", "test", None),
+    ],
+)
+def test_what_a_document_holds_out_its_labels_dont_give_away(
+    tmp_path: Path, own: str, of_labels: str | None, split: str | None
+):
+    corpus = write_jsonl(tmp_path / "docs.jsonl", [{"id": "a", "split": own, **BODY}])
+    labels = write_jsonl(tmp_path / "labels.jsonl", [{"id": "a", "counterpart": "x", "split": of_labels}])
+    found, lines = read(corpus, "auto", labels=str(labels))
+    assert [(d["split"], d["counterparts"]) for d in found] == ([(split, ["x"])] if split else [])
+    assert lines == ([] if split else ["split is none of train, valid, test"])
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_what_late_rows_say_is_read(tmp_path: Path, ending: str):
     """A hundred rows are looked at before; documents of CSV have no other split to bring."""

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop import fine_tuning
-from infocse_ray.loop.fine_tuning import fine_tune
+from infocse_ray.loop.fine_tuning import check_labels, fine_tune
 from infocse_ray.methods.label_sample import LabelSample
 from infocse_ray.settings import Settings
 from infocse_ray.stages.stage import Stage
@@ -207,3 +208,20 @@ def test_a_round_that_made_nothing_better_is_named(monkeypatch: pytest.MonkeyPat
     fine_tune(run, LabelSample(1, 70), None, "encoder", 2)  # pyright: ignore
     # Warnings are kept with the run, whose other rounds may have done better.
     assert "warning: round 2: fine-tuning never made it better" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("documents", "refused"), [(1, True), (2, False), (None, False)])
+def test_labels_of_one_document_alone_teach_nothing(documents: int | None, refused: bool):
+    summary: dict[str, Any] = {"labelled": {"train": 64, "valid": 9, "test": 9}}
+    if documents is not None:
+        summary["documents_labelled"] = {"train": documents, "valid": 9, "test": 9}
+    store = TokenStore(Storage("nowhere"), "f", summary)
+    given = {"name": "r", "corpus": {"source": "a"}, "encoder": {"model": "m"}, "finetune": {"batch_size": 32}}
+    settings = Settings.model_validate(given)
+    if refused:
+        with pytest.raises(
+            ValueError, match=r"^corpus\.counterpart: the labels to train on are of 1 documents, and the neg"
+        ):
+            check_labels(settings, store)
+    else:
+        check_labels(settings, store)

@@ -34,6 +34,7 @@ OFF = {"encoder.whiten": "off"}
 def _intervals_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bootstrap's alone: of two documents it is read off, Student's is all that there may be."""
     monkeypatch.setattr(bootstrap, "_FEW", 0)
+    monkeypatch.setattr(bootstrap, "_FEW_DIFFER", 0)
     monkeypatch.setattr(verdict, "FEWEST", 0)
 
 

@@ -66,6 +66,7 @@ def test_agrees_with_scipy(shift: float):
 
 def test_documents_are_drawn_whole(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bootstrap_module, "_FEW", 0)
+    monkeypatch.setattr(bootstrap_module, "_FEW_DIFFER", 0)
     draw = np.random.default_rng(8)
     documents = draw.permutation(np.repeat(np.arange(12), draw.integers(1, 9, 12)))
     # Questions of one document share their luck, so that drawing them alone would give a narrower interval.
@@ -143,6 +144,7 @@ def test_below_200_documents_students_interval_counts(documents: int, monkeypatc
     found = one_each(np.clip(0.5 + differences, 0, 1), np.full(documents, 0.5))
     students = ttest_1samp(differences, 0.0).confidence_interval(0.95)
     monkeypatch.setattr(bootstrap_module, "_FEW", 0)
+    monkeypatch.setattr(bootstrap_module, "_FEW_DIFFER", 0)
     alone = one_each(np.clip(0.5 + differences, 0, 1), np.full(documents, 0.5))
     wider = alone._replace(low=min(alone.low, students.low), high=max(alone.high, students.high))
     assert wider != alone
@@ -162,6 +164,17 @@ def test_two_encoders_that_are_alike_are_told_apart_by_luck_in_one_case_of_twent
         lead = paired_bootstrap(one, other, of, resamples=500, seed=case)
         apart += lead.low > 0 or lead.high < 0
     assert apart / cases < 0.075  # by the bootstrap alone 0.11 and 0.08
+
+
+def test_two_that_are_alike_on_most_documents_are_told_apart_by_luck_in_few_cases():
+    draw, apart, cases = np.random.default_rng(5), 0, 400
+    for case in range(cases):
+        differ = draw.choice(750, draw.binomial(750, 10 / 750), replace=False)
+        one, other = np.ones(750), np.ones(750)
+        one[differ], other[differ] = (1 / draw.integers(1, 8, len(differ)) for _ in range(2))
+        lead = one_each(one, other, resamples=1_000, seed=case)
+        apart += lead.low > 0 or lead.high < 0
+    assert apart / cases < 0.055  # by the bootstrap alone 0.1
 
 
 def test_the_best_of_many_that_the_questions_chose_leads_beyond_luck_in_few_cases():

@@ -211,8 +211,10 @@ def outcome(error: Exception, capsys: pytest.CaptureFixture[str], **how: str) ->
         PermissionError(errno.EACCES, "Permission denied", "/shared/stages/a.lease"),
         task_error(PermissionError(errno.EACCES, "Permission denied", "/shared/stages/a"), TRACEBACK),
         only_text("OSError", "When writing '/shared/stages/a': AWS Error ACCESS_DENIED during PutObject operation: no"),
+        # As S3 answers a HEAD with credentials that have expired.
+        OSError("When reading '/shared/stages/a': AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: No"),
     ],
-    ids=["driver", "task", "text"],
+    ids=["driver", "task", "text", "expired"],
 )
 def test_storage_that_lets_nobody_in_is_no_traceback(
     error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -221,7 +223,10 @@ def test_storage_that_lets_nobody_in_is_no_traceback(
     status, said = outcome(error, capsys)
     assert (status, said.count("\n")) == (2, 1)
     assert "/shared/stages/a" in said
-    assert "; let the user, or the role, of this process and of all nodes read and write there, or name" in said
+    assert (
+        "; let the user, or the role, of this process and of all nodes read and write there (are its credentials"
+        in said
+    )
     assert outcome(PermissionError("/tmp/a: others may write there; remove it"), capsys) == (
         2,
         "job.py: error: /tmp/a: others may write there; remove it\n",

@@ -64,6 +64,9 @@ def test_the_page_goes_on_with_what_took_its_place(tmp_path: Path, tiny_encoder:
             assert status == 200
             assert b"isle" in content
         assert capsys.readouterr().out.count("opened: open it again; done") == 1
+        there = server.indexes
+        server.open_again([index])
+        assert server.indexes is there, "another request has done that"
         shutil.rmtree(live)
         assert get(server, "/search?q=tide")[0] == 500
 
