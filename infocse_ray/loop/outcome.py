@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.loop.general_ability import sts_of
 from infocse_ray.loop.run import Look, Run
-from infocse_ray.retrieval.doubts import doubts
+from infocse_ray.retrieval.doubts import doubts, of_a_run
 from infocse_ray.retrieval.examples import Texts, examples, moves
 from infocse_ray.retrieval.questions import compare
 from infocse_ray.retrieval.ranks import shown
@@ -59,7 +59,10 @@ def look_before(run: Run, compares: bool = False) -> Run:
             run = run.without_whitening() if leaves else run
     began = _metrics(came if run.start == run.came else whitened[0])
     if run.trains:
-        for line in doubts(began, metric, run.judged_on):
+        valid = run.store.summary["documents"]["valid"]
+        most = run.settings.validate.max_documents  # pyright: ignore
+        advice = of_a_run("split" in run.inputs.source.columns, most is not None and most < valid)
+        for line in doubts(began, metric, run.judged_on, advice):
             say(f"warning: {line}")
     return run._replace(began=began)
 

@@ -29,13 +29,20 @@ class Advice(NamedTuple):
     """When a score is at its ceiling."""
 
 
-_OF_A_RUN = Advice(
-    "raise corpus.valid_fraction or validate.max_documents",
-    "a larger corpus or corpus.valid_fraction",
-    "validate.metric",
-    "validate.on",
-    " before training",
-)
+def of_a_run(splits_are_given: bool, some_arent_asked: bool) -> Advice:
+    """What helps a run.
+
+    Args:
+        splits_are_given: by the corpus, so that no setting draws them.
+        some_arent_asked: of the validation documents, as there are more than a run asks.
+    """
+    more = "mark more documents valid in the split column" if splits_are_given else "raise corpus.valid_fraction"
+    from_where = "a larger corpus" + ("" if splits_are_given else " or corpus.valid_fraction")
+    asked = "raise validate.max_documents" if some_arent_asked else more
+    return Advice(asked, from_where, "validate.metric", "validate.on", " before training")
+
+
+_OF_A_RUN = of_a_run(False, False)
 
 
 def doubts(scores: Mapping[str, float], metric: Metric, on: On | None = None, advice: Advice = _OF_A_RUN) -> list[str]:

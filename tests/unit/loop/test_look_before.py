@@ -66,6 +66,8 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         method: Any = "a method",
         on: str = "counterpart",
         high: float = 0.01,
+        columns: tuple[str, ...] = (),
+        valid: int = 9,
         **sections: Any,
     ) -> tuple[str, list[str]]:
         def evaluate(root: Any, folder: Any, store: Any, asked: list[Any], *_: Any) -> list[Stage]:
@@ -87,9 +89,9 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         encoder = {"model": "m", **sections.pop("encoder", {})}
         given = {"name": "r", "corpus": {"source": "a"}, "encoder": encoder, "validate": {"metric": "recall@5"}}
         settings = Settings.model_validate(given | sections)
-        store = SimpleNamespace(summary={"labelled": {"valid": 9}})
+        store = SimpleNamespace(summary={"labelled": {"valid": 9}, "documents": {"valid": valid}})
         stages: Any = Stages(HERE, HERE, store, on, {"train": None}, settings, PLAN if start == WHITENED else None)
-        inputs: Any = SimpleNamespace(method=method, initialization=None)
+        inputs: Any = SimpleNamespace(method=method, initialization=None, source=SimpleNamespace(columns=columns))
         manifest: Any = SimpleNamespace(add=lambda *_: None)
         run = Run(settings, inputs, manifest, stages, CAME, start, None, work is few_shot, "i")
         with warnings_kept() as warnings, pytest.raises(Trains):
@@ -115,6 +117,20 @@ def test_too_few_questions_and_a_ceiling_are_warned_of_before_anything_is_traine
     _, [ceiling] = said({"came": (600, 1000), "whitened": (990, 1000)}, work=work)
     assert ceiling.startswith("at its ceiling before training: recall@5 is 0.9900; ")
     assert "set validate.on to sentence" in ceiling
+
+
+@pytest.mark.parametrize(
+    ("given", "helps"),
+    [
+        ({}, "raise corpus.valid_fraction"),
+        ({"columns": ("split",)}, "mark more documents valid in the split column"),
+        ({"valid": 5_000}, "raise validate.max_documents"),
+        ({"valid": 5_000, "columns": ("split",)}, "raise validate.max_documents"),
+    ],
+)
+def test_it_is_said_what_would_ask_more(said, given: dict[str, Any], helps: str) -> None:
+    _, [few] = said({"came": (600, 1000), "whitened": (70, 100)}, **given)
+    assert few.endswith(f": {helps}")
 
 
 def test_what_is_doubted_is_the_score_that_training_begins_with(said) -> None:
