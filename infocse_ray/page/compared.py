@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from infocse_ray.page.blocks import Block, Note, Section, listed
@@ -10,9 +12,16 @@ from infocse_ray.page.record import Record
 from infocse_ray.page.scores import Scored, metric_name, scored, scores_figure
 from infocse_ray.page.told import text_of
 from infocse_ray.runtime.progress import duration
+from infocse_ray.settings import Settings
 from infocse_ray.settings.nested import flat
+from infocse_ray.settings.unread import Unread, by_finetune, by_plusplus, by_pretrain
 
 _UNTOLD = {"name", "storage"}
+_UNREAD: dict[str, Callable[[Settings], Unread]] = {
+    "pretrain": by_pretrain,
+    "finetune": by_finetune,
+    "plusplus": by_plusplus,
+}
 
 
 def compared_sections(records: Sequence[Record]) -> list[Section]:
@@ -105,13 +114,22 @@ def _of(record: Record) -> list[Scored]:
     return [one._replace(name=f"{record.name}: {one.name}", returned=False) for one in kept]
 
 
+def _unread(record: Record) -> Unread:
+    """Settings, or whole sections, that the run's job doesn't read; none are known of another version's."""
+    with contextlib.suppress(KeyError, ValueError):
+        return _UNREAD[record.job](Settings.model_validate(record.settings))
+    return {}
+
+
 def _settings(records: Sequence[Record]) -> Section:
     trees = [dict(flat(record.settings)) for record in records]
+    unread = [_unread(record) for record in records]
     rows: list[list[Any]] = []
     for name in dict.fromkeys(name for tree in trees for name in tree):
         values = ["" if name not in tree else text_of(tree[name]) for tree in trees]
-        if name not in _UNTOLD and len(set(values)) > 1:
-            rows.append([name, *values])
+        read = [name not in names and name.partition(".")[0] not in names for names in unread]
+        if name not in _UNTOLD and len(set(itertools.compress(values, read))) > 1:
+            rows.append([name, *(value if its else "not read" for value, its in zip(values, read, strict=True))])
     names = [record.name for record in records]
     blocks: list[Block] = [listed("Settings that differ", ("setting", *names), rows)] if rows else []
     versions = [(record.metrics or {}).get("versions", {}) for record in records]

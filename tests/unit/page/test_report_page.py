@@ -18,7 +18,7 @@ from infocse_ray.corpus.schema import rejected_schema
 from infocse_ray.page import write
 from infocse_ray.page.told import text_of
 from infocse_ray.page.write import _joined, end_with_page, write_comparison, write_page
-from infocse_ray.storage.checksums import checked, verified
+from infocse_ray.storage.checksums import checked, read_checked, verified
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.parquet import write_parquet
 from tests.unit.page.runs import CORPUS, EVIL, VERDICT, scores, settings, write_run
@@ -352,6 +352,24 @@ def test_a_run_that_left_whitening_out_says_so(root):
     text = page(root).sections
     assert "Left out: by validation the encoder as it came was better than whitened." in text["whitening"]
     assert "The run returns the encoder “as it came”" in text["scores"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_settings_that_a_job_doesnt_read_are_no_difference(root):
+    write_run(root, "news", finetune={"epochs": 3})
+    tuned = write_run(
+        root, "tuned", train={"max_steps": 7}, finetune={"epochs": 8}, encoder={"model": "m", "max_length": 16}
+    )
+    manifest = read_checked(tuned / "manifest.json")
+    (tuned / "manifest.json").write_json(checked(manifest | {"job": "finetune"}))
+    text = Page(write_comparison(root, ["news", "tuned"]).read_bytes()).sections["settings"]
+    assert "encoder.max_length" in text
+    assert "train.max_steps" not in text, "of fine-tuning"
+    assert "finetune.epochs" not in text, "of a run without labels"
+    write_run(root, "more", train={"max_steps": 9})
+    text = Page(write_comparison(root, ["news", "tuned", "more"]).read_bytes()).sections["settings"]
+    assert "train.max_steps" in text
+    assert "not read" in text
 
 
 @pytest.mark.usefixtures("undrawn")
