@@ -38,7 +38,7 @@ def document_of(values: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
     _encodable("\n".join(sentences))
     doc_id = _id_of(values, sentences)
     split = values.get("split")
-    if split is None:
+    if no_split(split):
         split = draw_split(doc_id, corpus.valid_fraction, corpus.test_fraction)
     else:
         split = split_of(split)
@@ -110,6 +110,11 @@ def given_id(values: dict[str, Any]) -> str | None:
 def id_text(value: Any) -> str:
     """An id as text. A whole float is an integer: pandas makes all of a column floats where one id is missing."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def no_split(value: Any) -> bool:
+    """Whether a row says nothing of its split; NaN, which alone differs from itself, stands for that, too."""
+    return value is None or value != value
 
 
 def split_of(value: Any) -> str:

@@ -203,6 +203,8 @@ def _with_index(frame: Any, corpus: Corpus) -> Any:
     """The DataFrame with a column for each level of its index that has the name of one that is read."""
     wanted = {getattr(corpus, role) or role for role in ROLES} | set(_metadata(corpus))
     levels = [name for name in frame.index.names if name in wanted and name not in frame.columns]
+    if not levels:  # what is assigned to is copied
+        return frame
     return frame.assign(**{name: frame.index.get_level_values(name) for name in levels})
 
 

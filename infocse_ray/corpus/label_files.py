@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from infocse_ray.corpus.documents import Rejected, counterpart_texts, given_id, split_of
+from infocse_ray.corpus.documents import Rejected, counterpart_texts, given_id, no_split, split_of
 from infocse_ray.corpus.kind import look_for, look_into, place_and_columns, refuse_unreadable, some_of
 from infocse_ray.corpus.labels import LabelTable, LabelWriter
 from infocse_ray.corpus.read import READERS, Piece, SourceRow, naming, read_rows, reader_of
@@ -116,7 +116,7 @@ def _given(companions: list[Piece], corpus: Corpus) -> Iterator[_Given]:
                     raise Rejected("label without an id")
                 if reason is None and name is not None:
                     name.encode()
-                    split = None if values.get("split") is None else split_of(values["split"])
+                    split = None if no_split(values.get("split")) else split_of(values["split"])
                     if not (texts := counterpart_texts(values.get("counterpart"))):
                         raise Rejected("label without a text")
             except UnicodeEncodeError:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infocse_ray.corpus import label_files
-from infocse_ray.corpus.documents import Rejected, id_text, split_of
+from infocse_ray.corpus.documents import Rejected, id_text, no_split, split_of
 from infocse_ray.corpus.kind import (
     ROLES,
     CorpusPlan,
@@ -101,7 +101,7 @@ def _more_held_out(own: Any, of_labels: str | None) -> Any:
 
     What its column says is left as it is where that is no split, for the row to be set aside.
     """
-    if own is None or of_labels is None:
+    if no_split(own) or of_labels is None:
         return of_labels or own
     try:
         return max(split_of(own), of_labels, key=SPLITS.index)

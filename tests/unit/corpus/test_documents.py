@@ -129,8 +129,9 @@ def test_names_of_splits(given_split: str, split: str):
     assert document(sentences=["a", "b"], split=given_split)["split"] == split
 
 
-def test_split_that_is_null_is_drawn():
-    drawn = {i: document(id=i, sentences=["a", "b"], split=None)["split"] for i in range(200)}
+@pytest.mark.parametrize("null", [None, float("nan")])
+def test_split_that_is_null_is_drawn(null: float | None):
+    drawn = {i: document(id=i, sentences=["a", "b"], split=null)["split"] for i in range(200)}
     assert drawn == {i: draw_split(str(i), CORPUS.valid_fraction, CORPUS.test_fraction) for i in range(200)}
     assert set(drawn.values()) == set(SPLITS)
 

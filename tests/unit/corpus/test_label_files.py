@@ -61,11 +61,12 @@ def test_labels_say_splits(corpus: Path):
         ("dev", "test", "test"),
         ("train", "valid", "valid"),
         ("test", None, "test"),
+        (float("nan"), "test", "test"),
         ("?", "test", None),
     ],
 )
 def test_what_a_document_holds_out_its_labels_dont_give_away(
-    tmp_path: Path, own: str, of_labels: str | None, split: str | None
+    tmp_path: Path, own: Any, of_labels: str | None, split: str | None
 ):
     corpus = write_jsonl(tmp_path / "docs.jsonl", [{"id": "a", "split": own, **BODY}])
     labels = write_jsonl(tmp_path / "labels.jsonl", [{"id": "a", "counterpart": "x", "split": of_labels}])
