@@ -9,6 +9,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from infocse_ray.encoder.layout import read_prompts
 from infocse_ray.encoder.origin import front_matter, origin_of
 from infocse_ray.loop import card_metadata
 
@@ -43,7 +44,8 @@ def exported_card(source: Path, model: str, name: str, content: dict[str, Any]) 
     else:
         head = card_metadata.front_matter(name, origin_of(source, model), results, tags)
     title, _, rest = body.lstrip().partition("\n") if body.lstrip().startswith("# ") else (f"# {name}", "", body)
-    return f"{head}\n{title}\n\n{_section(content)}\n{_loading(rest.lstrip(), exports)}"
+    told = _section(content, prompted=bool(read_prompts(source, "model")))
+    return f"{head}\n{title}\n\n{told}\n{_loading(rest.lstrip(), exports)}"
 
 
 def _loading(body: str, exports: dict[str, dict[str, Any]]) -> str:
@@ -53,14 +55,14 @@ def _loading(body: str, exports: dict[str, dict[str, Any]]) -> str:
     return body.replace(f"SentenceTransformer({_FOLDER})", _call(min(exports.values(), key=lambda one: one["int8"])))
 
 
-def _section(content: dict[str, Any]) -> str:
+def _section(content: dict[str, Any], prompted: bool) -> str:
     exports: dict[str, dict[str, Any]] = content["exports"]
     dimensions = content["dimensions"]
     rows = "\n".join(_row(label, one) for label, one in exports.items())
     cut = content["dimensions_of_original"]
     fewer = f", of the original's {cut} the leading components, scaled to length 1" if dimensions < cut else ""
     alike = ", cut alike," if dimensions < cut else ""
-    how = "\n\n".join(_how(one) for one in exports.values())
+    how = "\n\n".join(_how(one) for one in exports.values()) + (_PROMPTED if prompted else "")
     return f"""## What is exported here
 
 Sentence vectors have {dimensions} dimensions{fewer}.
@@ -76,6 +78,12 @@ bootstrap over documents. Differences are between the original's vectors{alike} 
 
 What follows is the card of the original.
 """
+
+
+_PROMPTED = """
+
+Texts want the prompts before them that `config_sentence_transformers.json` has: sentence-transformers puts one there
+where it is named (`encode(texts, prompt_name="query")`), without it they are part of the texts that become tokens."""
 
 
 def _row(label: str, one: dict[str, Any]) -> str:

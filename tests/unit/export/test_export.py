@@ -271,6 +271,14 @@ def test_a_card_says_what_was_lost_and_how_sure_that_is(tmp_path: Path) -> None:
     assert (result.metric_type, result.metric_value) == ("recall_at_5", 0.75), "of the export, not of the original"
 
 
+def test_a_card_says_that_texts_want_prompts(tmp_path: Path) -> None:
+    content = {"exports": {"onnx": form_of(CHECKED)}, "dimensions": 4, "dimensions_of_original": 4}
+    said = "Texts want the prompts before them that `config_sentence_transformers.json` has"
+    assert said not in exported_card(tmp_path, "m", "news", content)
+    (tmp_path / "config_sentence_transformers.json").write_text('{"prompts": {"query": "query: "}}')
+    assert said in exported_card(tmp_path, "m", "news", content)
+
+
 @pytest.mark.parametrize(
     ("written", "kept"),
     [
