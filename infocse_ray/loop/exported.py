@@ -36,7 +36,8 @@ def export(encoder: EncoderFolder, run: Storage, card: str, before: dict[str, st
         files.pop(FOLDER, None)  # the manifest has the digests, that of the card too
         files[_CARD] = readme
         names = list(files)
-        if (written := _written_into(run, before)) is not None:
+        written = _written_into(run, before)
+        if written is not None and written != readme.read_bytes():  # as an end that was cut off has left it
             files[_CARD_BEFORE] = Path(temporary) / _CARD_BEFORE
             files[_CARD_BEFORE].write_bytes(written)
             say(f"{target / _CARD} was written into, and has the new figures now; what it was is in {_CARD_BEFORE}")

@@ -66,6 +66,16 @@ def test_what_a_user_put_there_stays_whatever_takes_the_place_of_the_rest(run: S
     assert "written into" not in capsys.readouterr().out
 
 
+def test_an_end_that_was_cut_off_wrote_nothing_by_hand(run: Storage, encoder: EncoderFolder, capsys):
+    finished(run, encoder, "# First")
+    manifest = Manifest(run)
+    manifest.begin("pretrain", {}, {"corpus": "other"})
+    export(encoder, run, "# Second", manifest.exported)  # and killed before the manifest says so
+    finished(run, encoder, "# Second", "other")
+    assert not (run / "model" / "README.before.md").exists()
+    assert "written into" not in capsys.readouterr().out
+
+
 def test_of_an_export_that_is_gone_nothing_stays(run: Storage, encoder: EncoderFolder, tmp_path: Path):
     (other := tmp_path / "other" / "2_Whitening" / "old.bin").parent.mkdir(parents=True)
     other.write_bytes(b"x")
