@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from infocse_ray.errors import NoSpace, RunInUse
 from infocse_ray.loop.contents import Contents, at_once, bytes_of
-from infocse_ray.runtime.progress import say
+from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.settings.commands import Clean
 from infocse_ray.settings.section import SHARED
 from infocse_ray.stages.at_work import SIGN
@@ -37,6 +37,8 @@ _TEMPORARY = (UNFINISHED, ".probe-")
 _AFTER_SLASH = chr(ord("/") + 1)
 _MADE = re.compile(r"(workers-)?[0-9a-f]{32}(-[0-9a-f]{12})?")
 """How folders are called that runs share."""
+_TOGETHER = 64
+"""Things that are removed together: who has come since is looked for once for all of them."""
 _FRESH_SECONDS = 3600.0
 """How long something without a lease is left alone, as another process may be writing it."""
 
@@ -74,7 +76,13 @@ def clean(settings: Clean) -> int:
     if not settings.yes:
         say(f"{len(unused)} to remove, {size}" + ("; nothing is changed without --yes" if unused else ""))
         return 0
-    kept = [one for one in unused if not _removed(contents, one)]
+    kept = []
+    bar = Bar("removing", len(unused), "things")
+    for begin in range(0, len(unused), _TOGETHER):
+        some = unused[begin : begin + _TOGETHER]
+        kept += _removed(contents, some)
+        bar.add(len(some))
+    bar.close()
     gone = bytes_of(sum(one.size for one in unused) - sum(one.size for one in kept))
     say(f"{len(unused) - len(kept)} removed, {gone}" + (f"; {len(kept)} are in use by now" if kept else ""))
     return len(kept)
@@ -275,27 +283,43 @@ def _is_below(path: str, folders: set[str]) -> bool:
     return any("/".join(parts[:n]) in folders for n in range(1, len(parts)))
 
 
-def _removed(contents: Contents, one: Leftover) -> bool:
-    """Remove it unless a driver has begun to work on it, or on anything since; whether it is gone."""
+def _removed(contents: Contents, some: Sequence[Leftover]) -> list[Leftover]:
+    """Remove these, but what a driver has begun to work on since the listing, or on anything; what is kept."""
     root = contents.root
+    kept, going = list[Leftover](), list[Leftover]()
     with contextlib.ExitStack() as held:
-        try:
-            for lease in one.leases:
-                _hold(held, Lease(root / lease, one.path))
-        except RunInUse as error:
-            say(f"kept: {error}")
-            return False
+        what = {lease: one.path for one in reversed(some) for lease in one.leases}
+        # At once, for in an object store each is looked at again some time after it was written.
+        others = at_once(lambda lease: _taken(held, Lease(root / lease, what[lease])), list(what))
+        at_work = {lease: other for lease, other in zip(what, others, strict=True) if other is not None}
         # One that came since the listing may have found this finished, and holds no lease of what it reads.
-        if come := contents.come_since(one.leases):
-            say(f"kept: {one.path}: a driver has begun since ({come[0]}); the same command removes it later")
-            return False
-        if named := [folder for folder in contents.named_since() if f"{folder}/".startswith(f"{one.path}/")]:
-            say(f"kept: {one.path}: a run under way has found {named[0]} since")
-            return False
-        for file in one.files:
-            (root / file).delete()
-    _drop_empty(root, one.path)
-    return True
+        come, named = contents.come_since(what), contents.named_since()
+        for one in some:
+            found = [folder for folder in named if f"{folder}/".startswith(f"{one.path}/")]
+            if refusals := [at_work[lease] for lease in one.leases if lease in at_work]:
+                why = str(refusals[0])
+            elif come:
+                why = f"{one.path}: a driver has begun since ({come[0]}); the same command removes it later"
+            elif found:
+                why = f"{one.path}: a run under way has found {found[0]} since"
+            else:
+                going.append(one)
+                continue
+            say(f"kept: {why}")
+            kept.append(one)
+        at_once(lambda one: [(root / file).delete() for file in one.files], going)
+    for one in going:
+        _drop_empty(root, one.path)
+    return kept
+
+
+def _taken(held: contextlib.ExitStack, lease: Lease) -> RunInUse | None:
+    """Take a lease; who has it, if anybody does."""
+    try:
+        _hold(held, lease)
+    except RunInUse as error:
+        return error
+    return None
 
 
 def _hold(held: contextlib.ExitStack, lease: Lease) -> None:

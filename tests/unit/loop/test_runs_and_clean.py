@@ -291,7 +291,7 @@ def test_a_driver_that_began_after_the_look_keeps_its_run(root, capsys):
     [one] = leftovers(contents := Contents.of(root))
     with Lease(root / "a" / "driver.lease", "a") as lease:
         lease.take()
-        assert not _removed(contents, one)
+        assert _removed(contents, [one]) == [one]
     assert (root / "a/iteration_2/train/part.bin").exists()
     assert "kept: " in capsys.readouterr().out
 
@@ -301,14 +301,31 @@ def test_what_a_driver_may_have_found_since_the_look_is_kept(root, capsys):
     [one] = leftovers(contents := Contents.of(root))
     assert one.path == "corpora/c9"
     with at_work(root, "embed"):
-        assert not _removed(contents, one)
+        assert _removed(contents, [one]) == [one]
     assert "kept: corpora/c9: a driver has begun since (host " in capsys.readouterr().out
     with Lease(root / "d" / "driver.lease", "d") as lease:  # a run's first
         lease.take()
-        assert not _removed(contents, one)
+        assert _removed(contents, [one]) == [one]
     assert find_stage(root, root / "x", "c9") is not None
-    assert _removed(contents, one)
+    assert not _removed(contents, [one])
     assert find_stage(root, root / "x", "c9") is None
+
+
+def test_for_many_things_who_has_come_is_looked_for_once(root, monkeypatch):
+    looked: list[int] = []
+    come_since = Contents.come_since
+    monkeypatch.setattr(
+        Contents, "come_since", lambda self, besides: looked.append(len(besides)) or come_since(self, besides)
+    )
+    for number in range(5):
+        half_made(root, f"a/iteration_{number + 2}/train", f"h{number}")
+        made(root, f"corpora/m{number}", f"m{number}")
+    found = leftovers(contents := Contents.of(root))
+    assert len(found) == 10
+    assert _removed(contents, found) == []
+    assert looked == [11], "each has a lease of its own, and five share that of their run"
+    assert paths(root) == []
+    assert not Path(root.root, "corpora", "m0").exists()
 
 
 def test_what_a_run_under_way_has_found_since_the_look_is_kept(root, capsys):
@@ -322,7 +339,7 @@ def test_what_a_run_under_way_has_found_since_the_look_is_kept(root, capsys):
         found = find_stage(root, root / "x", "t8")
         assert found is not None
         manifest.add("train", found)
-        assert not _removed(contents, one)
+        assert _removed(contents, [one]) == [one]
     assert "kept: b/iteration_2/train: a run under way has found b/iteration_2/train since" in capsys.readouterr().out
     assert find_stage(root, root / "x", "t8") is not None
 
@@ -340,7 +357,7 @@ def test_room_is_made_on_a_full_disk_where_no_lease_can_be_written(root, monkeyp
     with pytest.raises(NoSpace, match=r"a/driver.lease: no space left: \d+ bytes to write"):
         Lease(root / "a" / "driver.lease", "a").take()
     assert not (root / "a" / "driver.lease").exists(), "nobody is taken for a driver"
-    assert _removed(contents, one)
+    assert not _removed(contents, [one])
     assert not (root / "a/iteration_2/train/part.bin").exists()
 
 
