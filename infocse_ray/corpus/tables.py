@@ -97,7 +97,7 @@ def rows(piece: Piece, columns: dict[str, str], corpus: Corpus, labels: LabelTab
 
 
 def _more_held_out(own: Any, of_labels: str | None) -> Any:
-    """The split of a document: what its own column or its labels hold out is never trained on.
+    """The split of a document: labels of what its own column or other labels hold out are never trained on.
 
     What its column says is left as it is where that is no split, for the row to be set aside.
     """
