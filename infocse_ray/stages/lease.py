@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import secrets
 import socket
@@ -84,6 +85,8 @@ def driver_at(file: Storage, age: float) -> str | None:
 _LOOKS_AT_HALF, _HALF_SECONDS = 10, 0.2
 """How often a holder reads its lease again that isn't readable, and after how long. Where files don't appear whole, as
 over SFTP, it is mostly this driver's own renewal, half written."""
+_AGAIN_SECONDS = 600.0
+"""How often it is said that a driver is waited for."""
 _SURELY = 10
 """Expiries without a sign after which a driver is gone by whatever clock."""
 
@@ -152,7 +155,7 @@ class Lease:
         Raises:
             RunInUse: another driver has it, and `done` is None.
         """
-        seen, changed, told = None, monotonic(), False
+        seen, changed, told = None, monotonic(), -math.inf
         while True:
             began = monotonic()
             if (content := self._read()) is None:
@@ -173,8 +176,8 @@ class Lease:
                 continue
             if done is not None and done():
                 return False
-            if not told:
-                told = True
+            if monotonic() - told >= _AGAIN_SECONDS:
+                told = monotonic()
                 say(self._waiting(holder, expiry, done is None))
             sleep(min(2.0, expiry / 10))
         self._renewed = began

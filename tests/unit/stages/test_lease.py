@@ -184,6 +184,13 @@ def test_a_driver_of_another_machine_is_waited_for_as_long_as_its_own_lease_last
         assert lease.take(done=lambda: clock.now > 250.0)
 
 
+def test_that_a_driver_is_waited_for_is_said_again_every_ten_minutes(file, monkeypatch, capsys):
+    of_another_machine(file)
+    clock = Clock(monkeypatch, until=2_000.0, meanwhile=lambda passed: of_another_machine(file, int(passed / 0.3)))
+    assert not lease_on(file).take(done=lambda: clock.now > 1_350.0)
+    assert capsys.readouterr().out.count("waiting until it is done") == 3
+
+
 def test_a_renewal_lasts_from_when_it_began(file, monkeypatch):
     with lease_on(file, expiry=30.0, every=600.0) as lease:
         lease.take()
