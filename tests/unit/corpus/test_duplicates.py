@@ -46,3 +46,11 @@ def test_the_first_good_row_of_an_id_is_the_document(tmp_path: Path):
         with open_parquet(folder / "rejected" / shard_name(0)) as file:
             set_aside = [(row["file"], row["row"], row["reason"]) for row in file.read().to_pylist()]
         assert set_aside == [("0.jsonl", 2, "empty"), ("0.jsonl", 9, DUPLICATE), ("1.jsonl", 0, DUPLICATE)]
+
+
+def test_documents_with_labels_are_counted_beside_their_labels(tmp_path: Path):
+    labels = {"counterparts": [[1], [2], [3]], "counterpart_keys": [1, 2, 3]}
+    rows = [row_of(0, 0, "a", 1) | labels, row_of(0, 1, "bb", 2)]
+    folder = Storage.open(str(tmp_path))
+    counts = ShardWriter(folder, folder / "lines")(0, pa.Table.from_pylist(rows, tokenised_schema(pa.uint8())))
+    assert (counts["labelled"], counts["documents_labelled"]) == ({"train": 3}, {"train": 1})

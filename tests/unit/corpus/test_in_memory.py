@@ -282,6 +282,7 @@ def test_an_index_of_a_name_that_is_read_is_a_column(root: Storage, corpus: dict
     assert [row["id"] for row in read(expected)] == [5, 6]
     both = frame.set_index(pd.Index([8, 9], name=name))
     assert corpus_of(both, root, corpus, EveryDocument) == expected, "a column of the name is meant"
+    assert in_memory._with_index(frame, EveryDocument(source="x", **corpus)) is frame, "nothing is copied for nothing"
     assert [row["text"] for row in read(corpus_of(frame[["body"]], root, {"text": "body"}))] == TEXTS[:2]
 
 
