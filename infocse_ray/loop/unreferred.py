@@ -50,7 +50,7 @@ class Leftover(NamedTuple):
     """A folder or a file, relative to the storage."""
     why: str
     files: list[str]
-    """Files to remove, in this order."""
+    """Files to remove."""
     size: int
     leases: list[str]
     """Whom a driver that wants it must have."""
@@ -152,22 +152,19 @@ class _Finder:
         return self.paths[begin:end]
 
     def _leftover(self, path: str, why: str, files: list[str], fingerprint: str | None = None) -> Leftover:
-        # First what others find it by.
         index = [self.index[path]] if path in self.index else []
-        commit = [f"{path}/{_STAGE}"] if f"{path}/{_STAGE}" in files else []
         leases = [f"stages/{fingerprint}.lease"] if fingerprint else []
         top = path.partition("/")[0]
         if top in self.contents.runs:
             leases.append(f"{top}/driver.lease")
-        return Leftover(path, why, [*index, *commit, *files], 0, leases)
+        return Leftover(path, why, [*index, *files], 0, leases)
 
     def _runs(self) -> Iterator[Leftover]:
+        # Stages in it that other runs refer to stay, and vectors that a user put there.
+        stays = self.referred | self.outputs
         for name in sorted(self.remove):
-            # Stages in it that other runs refer to stay, and vectors that a user put there.
             files = [
-                path
-                for path in self._below(name)
-                if not _is_below(path, self.referred | self.outputs) and path != f"{name}/driver.lease"
+                path for path in self._below(name) if not _is_below(path, stays) and path != f"{name}/driver.lease"
             ]
             for output in sorted(one for one in self.outputs if one.startswith(f"{name}/")):
                 say(f"kept: {output}, which `infocse embed` wrote; remove it yourself")
@@ -307,10 +304,20 @@ def _removed(contents: Contents, some: Sequence[Leftover]) -> list[Leftover]:
                 continue
             say(f"kept: {why}")
             kept.append(one)
-        at_once(lambda one: [(root / file).delete() for file in one.files], going)
+        # Of all of them first what others find them by, so that nobody finds one while the others are removed.
+        for rank in range(_RANKS):
+            at_once(lambda file: (root / file).delete(), [f for one in going for f in one.files if _rank(f) == rank])
     for one in going:
         _drop_empty(root, one.path)
     return kept
+
+
+_RANKS = 3
+
+
+def _rank(file: str) -> int:
+    """When a file goes: entries of the index, then what says that a stage is whole, then the rest."""
+    return 0 if file.startswith("stages/") else 1 if file.rpartition("/")[2] == _STAGE else 2
 
 
 def _taken(held: contextlib.ExitStack, lease: Lease) -> RunInUse | None:

@@ -14,24 +14,21 @@ import contextlib
 import functools
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from infocse_ray.embedding.index import METADATA_COLUMN, Embedding, Over
-from infocse_ray.embedding.lance_dataset import check_whole, damage_of, dataset_place, open_dataset, require_lance
-from infocse_ray.embedding.numbers import vector_fields, vectors_of
-from infocse_ray.runtime.progress import Bar, say
+from infocse_ray.embedding.numbers import vectors_of
+from infocse_ray.runtime.progress import say
+from infocse_ray.search.copied import dataset_of
 from infocse_ray.search.fusion import fused, similarity_with
 from infocse_ray.search.metadata import conditions_on
 from infocse_ray.search.sentences import SentenceVectors, similarities
 from infocse_ray.search.words import among, best_by_words, index_words, scores_by_words
-from infocse_ray.storage.checksums import checked, verified
 from infocse_ray.storage.folder import Storage
-from infocse_ray.storage.parquet import open_parquet
 
 EXACT_ROWS = 100_000
 """Vectors that a query is compared with one by one; more are indexed."""
@@ -48,10 +45,6 @@ _CANDIDATES = 100
 _CONDITIONS = 128
 """Of which an engine remembers how many rows meet them."""
 _PLACE_IN_LANCE = re.compile(r"(^|,?\s)/\S+\.rs:\d+:\d+")
-_CANT_WRITE = re.compile(r"os error (1|13|30)\b|AccessDenied")
-"""In what Lance says of a folder that it may not write into: EPERM, EACCES, EROFS, and S3's word for it."""
-_PATIENCE = 10.0
-"""Seconds for another process that has copied vectors to say so."""
 
 
 class Engine:
@@ -304,100 +297,11 @@ def open_engine(output: Storage, embedding: Embedding, over: Over, vectors: str,
         cosine: whether similarity is the cosine.
 
     Raises:
-        ValueError: Lance isn't installed.
+        ValueError, DamagedFile: as `dataset_of` says.
     """
-    return Engine(_dataset(output, embedding, over, vectors), cosine)
+    return Engine(dataset_of(output, embedding, over, vectors), cosine)
 
 
 def open_sentences(output: Storage, embedding: Embedding, vectors: str, cosine: bool) -> SentenceVectors:
     """The sentences of an index that has them, by their documents; the arguments are those of `open_engine`."""
-    return SentenceVectors(_dataset(output, embedding, "sentences", vectors), cosine)
-
-
-def _dataset(output: Storage, embedding: Embedding, over: Over, vectors: str) -> Any:
-    """Of Lance: as `infocse embed` wrote it, or a copy of its Parquet files.
-
-    Raises:
-        ValueError: Lance isn't installed.
-        DamagedFile: a file is missing or cut off.
-    """
-    require_lance("infocse search")
-    if embedding.format == "lance":
-        return check_whole(output / f"{over}.lance")
-    return open_dataset(_copied(output, embedding, over, vectors))
-
-
-def _copied(output: Storage, embedding: Embedding, over: Over, vectors: str) -> Storage:
-    """The Parquet files as a Lance dataset beside them, copied unless they were."""
-    import lance
-
-    target, done = output / "search" / f"{over}.lance", output / "search" / f"{over}.json"
-    if _is_copied(target, done, vectors):
-        if (why := damage_of(target)) is None:
-            return target
-        say(f"{why}; it is made again")  # as another version: who has the earlier one open keeps what there is of it
-    # int8 can't be searched by Lance as it is, and half precision has more than all of its digits.
-    precision = "fp16" if embedding.precision == "int8" else embedding.precision
-    folder = output / "vectors" / over
-    names = sorted(name for name in folder.files() if name.endswith(".parquet"))
-    with open_parquet(folder / names[0]) as first:
-        fields = [field for field in first.schema_arrow if field.name not in ("vector", "scale")]
-    schema = pa.schema([*fields, *vector_fields(embedding.dimension, precision)])
-    uri, options = dataset_place(target)
-    failed: list[Exception] = []
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from _batches(folder, names, schema)
-        except Exception as error:
-            failed.append(error)  # Lance makes it text
-            raise
-
-    try:
-        lance.write_dataset(batches(), uri, schema, mode="overwrite", storage_options=options)
-    except OSError as error:
-        if failed:
-            raise failed[0] from None
-        if _CANT_WRITE.search(str(error)):
-            raise ValueError(
-                f"index = {str(output)!r}: its first search copies the vectors into the engine, beside them, and "
-                "nothing can be written there; search it once where it can be, or embed with --format lance"
-            ) from error
-        # Another process, or thread, copied the same at the same time, and says so next.
-        if not _comes(lambda: _is_copied(target, done, vectors)):
-            raise
-        return target
-    done.write_json(checked({"vectors": vectors}))
-    return target
-
-
-def _is_copied(target: Storage, done: Storage, vectors: str) -> bool:
-    """Whether a copy is there, and what says of which vectors it is says of these."""
-    return target.exists() and done.exists() and verified(done.read_bytes()) == {"vectors": vectors}
-
-
-def _comes(there: Callable[[], bool]) -> bool:
-    """Whether something is there, at the latest some seconds from now."""
-    until = time.monotonic() + _PATIENCE
-    while not there():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-def _batches(folder: Storage, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of the files, a row group at a time."""
-    kind = schema.field("vector").type.value_type.to_pandas_dtype()
-    bar = Bar("copying vectors into the engine, once", len(names), "files")
-    for name in names:
-        with open_parquet(folder / name) as file:
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                if "scale" in table.column_names:
-                    vectors = vectors_of(table).astype(kind)
-                    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-                    table = table.drop_columns(["vector", "scale"]).append_column("vector", column)
-                yield from table.cast(schema).to_batches()
-        bar.add(1)
-    bar.close()
+    return SentenceVectors(dataset_of(output, embedding, "sentences", vectors), cosine)

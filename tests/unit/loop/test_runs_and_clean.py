@@ -328,6 +328,20 @@ def test_for_many_things_who_has_come_is_looked_for_once(root, monkeypatch):
     assert not Path(root.root, "corpora", "m0").exists()
 
 
+def test_what_others_find_things_by_goes_before_all_else_of_any(root, monkeypatch):
+    for number in range(3):
+        made(root, f"corpora/m{number}", f"m{number}")
+    found = leftovers(contents := Contents.of(root))
+    gone: list[str] = []
+    delete = Storage.delete
+    monkeypatch.setattr(Storage, "delete", lambda self: gone.append(self.relative) or delete(self))
+    assert _removed(contents, found) == []
+    kinds = ["index" if "stages/" in one else "stage" if one.endswith("stage.json") else "rest" for one in gone]
+    first = [kind for one, kind in zip(gone, kinds, strict=True) if not one.endswith(".lease")]
+    assert first == sorted(first, key=["index", "stage", "rest"].index)
+    assert first.count("index") == first.count("stage") == 3
+
+
 def test_what_a_run_under_way_has_found_since_the_look_is_kept(root, capsys):
     made(root, "b/iteration_2/train", "t8")
     with Lease(root / "c" / "driver.lease", "c") as lease:

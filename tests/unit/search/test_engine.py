@@ -11,7 +11,7 @@ import pytest
 
 from infocse_ray.embedding.numbers import vector_columns
 from infocse_ray.errors import StorageUnavailable
-from infocse_ray.search import engine
+from infocse_ray.search import copied, engine
 from infocse_ray.search.engine import Engine
 from infocse_ray.search.index import Index
 from infocse_ray.storage.folder import Storage
@@ -159,7 +159,7 @@ def test_two_that_copy_at_the_same_time_both_get_the_copy(tmp_path: Path, tiny_e
     monkeypatch.setattr(lance, "write_dataset", late)
     assert len(Index(str(output)).search("tide", top=9)) == len(TEXTS)
     (output / "search" / "documents.json").delete()
-    monkeypatch.setattr(engine, "_PATIENCE", 0.2)
+    monkeypatch.setattr(copied, "_PATIENCE", 0.2)
     monkeypatch.setattr(lance, "write_dataset", lambda *_, **__: exec("raise OSError('full')"))
     with pytest.raises(OSError, match="full"):
         Index(str(output))

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from infocse_ray.embedding.numbers import vector_columns
-from infocse_ray.search import asked, engine, weight, written
+from infocse_ray.search import asked, copied, weight, written
 from infocse_ray.search.fusion import similarity_with
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
@@ -210,7 +210,7 @@ def test_where_nothing_can_be_written_documents_are_searched_alone(
         raise OSError("Permission denied")
 
     monkeypatch.setattr(lance, "write_dataset", refuse)
-    monkeypatch.setattr(engine, "_PATIENCE", 0.0)
+    monkeypatch.setattr(copied, "_PATIENCE", 0.0)
     monkeypatch.setattr(asked, "chosen_weights", lambda *_: Chosen(0.2, 0.3, 0.6))
     index = Index(str(output))
     assert (index.words, index.best_sentence) == (0.6, 0.0), "as much as words count alone"
