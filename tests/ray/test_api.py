@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from infocse_ray.corpus import unknown
 from tests.conftest import make_documents
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,7 @@ def test_the_examples_of_the_page_run_one_after_the_other(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(unknown, "_MANY", 0.0)
     names: dict[str, Any] = {"documents": rows(80)}
     for code in examples("docs/python.md"):
         # Its name is looked for on the hub, which tests don't ask; the length is what so small an encoder has.
@@ -37,7 +39,11 @@ def test_the_examples_of_the_page_run_one_after_the_other(
     assert result.verdict in ("WIN", "LEVEL", "LOSS", "START RETURNED")
     assert result.verdict in result.summary
     assert again.metrics == result.metrics
-    assert "is finished with these settings" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "is finished with these settings" in out
+    # As every command says that reads a corpus, where there is much.
+    said = re.findall(r"tokens are unknown to the tokenizer of (\S+), which", out)
+    assert said == [str(tiny_encoder), result.model_path, result.model_path, result.model_path]
     assert names["vectors"].shape == (2, 32)
     stored = pq.read_table(tmp_path / "news-vectors" / "vectors" / "documents").to_pylist()
     texts = {one["text"]: one["vector"] for one in stored}

@@ -106,6 +106,14 @@ def test_a_title_of_a_whole_paragraph_is_cut(tmp_path: Path, tiny_encoder: Path)
     assert len(title) <= 200
 
 
+def test_a_text_has_spaces_between_sentences_where_its_writing_has_them(tmp_path: Path, tiny_encoder: Path):
+    output = write_index(
+        tmp_path, tiny_encoder, [Text("zh", ["一。", "二？", "三"]), Text("en", ["A tide.", "A ship."])]
+    )
+    texts = {name: row["text"] for (name, _), row in read(output, "documents").items()}
+    assert texts == {"zh": "一。二？三", "en": "A tide. A ship."}
+
+
 def embedding_of(folder: Path, encoder: Path, **settings: Any) -> Embedding:
     given = {"model": str(encoder), "output": str(folder), "corpus": {"source": "x"}, **settings}
     return Embedding.of(Embed.model_validate(given), "encoder", "corpus", 32)
