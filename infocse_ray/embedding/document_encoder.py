@@ -17,7 +17,7 @@ from infocse_ray.embedding.encoder import load
 from infocse_ray.embedding.queries import check_query, vectors_of_queries
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, for_inference
 from infocse_ray.encoder.texts import tokenised
-from infocse_ray.loop.its_run import as_read_by, run_of
+from infocse_ray.loop.its_run import how_read
 from infocse_ray.retrieval.documents import document_vectors
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.settings.embed import Embed
@@ -54,8 +54,8 @@ class DocumentEncoder:
 
         Args:
             model: a folder, a URI or a hub name.
-            reading: of documents. None, as for the next three: as the run that made the encoder had it, and where no
-                run did the default of `infocse embed`.
+            reading: of documents. None, as for the next three: as the run, or the `infocse embed`, that the encoder
+                came from had it, which its folder says, and where it came from neither the default of `infocse embed`.
             max_length: tokens that a sentence, or a query, is cut to.
             similarity: what vectors are compared by; "cosine" gives them length 1.
             language: ISO 639-1, of the rules that texts are split into sentences by.
@@ -68,10 +68,8 @@ class DocumentEncoder:
             ValueError: it is no encoder, or a setting doesn't fit.
         """
         name = os.fspath(model) if isinstance(model, os.PathLike) else model
-        run = run_of(name) if isinstance(name, str) else None
-        its: dict[str, Any] = {"language": "en"}
-        if run is not None:
-            its = as_read_by(run.settings) | {"language": run.settings.corpus.language}
+        read = how_read(name) if isinstance(name, str) else None
+        its: dict[str, Any] = {"language": "en"} if read is None else read.model_dump()
         asked = {"reading": reading, "max_length": max_length, "similarity": similarity, "language": language}
         asked = its | {setting: value for setting, value in asked.items() if value is not None}
         self._language = checked_language(asked.pop("language"))

@@ -26,6 +26,7 @@ from infocse_ray.embedding.writer import ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.read_as import FILE, ReadAs
 from infocse_ray.loop.its_run import say_unlike_its_run
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
@@ -108,7 +109,7 @@ def _embed_into(job: _Job, root: Storage, known: bool) -> None:
     identity = fingerprint(*embedding.identity(), store.fingerprint)
     if not known:
         embedding.know_again(output, is_begun(output / "vectors", identity))
-    _save(output, job.encoder, embedding)
+    _save(job)
     if (output / "vectors" / "stage.json").exists() and not is_begun(output / "vectors", identity):
         raise ValueError(  # an earlier version read the same files otherwise
             f"output = {str(output)!r}: has vectors of other documents than this corpus is read as now; give another "
@@ -141,14 +142,17 @@ def corpus_identity(corpus: Corpus, source: Source) -> str:
     return fingerprint("corpus", source.fingerprint, source.columns, reading(corpus))
 
 
-def _save(output: Storage, encoder: SentenceEncoder, embedding: Embedding) -> None:
-    run_stage(
-        output,
-        output / "encoder",
-        "encoder",
-        fingerprint("encoder", embedding.encoder),
-        lambda stage: {"max_length": EncoderFolder.save(encoder, stage.folder / "model").max_length},
-    )
+def _save(job: _Job) -> None:
+    """Write the encoder into the output, and how documents are read with it."""
+
+    def save(stage: Stage) -> dict[str, Any]:
+        folder, settings = stage.folder / "model", job.settings
+        saved = EncoderFolder.save(job.encoder, folder)
+        said = {name: getattr(settings, name) for name in ("reading", "max_length", "similarity")}
+        (folder / FILE).write_json(ReadAs(**said, language=job.corpus.language).model_dump())
+        return {"max_length": saved.max_length}
+
+    run_stage(job.output, job.output / "encoder", "encoder", fingerprint("encoder", job.embedding.encoder), save)
 
 
 def _embed(stage: Stage, job: _Job, store: TokenStore, where: Placement) -> dict[str, Any]:

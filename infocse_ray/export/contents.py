@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 _PARTS = (
     *("README.md", "LICENSE", "LICENSE.*", "NOTICE", "config.json", "generation_config.json", "modules.json"),
-    *("sentence_*_config.json", "config_sentence_transformers.json", "export.json"),
+    *("sentence_*_config.json", "config_sentence_transformers.json", "export.json", "infocse.json"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "*.model", "chat_template.jinja", "additional_chat_templates/*.jinja"),
     *("model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json"),

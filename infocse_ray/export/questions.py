@@ -8,6 +8,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.model import SentenceEncoder
+from infocse_ray.encoder.read_as import ReadAs
 from infocse_ray.loop.checks import validation_of
 from infocse_ray.loop.its_run import RunOf
 from infocse_ray.retrieval.held_out import HeldOut
@@ -18,7 +19,7 @@ from infocse_ray.settings.export import Export
 from infocse_ray.storage.folder import Storage
 
 MAX_LENGTH = 32
-"""Of a corpus that isn't a run's, as encoder.max_length has it."""
+"""Where nobody knows how texts are read, as encoder.max_length has it."""
 
 
 class Asked(NamedTuple):
@@ -29,9 +30,14 @@ class Asked(NamedTuple):
     """What documents must find."""
 
 
-def max_length_of(settings: Export, run: RunOf | None) -> int:
-    """Tokens that texts are cut to in the check."""
-    return settings.max_length or (run.settings.encoder.max_length if run is not None else MAX_LENGTH)
+def max_length_of(settings: Export, read: ReadAs | None) -> int:
+    """Tokens that texts are cut to in the check.
+
+    Args:
+        settings: of the export.
+        read: how documents are read with the encoder, where that is known.
+    """
+    return settings.max_length or (MAX_LENGTH if read is None else read.max_length)
 
 
 def corpus_named(settings: Export, run: RunOf | None) -> None:
@@ -51,18 +57,19 @@ def corpus_named(settings: Export, run: RunOf | None) -> None:
         )
 
 
-def questions(settings: Export, run: RunOf | None, encoder: SentenceEncoder) -> Asked:
+def questions(settings: Export, run: RunOf | None, read: ReadAs | None, encoder: SentenceEncoder) -> Asked:
     """Read them.
 
     Args:
         settings: of the export.
         run: whose model it is.
+        read: how documents are read with the encoder, where that is known.
         encoder: what is exported, which has the tokenizer.
 
     Raises:
         ValueError: there are none.
     """
-    store, on, its = _of_corpus(settings, encoder) if settings.corpus.source else _of_run(run)
+    store, on, its = _of_corpus(settings, read, encoder) if settings.corpus.source else _of_run(run)
     most, validate = settings.max_documents or its.validate.max_documents, its.validate  # pyright: ignore
     asked = questions_for(
         store,
@@ -98,12 +105,13 @@ def _of_run(run: RunOf | None) -> _Store:
     return store, on, run.settings
 
 
-def _of_corpus(settings: Export, encoder: SentenceEncoder) -> _Store:
+def _of_corpus(settings: Export, read: ReadAs | None, encoder: SentenceEncoder) -> _Store:
     corpus = _corpus(settings)
     connect()
     source = find_source(corpus)
     store = prepare(Storage.for_runs(settings.storage), corpus, source, encoder.corpus_tokenizer())
-    plain = Settings.model_validate({"name": "export", "encoder": {"model": settings.model}, "corpus": corpus})
+    given = {"name": "export", "encoder": {"model": settings.model}, "corpus": corpus}
+    plain = Settings.model_validate(given | ({} if read is None else {"validate": {"reading": read.reading}}))
     return store, validation_of(plain, store), plain
 
 

@@ -19,7 +19,7 @@ from infocse_ray.export.dimensions import truncated
 from infocse_ray.export.folder import NAME, begin, place_of, refuse_export, save_encoder
 from infocse_ray.export.formats import FORMATS, GraphEncoder, check_packages
 from infocse_ray.export.questions import Asked, corpus_named, max_length_of, questions
-from infocse_ray.loop.its_run import RunOf, judging_metric, run_of
+from infocse_ray.loop.its_run import RunOf, how_read, judging_metric, run_of
 from infocse_ray.runtime.progress import say
 from infocse_ray.settings import Encoder
 from infocse_ray.settings.export import Export
@@ -48,11 +48,11 @@ def export(settings: Export) -> Exported:
     """
     if settings.format != "torch":
         check_packages(settings.format)
-    run = run_of(settings.model)
+    run, read = run_of(settings.model), how_read(settings.model)
     folder = resolve_encoder(settings.model, "model")
     refuse_export(folder, settings.model)
     target = place_of(settings.model, settings.output, settings.format, settings.dimensions)
-    shape = Encoder(model=settings.model, max_length=max_length_of(settings, run))
+    shape = Encoder(model=settings.model, max_length=max_length_of(settings, read))
     layout = read_layout(folder, setting="model")
     original = load_encoder(folder, shape, cosine=layout.normalize, setting="model", cut_to_positions=True)
     if layout.max_seq_length is not None:  # which a longer length of the check is not to change
@@ -60,7 +60,7 @@ def export(settings: Export) -> Exported:
     encoder = original if settings.dimensions is None else truncated(original, settings.dimensions)
     corpus_named(settings, run)
     content = begin(target, encoder, original.dimension)
-    asked = questions(settings, run, encoder) if settings.check else None
+    asked = questions(settings, run, read, encoder) if settings.check else None
     with tempfile.TemporaryDirectory() as temporary:
         made = Path(temporary)
         say(f"writing {label_of(settings)}: this takes a minute or so")
@@ -74,6 +74,8 @@ def export(settings: Export) -> Exported:
         name = run.settings.name if run is not None else _name(settings.model)
         card = redacted(exported_card(folder, settings.model, name, content))
         (made / "README.md").write_text(card, encoding="utf-8")
+        if read is not None:
+            read.write(made)
         target.upload(made)
     (target / NAME).write_json(content)
     inside = file.relative_to(made).as_posix()

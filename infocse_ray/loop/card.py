@@ -171,8 +171,9 @@ def _card(settings: Settings, metrics: dict[str, Any], about: str, rows: list[st
 {snippet(settings, unit)}
 ```
 
-Only sentence-transformers gives these vectors: `AutoModel` loads the backbone alone, and what the folder has besides
-(pooling, further layers, whitening, prompts) is missing then.
+infocse-ray gives the same vectors, and knows from `infocse.json` how documents are read:
+`DocumentEncoder("path/to/this/folder")` has `encode_document(texts)` and `encode_query(texts)`. `AutoModel` loads the
+backbone alone, and what the folder has besides (pooling, further layers, whitening, prompts) is missing then.
 
 ## Retrieval ({_asked(metrics)})
 

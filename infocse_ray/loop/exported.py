@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.read_as import FILE, ReadAs
 from infocse_ray.loop.manifest import CARD
 from infocse_ray.runtime.progress import say
 from infocse_ray.storage.checksums import FOLDER, digest
@@ -16,13 +17,14 @@ from infocse_ray.storage.replaced import replace_folder
 _CARD, _CARD_BEFORE = "README.md", "README.before.md"
 
 
-def export(encoder: EncoderFolder, run: Storage, card: str, before: dict[str, str]) -> list[str]:
+def export(encoder: EncoderFolder, run: Storage, card: str, read: ReadAs, before: dict[str, str]) -> list[str]:
     """Write the folder.
 
     Args:
         encoder: that is the result.
         run: the run's folder.
         card: its text.
+        read: how the run reads documents.
         before: digests of what was exported there last, by the path below the run.
 
     Returns:
@@ -34,7 +36,7 @@ def export(encoder: EncoderFolder, run: Storage, card: str, before: dict[str, st
         (readme := Path(temporary) / _CARD).write_text(redacted(card))
         files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*")) if file.is_file()}
         files.pop(FOLDER, None)  # the manifest has the digests, that of the card too
-        files[_CARD] = readme
+        files |= {_CARD: readme, FILE: read.write(Path(temporary))}
         names = list(files)
         written = _written_into(run, before)
         if written is not None and written != readme.read_bytes():  # as an end that was cut off has left it

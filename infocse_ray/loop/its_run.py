@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from infocse_ray.corpus.store import TokenStore
+from infocse_ray.encoder.read_as import ReadAs, read_as
+from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.checks import training_splits, validation_of
 from infocse_ray.loop.manifest import Manifest, folder_in
@@ -65,26 +67,41 @@ def judging_metric(asked: Metric | None, *runs: RunOf | None) -> Metric:
 _ITS_NAMES = {"reading": "validate.reading", "max_length": "encoder.max_length", "similarity": "train.similarity"}
 
 
-def as_read_by(had: Settings) -> dict[str, Any]:
-    """How a run makes and compares vectors, by the names that `infocse embed` has for that."""
-    return {
-        "reading": had.validate.reading,  # pyright: ignore
-        "max_length": had.encoder.max_length,
-        "similarity": had.train.similarity,
-    }
+def as_read_by(had: Settings) -> ReadAs:
+    """How a run makes and compares vectors."""
+    return ReadAs(
+        reading=had.validate.reading,  # pyright: ignore
+        max_length=had.encoder.max_length,
+        similarity=had.train.similarity,
+        language=had.corpus.language,
+    )
+
+
+def how_read(model: str, setting: str = "model") -> ReadAs | None:
+    """How documents were read by what made an encoder: as its run had it, or as its folder says; None: nobody does.
+
+    Args:
+        model: as the user named it.
+        setting: what named it.
+
+    Raises:
+        ValueError: there is no such folder, or what it says can't be read.
+    """
+    run = run_of(model)
+    return read_as(resolve_encoder(model, setting), setting) if run is None else as_read_by(run.settings)
 
 
 def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides: str = "") -> None:
-    """Say what the run that made `settings.model`, if one did, had otherwise, and nobody said how it is to be.
+    """Say what the run that made `settings.model`, if it is known, had otherwise, and nobody said how it is to be.
 
     Args:
         settings: of the command.
         reading: whether documents are read as its setting `reading` says.
         besides: what else another value takes, for people.
     """
-    if (run := run_of(settings.model)) is None:
+    if (read := how_read(settings.model)) is None:
         return
-    its = as_read_by(run.settings)
+    its = read.model_dump(include=set(_ITS_NAMES))
     unsaid = its.keys() - settings.model_fields_set
     unlike = {name: its[name] for name in its if name in unsaid and getattr(settings, name) != its[name]}
     if not reading:
@@ -93,10 +110,7 @@ def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides
         there = ", ".join(f"{_ITS_NAMES[name]} = {value}" for name, value in unlike.items())
         here = ", ".join(f"{name} = {getattr(settings, name)}" for name in unlike)
         give = " ".join(f"--{name} {value}" for name, value in unlike.items())
-        say(
-            f"note: the run that made the encoder had {there}, and here {here}; for the vectors that it was validated "
-            f"with give {give}{besides}"
-        )
+        say(f"note: the encoder was made with {there}, and here {here}; for vectors like those give {give}{besides}")
 
 
 def say_what_it_saw(settings: Evaluate, source: str, stores: Sequence[TokenStore]) -> None:

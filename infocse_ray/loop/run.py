@@ -21,6 +21,7 @@ from infocse_ray.loop.exported import export
 from infocse_ray.loop.first_encoder import FirstEncoder, first_encoder, save_first_encoder
 from infocse_ray.loop.inputs import Inputs
 from infocse_ray.loop.iteration_stages import IterationStages
+from infocse_ray.loop.its_run import as_read_by
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.own_folder import check_own_folder
 from infocse_ray.loop.speed import Speed
@@ -160,7 +161,8 @@ class Run(NamedTuple):
             "versions": versions(),
         }
         self.manifest.check()
-        names = export(encoder, self.folder, card(metrics), self.manifest.exported)
+        read = as_read_by(self.settings)
+        names = export(encoder, self.folder, card(metrics), read, self.manifest.exported)
         (self.folder / "metrics.json").write_json(metrics)
         self.manifest.finish(self.identity, names)
         if (tracking := self.iteration_stages.tracking) is not None:

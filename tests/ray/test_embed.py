@@ -16,7 +16,9 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.embedding import embed as embed_module
 from infocse_ray.embedding import sampled
 from infocse_ray.embedding.embed import embed_corpus
+from infocse_ray.encoder.read_as import ReadAs
 from infocse_ray.errors import RunInUse
+from infocse_ray.loop.its_run import how_read
 from infocse_ray.settings.embed import Embed, EveryDocument
 from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.checksums import checked, read_checked
@@ -39,6 +41,8 @@ def test_embeds_goes_on_and_finds(tiny_encoder: Path, tmp_path: Path, capsys):
         corpus=EveryDocument(source=str(write_jsonl(tmp_path / "c.jsonl", documents))),
     )
     output = embed_corpus(settings)
+    its = how_read(str(output / "encoder" / "model"))
+    assert its == ReadAs(reading="both", max_length=32, similarity="cosine", language="en")
     assert re.search(r"61 documents of \d+ sentences, 32 dimensions, fp32", capsys.readouterr().out)
     names = sorted((output / "vectors").files())
     assert not [name for name in names if name.startswith("texts")], "what only the embedding needed is gone"

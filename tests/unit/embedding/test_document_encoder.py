@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pytest
 from infocse_ray import DocumentEncoder
 from infocse_ray.embedding import document_encoder
 from infocse_ray.embedding.queries import vectors_of_queries
+from infocse_ray.loop.its_run import as_read_by
 from infocse_ray.settings import Settings
 from tests.unit.indexes import TEXTS, tiny, write_index
 
@@ -67,7 +68,7 @@ def test_nothing_gives_nothing(tiny_encoder: Path):
     assert encoder.encode_document([]).shape == encoder.encode_query([]).shape == (0, 32)
 
 
-def test_what_isnt_given_is_as_its_run_had_it(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_isnt_given_is_as_its_run_had_it(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     seen = []
     monkeypatch.setattr(
         document_encoder,
@@ -83,11 +84,10 @@ def test_what_isnt_given_is_as_its_run_had_it(tiny_encoder: Path, monkeypatch: p
             "train": {"similarity": "dot"},
         }
     )
-    monkeypatch.setattr(document_encoder, "run_of", lambda model: SimpleNamespace(settings=had))
-    its, asked = (
-        DocumentEncoder(tiny_encoder),
-        DocumentEncoder(tiny_encoder, reading="sentences", language="fr", **SHAPE),
-    )
+    copied = tmp_path / "copied"
+    shutil.copytree(tiny_encoder, copied)
+    as_read_by(had).write(copied)
+    its, asked = DocumentEncoder(copied), DocumentEncoder(copied, reading="sentences", language="fr", **SHAPE)
     assert (its.reading, its.similarity) == ("whole", "dot")
     assert (asked.reading, asked.similarity) == ("sentences", "dot")
     longer = "the ship and the tide near the island and the storm"

@@ -340,7 +340,7 @@ def test_the_runs_settings_and_seed_draw_the_questions(
     content = {name: value for name, value in json.loads(manifest.read_text()).items() if name != "checksum"}
     Storage.open(str(manifest)).write_json(checked(content | {"job": job}))
     for most in (None, 300):
-        questions_module.questions(Export(model=model, max_documents=most), run_of(model), encoder)
+        questions_module.questions(Export(model=model, max_documents=most), run_of(model), None, encoder)
     how = {"seed": 5, "max_candidates": 100, "reading": "both"}
     on = "sentence" if job == "pretrain" else "counterpart"  # which is what fine-tuning was validated on
     assert seen == [("valid", on, 700, how), ("valid", on, 300, how)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,16 @@ import pytest
 import torch
 
 from infocse_ray.encoder.embed import embed
+from infocse_ray.encoder.read_as import ReadAs, read_as
+from infocse_ray.export import questions as questions_module
 from infocse_ray.export import run as run_module
 from infocse_ray.export.card import exported_card
 from infocse_ray.export.check import Check, apart
+from infocse_ray.export.contents import parts_of
 from infocse_ray.export.formats import GraphEncoder
 from infocse_ray.export.questions import max_length_of
 from infocse_ray.export.run import export, size_of
-from infocse_ray.loop.its_run import run_of
+from infocse_ray.loop.its_run import how_read
 from infocse_ray.retrieval.bootstrap import Lead
 from infocse_ray.settings.export import Export
 from infocse_ray.storage.folder import Storage
@@ -109,13 +113,48 @@ def test_an_export_in_torch_may_be_exported_again(tiny_encoder: Path, tmp_path: 
         model = str(export(Export(model=model, format="torch", dimensions=dimensions, check=False)).folder)
     assert model.endswith("news_5_3")
     assert load(model).dimension == 3
+    assert not (Path(model) / "infocse.json").exists(), "nobody knows how documents are read"
+
+
+def test_an_export_says_how_documents_are_read_as_its_model_does(tiny_encoder: Path, tmp_path: Path) -> None:
+    read = ReadAs(reading="whole", max_length=14, similarity="dot", language="de")
+    whitened(tiny_encoder, tmp_path).save(tmp_path / "news")
+    read.write(tmp_path / "news")
+    model = str(tmp_path / "news")
+    for dimensions in (5, 3):
+        model = str(export(Export(model=model, format="torch", dimensions=dimensions, check=False)).folder)
+        assert read_as(Path(model)) == read
+    assert "infocse.json" in {part.name for part in parts_of(Path(model))}, "it is pushed"
 
 
 def test_the_check_cuts_texts_as_it_is_told_else_as_the_run_did(tiny_encoder: Path, tmp_path: Path) -> None:
     model = str(a_run(whitened(tiny_encoder, tmp_path), tmp_path / "runs"))
-    assert max_length_of(Export(model=model, max_length=20), run_of(model)) == 20
-    assert max_length_of(Export(model=model), run_of(model)) == 12
+    assert max_length_of(Export(model=model, max_length=20), how_read(model)) == 20
+    assert max_length_of(Export(model=model), how_read(model)) == 12
     assert max_length_of(Export(model=model), None) == 32
+
+
+@pytest.mark.parametrize(("read", "reading"), [(None, "both"), ("whole", "whole")])
+def test_questions_of_a_corpus_are_asked_as_documents_are_read(
+    read: Any, reading: str, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs.jsonl").write_text(
+        "".join(json.dumps({"text": f"The ship {n}. The tide. The storm.", "title": "a"}) + "\n" for n in range(40))
+    )
+    seen: list[str] = []
+
+    def asked(*_: Any, reading: str, **__: Any) -> Any:
+        seen.append(reading)
+        return SimpleNamespace(doc_ids=["a"])
+
+    monkeypatch.setattr(questions_module, "questions_for", asked)
+    monkeypatch.setattr(questions_module, "connect", lambda: None)
+    monkeypatch.setattr(questions_module, "prepare", lambda *_: None)
+    monkeypatch.setattr(questions_module, "validation_of", lambda *_: "sentence")
+    settings = Export.model_validate({"model": str(tiny_encoder), "corpus": {"source": str(tmp_path / "docs.jsonl")}})
+    had = read and ReadAs(reading=read, max_length=14, similarity="dot", language="de")
+    questions_module.questions(settings, None, had, load(tiny_encoder))
+    assert seen == [reading]
 
 
 def test_documents_that_are_not_there_are_missed_before_anything_is_written(

@@ -84,7 +84,7 @@ def test_the_card_says_what_whitening_there_is():
     assert "No training, seed 42" in alone
     assert "with no training by" in card(train={"method": "none"})
     for text in (whitened, alone):
-        assert "`AutoModel` loads the backbone alone" in text
+        assert "`AutoModel` loads the\nbackbone alone" in text
 
 
 def test_the_card_of_what_training_began_with_claims_no_training():

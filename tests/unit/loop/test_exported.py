@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
+from infocse_ray.encoder.read_as import ReadAs
 from infocse_ray.loop.exported import export
+from infocse_ray.loop.its_run import how_read
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.storage.folder import Storage
 from tests.unit.indexes import tiny
+
+READ = ReadAs(reading="whole", max_length=12, similarity="dot", language="de")
 
 
 @pytest.fixture
@@ -27,7 +32,7 @@ def finished(run: Storage, encoder: EncoderFolder, card: str, identity: str = "i
     """As the end of a run does it."""
     manifest = Manifest(run)
     manifest.begin("pretrain", {}, {"corpus": identity})
-    names = export(encoder, run, card, manifest.exported)
+    names = export(encoder, run, card, READ, manifest.exported)
     (run / "metrics.json").write_json({})
     manifest.finish(identity, names)
     return manifest
@@ -45,6 +50,15 @@ def test_a_card_that_was_written_into_is_no_damage(run: Storage, encoder: Encode
     (run / "model" / "config.json").delete()
     (run / "model" / "README.md").delete()
     assert not Manifest(run).finished("i")
+
+
+def test_a_copy_of_the_model_knows_how_documents_are_read(run: Storage, encoder: EncoderFolder, tmp_path: Path):
+    manifest = finished(run, encoder, "# News")
+    assert "model/infocse.json" in manifest.exported
+    shutil.copytree((run / "model").path, copied := tmp_path / "copied")
+    assert how_read(str(copied)) == READ
+    (run / "model" / "infocse.json").delete()
+    assert not Manifest(run).finished("i"), "the same command writes it again"
 
 
 def test_what_a_user_put_there_stays_whatever_takes_the_place_of_the_rest(run: Storage, encoder: EncoderFolder, capsys):
@@ -70,7 +84,7 @@ def test_an_end_that_was_cut_off_wrote_nothing_by_hand(run: Storage, encoder: En
     finished(run, encoder, "# First")
     manifest = Manifest(run)
     manifest.begin("pretrain", {}, {"corpus": "other"})
-    export(encoder, run, "# Second", manifest.exported)  # and killed before the manifest says so
+    export(encoder, run, "# Second", READ, manifest.exported)  # and killed before the manifest says so
     finished(run, encoder, "# Second", "other")
     assert not (run / "model" / "README.before.md").exists()
     assert "written into" not in capsys.readouterr().out
@@ -83,12 +97,12 @@ def test_of_an_export_that_is_gone_nothing_stays(run: Storage, encoder: EncoderF
     manifest = Manifest(run)
     manifest._content["files"]["model/2_Whitening/old.bin"] = "d"
     (run / "model" / "2_Whitening" / "old.bin").write_bytes(b"x")
-    names = export(encoder, run, "# Second", manifest.exported)
+    names = export(encoder, run, "# Second", READ, manifest.exported)
     assert "2_Whitening/old.bin" not in names
     assert not (run / "model" / "2_Whitening" / "old.bin").exists()
 
 
 def test_of_an_export_that_nothing_tells_of_nothing_stays(run: Storage, encoder: EncoderFolder):
     (run / "model" / "old.bin").write_bytes(b"of a version that kept no digests")
-    export(encoder, run, "# News", {})
+    export(encoder, run, "# News", READ, {})
     assert not (run / "model" / "old.bin").exists()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.encoder.read_as import ReadAs
 from infocse_ray.loop import its_run
 from infocse_ray.settings import Settings
 from infocse_ray.settings.embed import Embed
@@ -32,12 +33,14 @@ def test_what_nobody_asked_for_is_said_in_one_line(
     asked: dict[str, Any],
     had: dict[str, Any],
     advice: str | None,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
     settings = Embed.model_validate(GIVEN | asked)
     its = {"reading": "both", "max_length": 32, "similarity": "cosine"} | had
     run = SimpleNamespace(
+        corpus=SimpleNamespace(language="en"),
         validate=SimpleNamespace(reading=its["reading"]),
         encoder=SimpleNamespace(max_length=its["max_length"]),
         train=SimpleNamespace(similarity=its["similarity"]),
@@ -49,9 +52,35 @@ def test_what_nobody_asked_for_is_said_in_one_line(
     assert out.strip().endswith(advice or "")
     its_run.say_unlike_its_run(settings, reading=False)
     assert "--reading" not in capsys.readouterr().out
+    # As a copy of the model says it.
     monkeypatch.setattr(its_run, "run_of", lambda _: None)
-    its_run.say_unlike_its_run(settings)
+    (folder := tmp_path / "copied").mkdir()
+    copied = settings.model_copy(update={"model": str(folder)})
+    its_run.say_unlike_its_run(copied)
     assert not capsys.readouterr().out
+    ReadAs(**its, language="en").write(folder)  # pyright: ignore
+    its_run.say_unlike_its_run(copied)
+    assert capsys.readouterr().out == out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "no object"),
+        (
+            '{"reading": "halves", "max_length": 2, "similarity": "dot", "language": "en"}',
+            "reading = 'halves': should be",
+        ),
+        ('{"reading": "whole"}', "max_length, similarity, language are required; mend it, or remove it"),
+    ],
+)
+def test_how_documents_are_read_is_refused_where_it_isnt_as_it_was_written(content: str, said: str, tmp_path: Path):
+    (tmp_path / "infocse.json").write_text(content)
+    with pytest.raises(ValueError, match=said) as refused:
+        its_run.how_read(str(tmp_path))
+    assert str(refused.value).startswith("model: ")
+    assert "infocse.json" in str(refused.value)
 
 
 @pytest.mark.parametrize(
