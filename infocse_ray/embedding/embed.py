@@ -26,7 +26,7 @@ from infocse_ray.embedding.writer import ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.read_as import FILE, ReadAs
+from infocse_ray.encoder.reading import FILE, ReadAs
 from infocse_ray.loop.its_run import say_unlike_its_run
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say

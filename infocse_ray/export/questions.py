@@ -8,7 +8,7 @@ from infocse_ray.corpus.prepare import prepare
 from infocse_ray.corpus.source import find_source
 from infocse_ray.corpus.store import TokenStore
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.read_as import ReadAs
+from infocse_ray.encoder.reading import ReadAs
 from infocse_ray.loop.checks import validation_of
 from infocse_ray.loop.its_run import RunOf
 from infocse_ray.retrieval.held_out import HeldOut

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.read_as import FILE, ReadAs
+from infocse_ray.encoder.reading import FILE, ReadAs
 from infocse_ray.loop.manifest import CARD
 from infocse_ray.runtime.progress import say
 from infocse_ray.storage.checksums import FOLDER, digest

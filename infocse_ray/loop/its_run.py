@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from infocse_ray.corpus.store import TokenStore
-from infocse_ray.encoder.read_as import ReadAs, read_as
+from infocse_ray.encoder.reading import ReadAs
 from infocse_ray.encoder.resolve import resolve_encoder
 from infocse_ray.errors import DamagedFile
 from infocse_ray.loop.checks import training_splits, validation_of
@@ -88,7 +88,7 @@ def how_read(model: str, setting: str = "model") -> ReadAs | None:
         ValueError: there is no such folder, or what it says can't be read.
     """
     run = run_of(model)
-    return read_as(resolve_encoder(model, setting), setting) if run is None else as_read_by(run.settings)
+    return ReadAs.of(resolve_encoder(model, setting), setting) if run is None else as_read_by(run.settings)
 
 
 def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides: str = "") -> None:

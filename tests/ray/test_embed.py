@@ -16,7 +16,7 @@ from infocse_ray.corpus.store import TokenStore
 from infocse_ray.embedding import embed as embed_module
 from infocse_ray.embedding import sampled
 from infocse_ray.embedding.embed import embed_corpus
-from infocse_ray.encoder.read_as import ReadAs
+from infocse_ray.encoder.reading import ReadAs
 from infocse_ray.errors import RunInUse
 from infocse_ray.loop.its_run import how_read
 from infocse_ray.settings.embed import Embed, EveryDocument

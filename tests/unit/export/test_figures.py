@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from infocse_ray.encoder.embed import embed
-from infocse_ray.encoder.read_as import ReadAs, read_as
+from infocse_ray.encoder.reading import ReadAs
 from infocse_ray.export import questions as questions_module
 from infocse_ray.export import run as run_module
 from infocse_ray.export.card import exported_card
@@ -123,7 +123,7 @@ def test_an_export_says_how_documents_are_read_as_its_model_does(tiny_encoder: P
     model = str(tmp_path / "news")
     for dimensions in (5, 3):
         model = str(export(Export(model=model, format="torch", dimensions=dimensions, check=False)).folder)
-        assert read_as(Path(model)) == read
+        assert ReadAs.of(Path(model)) == read
     assert "infocse.json" in {part.name for part in parts_of(Path(model))}, "it is pushed"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infocse_ray.encoder.checkpoint import EncoderFolder
-from infocse_ray.encoder.read_as import ReadAs
+from infocse_ray.encoder.reading import ReadAs
 from infocse_ray.loop.exported import export
 from infocse_ray.loop.its_run import how_read
 from infocse_ray.loop.manifest import Manifest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infocse_ray.encoder.read_as import ReadAs
+from infocse_ray.encoder.reading import ReadAs
 from infocse_ray.loop import its_run
 from infocse_ray.settings import Settings
 from infocse_ray.settings.embed import Embed

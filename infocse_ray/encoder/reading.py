@@ -32,25 +32,25 @@ class ReadAs(BaseModel):
     language: str
     """ISO 639-1, of the rules that texts are split into sentences by."""
 
+    @classmethod
+    def of(cls, folder: Path, setting: str = "model") -> ReadAs | None:
+        """What an encoder's folder says; None: nothing.
+
+        Args:
+            folder: on this machine.
+            setting: what error messages call what named it.
+
+        Raises:
+            ValueError: the file isn't as it was written.
+        """
+        if not (folder / FILE).exists():
+            return None
+        try:
+            return cls.model_validate(read_object(folder / FILE, setting))
+        except ValidationError as error:
+            raise ValueError(f"{setting}: {folder / FILE}: {explain(error, cls)}; mend it, or remove it") from None
+
     def write(self, folder: Path) -> Path:
         """The file, in a folder of this machine."""
         write_json(folder / FILE, self.model_dump())
         return folder / FILE
-
-
-def read_as(folder: Path, setting: str = "model") -> ReadAs | None:
-    """What an encoder's folder says; None: nothing.
-
-    Args:
-        folder: on this machine.
-        setting: what error messages call what named it.
-
-    Raises:
-        ValueError: the file isn't as it was written.
-    """
-    if not (folder / FILE).exists():
-        return None
-    try:
-        return ReadAs.model_validate(read_object(folder / FILE, setting))
-    except ValidationError as error:
-        raise ValueError(f"{setting}: {folder / FILE}: {explain(error, ReadAs)}; mend it, or remove it") from None
