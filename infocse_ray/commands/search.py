@@ -11,6 +11,7 @@ Example:
   infocse search --index news-vectors --where "metadata.day >= date '2026-01-31'" "trains that were late"
   infocse search --index news-vectors --like article-17
   infocse search --index news-vectors --queries queries.jsonl --output found
+  infocse search --index news-vectors --documents today.jsonl --output related
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from infocse_ray.settings.search import Search
 
 _ESSENTIALS = (
     *("query", "index", "model", "compare_index", "top", "over", "words", "best_sentence", "serve"),
-    *("where", "like", "queries", "output"),
+    *("where", "like", "queries", "documents", "output"),
 )
 
 

@@ -40,6 +40,19 @@ def sentences_of(documents: Sequence[str | Sequence[str]], language: str) -> lis
     ]
 
 
+def visible_sentences(documents: Sequence[str | Sequence[str]], language: str) -> list[list[str]]:
+    """As `sentences_of`, of documents of which each has some.
+
+    Raises:
+        ValueError: one has none, too.
+    """
+    texts = sentences_of(documents, language)
+    for number, sentences in enumerate(texts):
+        if not sentences:
+            raise ValueError(f"documents: item {number} has no text; leave it out")
+    return texts
+
+
 def _checked(documents: Sequence[str | Sequence[str]]) -> list[str | list[str]]:
     if isinstance(documents, str):
         raise ValueError(f"documents: is one text; {_WANTED}")

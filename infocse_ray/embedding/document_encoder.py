@@ -11,14 +11,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from infocse_ray.corpus.given import checked_language, sentences_of
+from infocse_ray.corpus.given import checked_language, visible_sentences
 from infocse_ray.corpus.tokens import bounded_ranges, offsets_of
+from infocse_ray.embedding.documents import vectors_of_documents
 from infocse_ray.embedding.encoder import load
 from infocse_ray.embedding.queries import check_query, vectors_of_queries
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, for_inference
-from infocse_ray.encoder.texts import tokenised
 from infocse_ray.loop.its_run import how_read
-from infocse_ray.retrieval.documents import document_vectors
 from infocse_ray.runtime.progress import Bar
 from infocse_ray.settings.embed import Embed
 from infocse_ray.settings.section import PoolingName, Reading
@@ -101,20 +100,13 @@ class DocumentEncoder:
         """
         if isinstance(documents, str):
             return self.encode_document([documents])[0]
-        texts = sentences_of(documents, self._language)
-        for number, sentences in enumerate(texts):
-            if not sentences:
-                raise ValueError(f"documents: item {number} has no text; leave it out")
+        texts = visible_sentences(documents, self._language)
         offsets = offsets_of(np.asarray([len(sentences) for sentences in texts], dtype=np.int64))
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         bar = Bar("embedding", len(texts), "documents")
         for first, last in bounded_ranges(offsets, SENTENCES_AT_ONCE):
-            some = [sentence for sentences in texts[first:last] for sentence in sentences]
-            owned = offsets[first : last + 1] - offsets[first]
             with self._one:
-                tokens = tokenised(self._encoder, some)
-                read = document_vectors(self._encoder, [None], tokens, owned, self.reading)[0]
-            vectors[first:last] = read.cpu().numpy()
+                vectors[first:last] = vectors_of_documents(self._encoder, texts[first:last], self.reading)[0]
             bar.to(last)
         bar.close()
         return vectors

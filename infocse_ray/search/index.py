@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
 import torch
 
+from infocse_ray.corpus.given import visible_sentences
+from infocse_ray.corpus.tokens import bounded_ranges, offsets_of
+from infocse_ray.embedding.documents import vectors_of_documents
 from infocse_ray.embedding.index import Over, made_by_embed
 from infocse_ray.embedding.queries import check_query, vectors_of_queries
-from infocse_ray.encoder.embed import for_inference
+from infocse_ray.encoder.embed import SENTENCES_AT_ONCE, for_inference
 from infocse_ray.errors import IndexReplaced, NoSuchDocument
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.written import Written
+from infocse_ray.settings.section import Reading
 from infocse_ray.settings.text import brief, is_utf8
 from infocse_ray.settings.whole_number import from_one
 
@@ -29,6 +34,7 @@ _GONE = re.compile(r"not found.*\.lance|\.lance.*not found", re.IGNORECASE | re.
 """In what Lance says of a data file that it can't find."""
 _AT_ONCE = 4096
 """Queries that are encoded together."""
+_Asked = TypeVar("_Asked")
 
 
 class Hit(NamedTuple):
@@ -107,6 +113,7 @@ class Index:
         self.name, self.corpus = embedding.model, embedding.corpus
         self.language = written.sampled.language if written.sampled else None
         self._dimensions = embedding.dimensions
+        self._reading: Reading = embedding.reading
         self._encoder = for_inference(written.encoder, embedding.compute, device)  # pyright: ignore[reportArgumentType]
         with made_by_embed(where):
             self.engine = open_engine(written.folder, embedding, over, written.fingerprint, written.encoder.normalize)
@@ -263,15 +270,28 @@ class Index:
     def _search_many(self, queries: list[str], top: int, exact: bool, where: str | None) -> list[list[Hit]]:
         for number, query in enumerate(queries):
             check_query(query, f"query[{number}]")
-        if not queries:
+        found = functools.partial(self._search_by, count=top, exact=exact, where=where)
+        ranges = ((first, first + _AT_ONCE) for first in range(0, len(queries), _AT_ONCE))
+        return self._many(queries, ranges, self._vectors, found, "queries")
+
+    def _many(
+        self,
+        asked: list[_Asked],
+        ranges: Iterable[tuple[int, int]],
+        read: Callable[[list[_Asked]], np.ndarray],
+        found: Callable[[np.ndarray, _Asked], list[Hit]],
+        unit: str,
+    ) -> list[list[Hit]]:
+        """Results of each; the vectors of each range are made together."""
+        if not asked:
             return []
-        bar = Bar("searching", len(queries), "queries")
+        bar = Bar("searching", len(asked), unit)
         results = []
-        for first in range(0, len(queries), _AT_ONCE):
-            some = queries[first : first + _AT_ONCE]
-            for vector, query in zip(self._vectors(some), some, strict=True):
+        for first, last in ranges:
+            some = asked[first:last]
+            for vector, one in zip(read(some), some, strict=True):
                 with self._still_there():
-                    results.append(self._search_by(vector, query, top, exact, where))
+                    results.append(found(vector, one))
                 bar.add(1)
         bar.close()
         return results
@@ -307,6 +327,44 @@ class Index:
             found = self.engine.search(vector, count + 1, exact, where=where)
         others = pa.array([other != doc_id for other in found["doc_id"].to_pylist()], pa.bool_())
         return _hits(found.filter(others).slice(0, count))
+
+    def like_documents(
+        self, documents: Sequence[str | Sequence[str]], top: int = 10, exact: bool = False, where: str | None = None
+    ) -> list[list[Hit]]:
+        """What is most similar to each of several documents that the index needn't have, by vectors alone; best first.
+
+        They are read as the index's were: new articles, or what somebody has looked at so far, each time a sentence.
+
+        Args:
+            documents: texts, or lists of sentences.
+            top: how many of each; where the index is `approximate` there may be fewer.
+            exact: as for `search`.
+            where: likewise.
+
+        Returns:
+            The results of each, in their order. A document that the index has is among its own.
+
+        Raises:
+            ValueError: a document is no text and no list of texts, isn't UTF-8, or has nothing visible, sentences are
+                searched, `top` is no whole number from 1, or `where` no condition that can be asked of this index.
+            IndexReplaced: it isn't there any more as it was when it was opened.
+        """
+        count = from_one(top, f"top = {top!r}: give how many to find, from 1")
+        if self._over == "sentences":
+            raise ValueError("documents: are compared with documents; open the index over documents")
+        if where is not None:
+            self.check(where)
+        texts = visible_sentences(documents, self.language or "en")
+
+        def read(some: list[list[str]]) -> np.ndarray:
+            with self._one:
+                return vectors_of_documents(self._encoder, some, self._reading, self._dimensions)[0]
+
+        def found(vector: np.ndarray, _: list[str]) -> list[Hit]:
+            return _hits(self.engine.search(vector, count, exact, where=where))
+
+        ranges = bounded_ranges(offsets_of(np.array([len(one) for one in texts], dtype=np.int64)), SENTENCES_AT_ONCE)
+        return self._many(texts, ranges, read, found, "documents")
 
     def title_of(self, doc_id: str) -> str:
         """The title of a document.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from infocse_ray.runtime.progress import say
 from infocse_ray.search.index import Hit, Index
-from infocse_ray.search.many import RESULTS, Query, lines_of, read_queries
+from infocse_ray.search.many import RESULTS, Document, Query, lines_of, read_documents, read_queries
 from infocse_ray.search.metadata import as_shown
 from infocse_ray.search.server import serve
 from infocse_ray.search.sides import DEPTH, Placed, like_sides, search_sides
@@ -51,25 +51,31 @@ def search(settings: Search) -> None:
 
 def _search_for_a_file(settings: Search, where: str) -> None:
     # Both are tried before the index is opened, which may copy vectors.
-    queries = _queries(settings)
+    queries, documents = _asked(settings)
     output = Storage.for_runs(where, "output")
     [index] = _open(settings)
     how = settings.top, settings.exact, settings.where
     if settings.like is not None:
         results = [index.like(settings.like, *how)]
+    elif documents:
+        results = index.like_documents([document.text for document in documents], *how)
     else:
         results = index.search([query.text or "" for query in queries], *how)
     if not any(results):
         say(_nothing(settings))
     (output / RESULTS).write_bytes(b"".join(lines_of(queries, results)))
-    say(f"{sum(map(len, results)):,} results of {len(queries):,} queries: {output / RESULTS}")
+    unit = "documents" if documents else "queries"
+    say(f"{sum(map(len, results)):,} results of {len(queries):,} {unit}: {output / RESULTS}")
 
 
-def _queries(settings: Search) -> list[Query]:
-    """What is asked, each with what names it in the results."""
+def _asked(settings: Search) -> tuple[list[Query], list[Document]]:
+    """What is asked, each with what names it in the results, and the documents that ask, where they do."""
+    if settings.documents is not None:
+        documents = read_documents(settings.documents)
+        return [Query(document.doc_id, None) for document in documents], documents
     if settings.queries is not None:
-        return read_queries(settings.queries)
-    return [Query("1", settings.query) if settings.like is None else Query(settings.like, None)]
+        return read_queries(settings.queries), []
+    return [Query("1", settings.query) if settings.like is None else Query(settings.like, None)], []
 
 
 def _nothing(settings: Search) -> str:
@@ -92,7 +98,7 @@ def _open(settings: Search) -> list[Index]:
 def _opened(settings: Search) -> list[Index]:
     words, best = settings.words, settings.best_sentence
     # Then it is encoders that are looked at, or vectors.
-    if settings.compare_index is not None or settings.like is not None:
+    if any(each is not None for each in (settings.compare_index, settings.like, settings.documents)):
         words, best = (0.0 if each == "auto" else each for each in (words, best))
     if settings.compare_index is None:
         return [Index(settings.index, settings.over, settings.model, words=words, best_sentence=best)]

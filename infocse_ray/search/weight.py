@@ -17,17 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from infocse_ray.corpus.tokens import offsets_of
+from infocse_ray.embedding.documents import vectors_of_documents
 from infocse_ray.embedding.index import Embedding
-from infocse_ray.embedding.numbers import truncated, vector_columns
+from infocse_ray.embedding.numbers import vector_columns
 from infocse_ray.embedding.queries import vectors_of_queries
 from infocse_ray.embedding.sampled import Sampled
-from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.texts import tokenised
-from infocse_ray.retrieval.documents import embed_whole, mean_vectors, one_text_each, read_as
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.engine import Engine
 from infocse_ray.search.fusion import fused, similarity_with
@@ -201,7 +198,9 @@ def best_weights(encoder: SentenceEncoder, embedding: Embedding, sampled: Sample
     if len(asked.questions) < _ENOUGH:
         return Tried(0.0, [])
     bar = Bar("trying what words should count, once", len(asked.questions), "questions")
-    documents, sentences = _vectors(encoder, embedding, asked.rests)
+    documents, sentences = vectors_of_documents(
+        encoder, asked.rests, embedding.reading, embedding.dimensions, embedding.sentences
+    )
     found = {
         "text": pa.array([" ".join(rest) for rest in asked.rests]),
         "number": pa.array(range(len(asked.rests))),
@@ -289,25 +288,3 @@ def _best_sentences(vectors: np.ndarray, documents: list[list[str]], query: np.n
     """float32 [documents], of their sentences' vectors, one document's after the other's."""
     begins = offsets_of(np.array([len(sentences) for sentences in documents]))[:-1]
     return np.maximum.reduceat(similarities(vectors, query, cosine), begins)
-
-
-def _vectors(
-    encoder: SentenceEncoder, embedding: Embedding, documents: list[list[str]]
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """As the corpus was embedded.
-
-    Returns:
-        float32 [documents, d], and, where the index has them, float32 [sentences, d].
-    """
-    tokens = tokenised(encoder, [sentence for sentences in documents for sentence in sentences])
-    offsets = offsets_of(np.array([len(sentences) for sentences in documents]))
-
-    def cut(vectors: torch.Tensor) -> torch.Tensor:
-        return truncated(vectors, embedding.dimensions, encoder.normalize)
-
-    reading, normalize = embedding.reading, encoder.normalize
-    sentences = cut(embed(encoder, tokens).vectors) if embedding.sentences or reading != "whole" else None
-    means = None if reading == "whole" or sentences is None else mean_vectors(sentences, offsets, normalize)
-    whole = None if reading == "sentences" else cut(embed_whole(encoder, one_text_each(encoder, tokens, offsets)))
-    documents_of = read_as(means, whole, normalize).float().cpu().numpy()
-    return documents_of, sentences.float().cpu().numpy() if embedding.sentences and sentences is not None else None

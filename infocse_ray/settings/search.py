@@ -28,6 +28,13 @@ class Search(Section):
         min_length=1,
         description="Id of a document of the index, in place of `query`: what is most similar to it, by vectors alone.",
     )
+    documents: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A file of documents that the index needn't have, or its URI, in place of `query`: what is most "
+        "similar to each, by vectors alone. JSON Lines with `text`, a text or a list of sentences, and `_id` or `id`, "
+        "or text with a document a line. Needs `output`.",
+    )
     output: str | None = Field(
         default=None,
         min_length=1,
@@ -51,14 +58,14 @@ class Search(Section):
     words: Literal["auto"] | Bounded[float, Field(ge=0.0, le=1.0)] = Field(
         default="auto",
         description="What words (BM25) count beside vectors: from 0, nothing, to 1, nothing but words. `auto`: what "
-        "finds documents best by sentences taken out of them, tried once for an index; 0 for sentences, with like, and "
-        "where two encoders are compared.",
+        "finds documents best by sentences taken out of them, tried once for an index; 0 for sentences, with like or "
+        "documents, and where two encoders are compared.",
     )
     best_sentence: Literal["auto"] | Bounded[float, Field(ge=0.0, le=1.0)] = Field(
         default="auto",
         description="What a document's best sentence counts beside its vector, in an index made with --sentences true: "
         "from 0, nothing, to 1, nothing else. `auto`: likewise; 0 where the index has no sentences, or "
-        "more than 5 million, with like, and where two encoders are compared.",
+        "more than 5 million, with like or documents, and where two encoders are compared.",
     )
     where: str | None = Field(
         default=None,
@@ -84,8 +91,11 @@ class Search(Section):
             raise ValueError(f"query = {self.query!r}: the page asks for queries; leave it out, or --serve")
         self._check_file()
         self._check_like()
-        if not self.serve and self.queries is None and self.like is None and not (self.query or "").strip():
-            raise ValueError("query is required: give the text to search for, a file of queries, --like, or --serve")
+        others = self.serve, self.queries is not None, self.like is not None, self.documents is not None
+        if not any(others) and not (self.query or "").strip():
+            raise ValueError(
+                "query is required: give the text to search for, a file of queries or documents, --like, or --serve"
+            )
         if not is_utf8(self.query or ""):  # what a terminal couldn't decode
             raise ValueError(f"query = {self.query!r}: isn't UTF-8; leave out what is no character")
         if self.where is not None and not self.where.strip():
@@ -103,35 +113,37 @@ class Search(Section):
         return self
 
     def _check_like(self) -> None:
-        """Refuse what doesn't go with a document that asks."""
-        if self.like is None:
-            return
-        if self.serve:
+        """Refuse what doesn't go with documents that ask."""
+        if self.like is not None and self.serve:
             raise ValueError(
                 f"like = {self.like!r}: the page has a link to it at each result; leave it out, or --serve"
             )
-        for name in ("query", "queries"):
+        asking = next((name for name in ("like", "documents") if getattr(self, name) is not None), None)
+        if asking is None:
+            return
+        asks = f"{asking} = {getattr(self, asking)!r}"
+        for name in {"query", "queries", "documents"} - {asking}:
             if (value := getattr(self, name)) is not None:
-                raise ValueError(f"{name} = {value!r}: like = {self.like!r} asks, too; give one of them")
+                raise ValueError(f"{name} = {value!r}: {asks} asks, too; give one of them")
         if self.over == "sentences":
-            raise ValueError(f"like = {self.like!r}: is of documents; leave it out, or over sentences")
+            raise ValueError(f"{asks}: is of documents; leave it out, or over sentences")
         for name in ("words", "best_sentence"):
             if getattr(self, name) not in ("auto", 0.0):
                 raise ValueError(
-                    f"{name} = {getattr(self, name)}: with like vectors alone count; leave one of them out"
+                    f"{name} = {getattr(self, name)}: with {asking} vectors alone count; leave one of them out"
                 )
 
     def _check_file(self) -> None:
         """Refuse what doesn't go with queries from a file, or results in one."""
-        for name in ("queries", "output"):
+        for name in ("queries", "documents", "output"):
             if (value := getattr(self, name)) is None:
                 continue
             if self.serve:
                 raise ValueError(f"{name} = {value!r}: the page asks for queries and shows results; leave one out")
             if self.compare_index is not None:
                 raise ValueError(f"{name} = {value!r}: is of one index; search each by itself, without compare_index")
-        if self.queries is not None:
-            if self.query is not None:
-                raise ValueError(f"query = {self.query!r}: there is a file of queries, too; give one of them")
-            if self.output is None:
-                raise ValueError(f"queries = {self.queries!r}: say with output where their results go")
+        if self.queries is not None and self.query is not None:
+            raise ValueError(f"query = {self.query!r}: there is a file of queries, too; give one of them")
+        for name in ("queries", "documents"):
+            if (value := getattr(self, name)) is not None and self.output is None:
+                raise ValueError(f"{name} = {value!r}: say with output where their results go")

@@ -72,7 +72,7 @@ def test_what_isnt_given_is_as_its_run_had_it(tiny_encoder: Path, tmp_path: Path
     seen = []
     monkeypatch.setattr(
         document_encoder,
-        "sentences_of",
+        "visible_sentences",
         lambda documents, language: seen.append(language) or [[one] for one in documents],
     )
     had = Settings.model_validate(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from infocse_ray.embedding.numbers import vectors_of
 from infocse_ray.errors import NoSuchDocument
+from infocse_ray.search import index as index_module
 from infocse_ray.search import searched
 from infocse_ray.search.index import Index
 from infocse_ray.search.many import RESULTS
@@ -54,6 +55,55 @@ def test_it_is_what_has_the_nearest_vectors_without_the_document(
         assert {hit.words for hit in hits} == {None}, "vectors alone count, whatever counts for queries"
         assert index.like(asked, top=2) == hits[:2]
     assert index.title_of("sea") == "The harbour"
+
+
+@pytest.mark.parametrize("reading", ["sentences", "whole", "both"])
+@pytest.mark.parametrize("stored", [{}, {"precision": "int8"}, {"dimensions": 8}, {"document_prompt": "the ship "}])
+def test_a_document_that_isnt_in_the_index_is_read_as_those_that_are(
+    tmp_path: Path, tiny_encoder: Path, stored: dict[str, Any], reading: Any, monkeypatch: pytest.MonkeyPatch
+):
+    index = Index(str(write_index(tmp_path, tiny_encoder, reading=reading, **stored)), words=0.5)
+    monkeypatch.setattr(index_module, "SENTENCES_AT_ONCE", 3)
+    found = index.like_documents([*(list(text.sentences) for text in TEXTS), " ".join(TEXTS[0].sentences)])
+    assert [hits[0].doc_id for hits in found] == [*(text.doc_id for text in TEXTS), TEXTS[0].doc_id]
+    assert [hits[0].similarity for hits in found] == pytest.approx([1.0] * len(found), abs=2e-3)
+    for text, hits in zip(TEXTS, found, strict=False):
+        others = {hit.doc_id: hit.similarity for hit in index.like(text.doc_id)}
+        assert {hit.doc_id: hit.similarity for hit in hits[1:]} == pytest.approx(others, abs=5e-3)
+        assert {hit.words for hit in hits} == {None}
+    assert [len(hits) for hits in index.like_documents([TEXTS[0].sentences, "the tide"], top=2)] == [2, 2]
+    assert index.like_documents([]) == []
+
+
+def test_documents_that_ask_meet_conditions_and_mistakes_are_named(tmp_path: Path, tiny_encoder: Path):
+    index = Index(str(write_index(tmp_path, tiny_encoder, sentences=True)))
+    [hits] = index.like_documents([TEXTS[0].sentences], where="doc_id <> 'sea'")
+    assert "sea" not in {hit.doc_id for hit in hits}
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"documents": "one text"}, "documents: is one text"),
+        ({"documents": ["tide", "\u200b"]}, "documents: item 1 has no text"),
+        ({"documents": [5]}, "documents: item 0 is 5"),
+        ({"documents": ["tide"], "top": 0}, "top = 0: "),
+        ({"documents": ["tide"], "where": " "}, "where = ' ': "),
+    ]
+    for given, said in mistakes:
+        with pytest.raises(ValueError, match=said):
+            index.like_documents(**given)
+    with pytest.raises(ValueError, match="documents: are compared with documents"):
+        Index(str(tmp_path / "index"), over="sentences").like_documents(["tide"])
+
+
+def test_documents_of_a_file_ask(tmp_path: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]):
+    where = write_index(tmp_path, tiny_encoder).path
+    rows = [{"_id": f"new {text.doc_id}", "text": list(text.sentences)} for text in TEXTS]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    search(Search(index=where, documents=str(tmp_path / "new.jsonl"), output=str(tmp_path / "found"), top=2))
+    assert f"{2 * len(TEXTS)} results of {len(TEXTS)} documents: " in capsys.readouterr().out
+    found = [json.loads(line) for line in (tmp_path / "found" / RESULTS).read_text().splitlines()]
+    first = [row for row in found if row["rank"] == 1]
+    assert [(row["query_id"], row["query"], row["doc_id"]) for row in first] == [
+        (f"new {text.doc_id}", None, text.doc_id) for text in TEXTS
+    ]
 
 
 @pytest.mark.parametrize("doc_id", ["it's", "''; --", 'a "b"', "back\\slash\\", "two\nlines", "50 %_", "\u6cb9", " "])

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from infocse_ray.search import index as index_module
 from infocse_ray.search.index import Index
-from infocse_ray.search.many import RESULTS, Query, read_queries
+from infocse_ray.search.many import RESULTS, Document, Query, read_documents, read_queries
 from infocse_ray.search.searched import search
 from infocse_ray.settings.search import Search
 from tests.unit.indexes import write_index
@@ -63,6 +63,41 @@ def test_what_is_no_file_of_queries_is_refused_in_a_line(tmp_path: Path, name: s
         read_queries(str(tmp_path / name))
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        (
+            "d.jsonl",
+            lines({"_id": "a", "text": "The tide. It rose."}, {"id": 7, "text": ["a ship", "a storm"], "title": "x"}),
+            [("a", "The tide. It rose."), ("7", ["a ship", "a storm"])],
+        ),
+        ("d.txt", "The tide. It rose.\n", [("1", "The tide. It rose.")]),
+    ],
+)
+def test_documents_are_texts_or_sentences(tmp_path: Path, name: str, content: str, found: list):
+    (tmp_path / name).write_text(content)
+    assert read_documents(str(tmp_path / name)) == [Document(*one) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("d.jsonl", b'{"text": []}\n', "line 1 is no document; give JSON Lines .*, a text or a list of sentences"),
+        ("d.jsonl", b'{"text": [" ", "\\u200b"]}\n', "line 1 is no document"),
+        ("d.jsonl", b'{"text": ["a", 1]}\n', "line 1 is no document"),
+        ("d.jsonl", b'{"body": "tide"}\n', "line 1 is no document"),
+        ("d.jsonl", b'{"id": 1, "text": "tide"}\n{"id": 1, "text": "b"}\n', "line 2: another document has the id '1'"),
+        ("d.parquet", b"", "give JSON Lines"),
+        ("none.txt", None, "no such file"),
+    ],
+)
+def test_what_is_no_file_of_documents_is_refused_in_a_line(tmp_path: Path, name: str, content: bytes | None, said: str):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^documents = '.*{name}': {said}[^\n]*$"):
+        read_documents(str(tmp_path / name))
+
+
 def test_results_of_a_file_are_those_of_its_queries(tmp_path: Path, tiny_encoder: Path, monkeypatch, capsys):
     where = write_index(tmp_path, tiny_encoder).path
     monkeypatch.setattr(index_module, "_AT_ONCE", 2)
@@ -100,6 +135,14 @@ def test_a_place_that_cant_be_written_is_told_before_an_index_is_opened(tmp_path
         ({"queries": "q.txt", "output": "o", "serve": True}, "queries = 'q.txt': the page asks for queries"),
         ({"query": "x", "output": "o", "compare_index": "b"}, "output = 'o': is of one index"),
         ({"output": "o"}, "query is required"),
+        ({"documents": "d.txt"}, "documents = 'd.txt': say with output where their results go"),
+        ({"documents": "d.txt", "output": "o", "query": "x"}, "query = 'x': documents = 'd.txt' asks, too"),
+        ({"documents": "d.txt", "output": "o", "queries": "q"}, "queries = 'q': documents = 'd.txt' asks, too"),
+        ({"documents": "d.txt", "output": "o", "like": "a"}, "documents = 'd.txt': like = 'a' asks, too"),
+        ({"documents": "d.txt", "output": "o", "serve": True}, "documents = 'd.txt': the page asks for queries"),
+        ({"documents": "d.txt", "output": "o", "over": "sentences"}, "documents = 'd.txt': is of documents"),
+        ({"documents": "d.txt", "output": "o", "words": 0.5}, "words = 0.5: with documents vectors alone count"),
+        ({"documents": "d.txt", "output": "o", "compare_index": "b"}, "documents = 'd.txt': is of one index"),
     ],
 )
 def test_settings_of_a_file_that_make_no_sense_are_refused(given, said):

@@ -129,14 +129,14 @@ def test_the_best_sentence_counts_where_it_finds_more(
 
     asked = unit(40)  # one a document
 
-    def vectors(_encoder: object, _embedding: object, rests: list[list[str]]) -> tuple[np.ndarray, np.ndarray]:
+    def vectors(_: object, rests: list[list[str]], *_how: object) -> tuple[np.ndarray, np.ndarray]:
         sentences = unit(sum(map(len, rests)))
         if telling == "documents":
             return asked, sentences
         sentences[np.cumsum([0, *map(len, rests[:-1])])] = asked
         return unit(40), sentences
 
-    monkeypatch.setattr(weight, "_vectors", vectors)
+    monkeypatch.setattr(weight, "vectors_of_documents", vectors)
     monkeypatch.setattr(weight, "vectors_of_queries", lambda *_: asked)
     beside: set[float] = set()
     plain = weight.scores_with

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infocse_ray.corpus.schema import stable_hash
+from infocse_ray.embedding.documents import vectors_of_documents
 from infocse_ray.embedding.index import read_embedding
 from infocse_ray.embedding.numbers import vector_columns, vectors_of
 from infocse_ray.embedding.sampled import Sampled, read_sampled, write_sampled
@@ -22,7 +23,7 @@ from infocse_ray.search.engine import Engine
 from infocse_ray.search.fusion import fused, reciprocal_ranks_fused
 from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
-from infocse_ray.search.weight import WEIGHTS, Tried, _best, _vectors, asking, ranks_of_right, scores_with
+from infocse_ray.search.weight import WEIGHTS, Tried, _best, asking, ranks_of_right, scores_with
 from infocse_ray.settings.search import Search
 from infocse_ray.stages.stage import read_stage
 from infocse_ray.storage.checksums import checked, read_checked
@@ -333,7 +334,8 @@ def test_the_weight_is_tried_anew_for_other_vectors(tmp_path: Path, tiny_encoder
 def test_documents_ask_as_the_index_has_them(tmp_path: Path, tiny_encoder: Path, settings):
     output = write_index(tmp_path, tiny_encoder, NAMED, **settings)
     encoder = tiny(tiny_encoder).eval()
-    ours, _ = _vectors(encoder, read_embedding(output), [text.sentences for text in NAMED])
+    embedding, texts = read_embedding(output), [text.sentences for text in NAMED]
+    ours, _ = vectors_of_documents(encoder, texts, embedding.reading, embedding.dimensions)
     files = sorted((output / "vectors" / "documents").files())
     rows = pa.concat_tables(pq.read_table((output / "vectors" / "documents" / file).path) for file in files)
     there = dict(zip(rows["doc_id"].to_pylist(), vectors_of(rows), strict=True))
