@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow.fs as pafs
 
 from infocse_ray.errors import DamagedFile
-from infocse_ray.loop.manifest import folders_of, read_manifest
+from infocse_ray.loop.manifest import NoManifest, folders_of, read_manifest
 from infocse_ray.settings.section import MARKS, SHARED, TOGETHER
 from infocse_ray.stages.lease import driver_at
 from infocse_ray.storage.errors import explained
@@ -155,16 +155,21 @@ def _leases(root: Storage) -> dict[str, pafs.FileInfo]:
 def _run(folder: Storage, files: Mapping[str, pafs.FileInfo], now: datetime) -> FoundRun | None:
     """The run in a folder; None if it is none."""
     here = {path.partition("/")[0] for path in files}
-    if not here & {*MARKS}:
+    marks = here & {*MARKS}
+    if not marks:
         return None
     command = next((whose for name, whose in TOGETHER.items() if name in here), "")
     manifest, damaged = None, ""
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            manifest = read_manifest(folder)
-            command = command or manifest.get("job", "pretrain")
-        except DamagedFile as error:
-            damaged = str(error)
+    try:
+        manifest = read_manifest(folder)
+        command = command or manifest.get("job", "pretrain")
+    except FileNotFoundError:
+        pass
+    except NoManifest:
+        if marks == {"manifest.json"}:
+            return None
+    except DamagedFile as error:
+        damaged = str(error)
     lease = files.get("driver.lease")
     driver = None if lease is None else driver_at(folder / "driver.lease", _age(lease, now))
     size = sum(info.size for info in files.values())

@@ -48,6 +48,6 @@ def _verdict(contents: Contents, run: FoundRun) -> str:
     if not run.finished:
         return ""
     try:
-        return (contents.root / run.name / "metrics.json").read_json().get("verdict", {}).get("line", "")
-    except (OSError, ValueError):
+        return str((contents.root / run.name / "metrics.json").read_json().get("verdict", {}).get("line", ""))
+    except (OSError, ValueError, AttributeError):
         return "its metrics.json can't be read"

@@ -6,7 +6,6 @@ which may be moved, or be mounted elsewhere, and whose URI may hold what isn't f
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -33,21 +32,37 @@ def folder_in(root: Storage, folder: str) -> Storage:
     return Storage.open(folder) if folder.startswith("/") or is_remote(folder) else root / folder
 
 
+class NoManifest(DamagedFile):
+    """Other software's file of the same name."""
+
+
 def read_manifest(run: Storage) -> dict[str, Any]:
     """The content of a run's `manifest.json`.
 
     Raises:
         FileNotFoundError: there is none.
+        NoManifest: it is no run's.
         DamagedFile: it isn't as it was written.
     """
     file = run / "manifest.json"
     content = file.read_bytes()
     if (manifest := verified(content)) is not None:
         return manifest
-    with contextlib.suppress(ValueError):
-        if "format" not in (manifest := json.loads(content)) and "stages" in manifest:
-            return manifest
+    try:
+        manifest = json.loads(content)
+    except ValueError:
+        manifest = {"checksum": None}
+    if _is_of_format_1(manifest):
+        return manifest
+    if not isinstance(manifest, dict) or "checksum" not in manifest:
+        raise NoManifest(f"{file} is no run's")
     raise DamagedFile(f"{file} is damaged ({OTHER})")
+
+
+def _is_of_format_1(manifest: object) -> bool:
+    if not isinstance(manifest, dict) or "format" in manifest or not isinstance(manifest.get("stages"), dict):
+        return False
+    return all(isinstance(entry, dict) and "folder" in entry for entry in manifest["stages"].values())
 
 
 def folders_of(manifest: dict[str, Any]) -> set[str]:

@@ -6,11 +6,14 @@ So one that has a user's files is refused before anything is written.
 
 from __future__ import annotations
 
+from infocse_ray.errors import DamagedFile
+from infocse_ray.loop.manifest import NoManifest, read_manifest
 from infocse_ray.settings.section import MARKS
 from infocse_ray.stages.stage import STAGE_FILES
 from infocse_ray.storage.folder import Storage
 
 _BEFORE_A_MANIFEST = ("events", "tracking")
+_MANIFEST = "manifest.json"
 
 
 def check_own_folder(folder: Storage, name: str) -> None:
@@ -26,7 +29,7 @@ def check_own_folder(folder: Storage, name: str) -> None:
     Raises:
         ValueError: it has such files.
     """
-    if any((folder / mark).exists() for mark in MARKS):
+    if any((folder / mark).exists() and not (mark == _MANIFEST and _is_somebodys(folder)) for mark in MARKS):
         return
     files = folder.files()
     if any(path.rpartition("/")[2] in STAGE_FILES for path in files):
@@ -36,3 +39,14 @@ def check_own_folder(folder: Storage, name: str) -> None:
             raise ValueError(
                 f"name = {name!r}: {folder} has {path}, which no run made and which would be lost; give another name"
             )
+
+
+def _is_somebodys(folder: Storage) -> bool:
+    """Whether other software wrote the manifest."""
+    try:
+        read_manifest(folder)
+    except NoManifest:
+        return True
+    except (FileNotFoundError, DamagedFile):
+        return False
+    return False

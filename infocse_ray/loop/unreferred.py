@@ -117,8 +117,8 @@ def _check(contents: Contents, remove: Sequence[str]) -> None:
     for run in contents.runs.values():
         if run.damaged and run.name not in remove:
             raise ValueError(
-                f"{run.damaged}, so what it refers to can't be told; start {run.name} again, or remove it with "
-                f"--runs {run.name}"
+                f"{run.damaged}, so what it refers to can't be told; start {run.name} again, or remove it, all that is "
+                f"in its folder, with --runs {run.name}"
             )
 
 

@@ -70,6 +70,7 @@ def reproduce(
     Raises:
         ValueError: one line that names what doesn't fit; nothing has run.
         RunInUse: another driver makes the same tables.
+        LeaseLost: another took them over; it is left to that one.
         Interrupted: a signal came; what was finished is kept.
     """
     place = Storage.of_runs(config.storage) / config.name
@@ -83,11 +84,12 @@ def reproduce(
     check_own_folder(folder, config.name)
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:
         lease.take()
-        return _make(config, folder, plan, pretrain, few_shot)
+        return _make(config, lease, folder, plan, pretrain, few_shot)
 
 
 def _make(
     config: Tables,
+    lease: Lease,
     folder: Storage,
     plan: CellPlan,
     pretrain: Callable[[Settings], dict[str, Any]],
@@ -109,7 +111,9 @@ def _make(
             if _finished(records, cell):
                 continue
             say(f"[{number + step}/{many}] {cell.title}")
+            lease.check()
             records[cell.name] = record = _run(config, cell, few_shot if cell.labelled else pretrain)
+            lease.check()
             write_record(_record_of(folder, cell), record)
             writer.write(records)
             check()

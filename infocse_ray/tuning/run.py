@@ -88,7 +88,7 @@ def sweep(
     check_own_folder(folder, config.name)
     with Lease(folder / "driver.lease", f"name = {config.name!r}") as lease:
         lease.take()
-        table = Table(folder, config, trials)
+        table = Table(folder, config, trials, lease)
         todo = [trial for trial in trials if not table.settled(trial)]
         say(f"{len(trials)} trials, {len(trials) - len(todo)} of them done; table: {folder / 'sweep.md'}")
         table.write()

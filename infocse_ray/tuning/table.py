@@ -12,6 +12,7 @@ import yaml
 from infocse_ray.page.figure import literal
 from infocse_ray.report.markdown import escape
 from infocse_ray.runtime.progress import say
+from infocse_ray.stages.lease import Lease
 from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.storage.folder import Storage
 from infocse_ray.storage.redact import redacted, redacted_json
@@ -37,7 +38,16 @@ class Table:
     trial's stages are there.
     """
 
-    def __init__(self, folder: Storage, config: Sweep, trials: list[Trial]) -> None:
+    def __init__(self, folder: Storage, config: Sweep, trials: list[Trial], lease: Lease | None = None) -> None:
+        """Read what is there.
+
+        Args:
+            folder: of the sweep.
+            config: what is asked for.
+            trials: of it.
+            lease: of the sweep, for whoever writes.
+        """
+        self._lease = lease
         self.folder, self.config, self.trials = folder, config, trials
         self.metric = trials[0].settings.validate.metric
         self.asha = config.asha.model_dump(mode="json")
@@ -51,6 +61,10 @@ class Table:
             past = known.get(trial.name, {})
             empty = {"state": "to do", "iterations": [], "best_iteration": None, "reason": None}
             self.rows[trial.name] = empty | (past if past.get("identity") == trial.identity else {}) | row
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What Tune writes down of it, for a restore that nobody asks for: the driver alone has a lease."""
+        return self.__dict__ | {"_lease": None}
 
     def settled(self, trial: Trial) -> bool:
         """Whether the trial isn't to be run: it is finished, or was stopped by the rule that holds today."""
@@ -91,7 +105,13 @@ class Table:
         return f", no better than the {row['iterations'][0]['validation'][self.metric]:.4f} it began with"
 
     def write(self, plot: bool = True) -> None:
-        """Write the table, the plot and the best settings, each whole; without a finished trial no `best.yaml`."""
+        """Write the table, the plot and the best settings, each whole; without a finished trial no `best.yaml`.
+
+        Raises:
+            LeaseLost: another driver took the sweep over.
+        """
+        if self._lease is not None:
+            self._lease.check()
         best = self.best()
         content = {"name": self.config.name, "metric": self.metric, "best": best and best.name, "asha": self.asha}
         content |= {"parameters": self.config.parameters, "trials": list(self.rows.values())}

@@ -440,8 +440,32 @@ def test_a_damaged_manifest_is_no_reason_to_remove_what_it_named(root, capsys):
     with pytest.raises(SystemExit) as ended:
         cleaned(root, "--yes")
     assert ended.value.code == 2
-    assert "remove it with --runs a" in capsys.readouterr().err
+    assert "or remove it, all that is in its folder, with --runs a" in capsys.readouterr().err
     assert "a/iteration_1/annotations" not in paths(root, "a")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"name": "My app", "icons": []}', b'{"stages": ["a"]}', b'{"stages": {"a": {"cmd": "x"}}}', b"[]", b"null"],
+)
+def test_a_manifest_of_other_software_is_no_runs(root, capsys, content: bytes):
+    (root / "app" / "manifest.json").write_bytes(content)
+    (root / "app" / "index.html").write_bytes(b"mine")
+    assert "app" not in Contents.of(root).runs
+    cleaned(root, "--yes")
+    assert sorted((root / "app").files()) == ["index.html", "manifest.json"]
+    with pytest.raises(SystemExit):
+        cleaned(root, "--runs", "app", "--yes")
+    assert "runs = 'app': no such run" in capsys.readouterr().err
+    (root / "app" / "driver.lease").write_bytes(b"")
+    assert Contents.of(root).runs["app"].manifest is None
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b'{"verdict": null}', b'{"verdict": "WIN"}', b"x{"])
+def test_a_run_whose_scores_are_of_another_shape_is_listed(root, content: bytes):
+    (root / "a" / "metrics.json").write_bytes(content)
+    [line] = [line for line in table(Contents.of(root)) if line.startswith("a ")]
+    assert "its metrics.json can't be read" in line
 
 
 def test_a_run_that_is_not_there_is_refused(root, tmp_path, capsys):

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from infocse_ray.encoder.resolve import resolve_encoder
-from infocse_ray.errors import Interrupted, RunInUse, TrainingStopped
+from infocse_ray.errors import Interrupted, LeaseLost, RunInUse, TrainingStopped
 from infocse_ray.report import leads, runner, writer
 from infocse_ray.report.cells import plan_cells
 from infocse_ray.report.config import Tables
@@ -25,6 +25,7 @@ from infocse_ray.settings.command_line import parse
 from infocse_ray.stages.lease import Lease
 from infocse_ray.storage.folder import Storage
 from tests.conftest import make_documents, write_jsonl
+from tests.unit.stages.test_lease import of_another_machine
 from tests.unit.table_runs import Runs, tables
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -479,6 +480,24 @@ def test_only_what_changed_is_compared_and_drawn_again(tmp_path: Path, runs: Run
     assert drawn == ["zero_shot", "clustering", "zero_shot", "clustering", "zero_shot", "zero_shot", "clustering"]
     # SimCSE and, in two tables and as the strongest other row again, InfoCSE over the encoder as it is, in R@5 and MRR.
     assert len(compared) == 4
+
+
+def test_a_driver_whose_tables_another_took_over_stops(tmp_path: Path, runs: Runs):
+    config = tables(tmp_path, **THREE)
+    file = Storage.open(config.storage) / config.name / "driver.lease"
+
+    def taken(settings: Any) -> dict[str, Any]:
+        if settings.name == "t-a-simcse-1":
+            of_another_machine(file)
+            raise LeaseLost("name = 't-a-simcse-1': taken")
+        return runs(settings)
+
+    with pytest.raises(LeaseLost, match=r"name = 't': .*taken by another driver"):
+        reproduce(config, taken)
+    assert runs.calls == ["a-start-1"]
+    assert not (tmp_path / "runs" / "t" / "cells" / "a-simcse-1.json").exists(), (
+        "its record is the other driver's to write"
+    )
 
 
 def test_a_second_command_of_the_same_tables_is_refused(tmp_path: Path, runs: Runs):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from infocse_ray.errors import LeaseLost
 from infocse_ray.settings import Settings
 from infocse_ray.settings.command_line import parse
 from infocse_ray.stages.records import write_record
@@ -19,6 +20,7 @@ from infocse_ray.tuning import run as tuning_run
 from infocse_ray.tuning.run import sweep
 from infocse_ray.tuning.table import Table
 from infocse_ray.tuning.trials import plan_trials
+from tests.unit.stages.test_lease import of_another_machine
 from tests.unit.sweep_runs import Finder, OneByOne, Runs, sweep_of
 
 ASHA = {"grace_iterations": 1, "reduction_factor": 2}
@@ -306,6 +308,23 @@ def test_the_plan_runs_nothing(tmp_path: Path, runs: Runs, capsys: pytest.Captur
     said = capsys.readouterr().out
     assert "[2/4] annotate.k = 2, train.batch_size = 4: failed, to be tried again: too small" in said
     assert "4 trials, 3 of them done" in said
+
+
+def test_a_driver_whose_sweep_another_took_over_stops(tmp_path: Path):
+    file = Storage.open(str(tmp_path / "runs")) / "s" / "driver.lease"
+    seen: list[bytes] = []
+
+    def taken(settings: Settings) -> list[float]:
+        if (settings.annotate.k, settings.train.batch_size) == (2, 4):
+            seen.append((tmp_path / "runs" / "s" / "sweep.json").read_bytes())
+            of_another_machine(file)
+        return [0.1, 0.2, 0.3]
+
+    runs = Runs(taken)
+    with pytest.raises(LeaseLost, match=r"name = 's': .*taken by another driver"):
+        run(tmp_path, runs)
+    assert runs.calls == [(1, 4), (2, 4)]
+    assert seen == [(tmp_path / "runs" / "s" / "sweep.json").read_bytes()]
 
 
 def test_a_users_own_folder_is_no_sweep(tmp_path: Path, runs: Runs):
