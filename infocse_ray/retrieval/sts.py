@@ -14,12 +14,22 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
-from infocse_ray.corpus.read import READ_ERRORS, Piece, open_lines, parse_json_line, parse_tab_line, reader_of
+from infocse_ray.corpus.read import (
+    NOT_UTF8,
+    READ_ERRORS,
+    Piece,
+    csv_records,
+    json_rows,
+    open_lines,
+    parse_tab_line,
+    reader_of,
+)
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
 from infocse_ray.encoder.model import SentenceEncoder
 from infocse_ray.encoder.texts import TextEncoder
 from infocse_ray.retrieval.correlation import spearman
 from infocse_ray.settings import fingerprint
+from infocse_ray.settings.text import is_utf8
 from infocse_ray.storage.errors import explanation
 from infocse_ray.storage.folder import open_filesystem
 from infocse_ray.storage.redact import redacted
@@ -50,9 +60,9 @@ def read_sts(uri: str, setting: str = "validate.sts") -> StsPairs:
     """Read a file of sentence pairs.
 
     Args:
-        uri: Parquet or JSON Lines with columns sentence1, sentence2 and score; else tab separated without quoting: with
-            a line that names such columns, or with these three in this order, or as the STS benchmark's files. Also
-            .gz, .xz, .zst, but for Parquet.
+        uri: Parquet, JSON Lines, a JSON array or CSV with columns sentence1, sentence2 and score; else tab separated
+            without quoting: with a line that names such columns, or with these three in this order, or as the STS
+            benchmark's files. Also .gz, .xz, .zst, but for Parquet.
         setting: what error messages call what named the file.
 
     Raises:
@@ -121,15 +131,19 @@ def _rows(uri: str) -> Iterator[tuple[int, dict[str, Any]]]:
             for number, row in enumerate(file.read(columns=list(COLUMNS)).to_pylist(), 1):
                 yield number, row
         return
-    lines = enumerate((line.data for line in open_lines(Piece(uri, kind, 0, 0, 2**62))), 1)
+    piece = Piece(uri, kind, 0, 0, 2**62)
     if kind == "jsonl":
-        for number, line in lines:
-            row, wrong = parse_json_line(line)
-            if row is None:
-                raise ValueError(f"row {number} is {wrong}")
+        for number, line in enumerate(json_rows(piece), 1):
+            if line.values is None:
+                raise ValueError(f"row {number} is {line.reason}")
             if number == 1:
-                _check(list(row))
-            yield number, row
+                _check(list(line.values))
+            yield number, line.values
+        return
+    lines = enumerate((line.data for line in open_lines(piece)), 1)
+    first = next(open_lines(piece), None)
+    if first is not None and b"\t" not in first.data and all(name.encode() in first.data.lower() for name in COLUMNS):
+        yield from _csv_rows(piece)
         return
     places: dict[str, int] = {}
     for number, line in lines:
@@ -146,6 +160,19 @@ def _rows(uri: str) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, {name: cells[place] for name, place in places.items()}
 
 
+def _csv_rows(piece: Piece) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Those of a file whose header separates the columns by commas or semicolons, as pandas writes it."""
+    for number, record in enumerate(csv_records(piece), 1):
+        if record.cells is None:
+            raise ValueError(f"row {number} has not as many cells as the header")
+        row = {name.lower(): cell for name, cell in record.cells.items()}
+        if not all(map(is_utf8, row.values())):
+            raise ValueError(f"row {number} is {NOT_UTF8}")
+        if number == 1:
+            _check(list(row))
+        yield number, row
+
+
 def _check(names: list[str]) -> None:
     if missing := [name for name in COLUMNS if name not in names]:
         raise ValueError(f"no column {missing[0]!r}; there is {', '.join(names)}; it needs {', '.join(COLUMNS)}")
@@ -160,7 +187,8 @@ def _places(first: list[str]) -> dict[str, int]:
     if len(first) > max(_OF_BENCHMARK.values()):
         return _OF_BENCHMARK
     raise ValueError(
-        f"row 1 has {len(first)} tab-separated columns; give {', '.join(COLUMNS)}, or the STS benchmark's own columns"
+        f"row 1 has {len(first)} tab-separated columns; give {', '.join(COLUMNS)}, or the STS benchmark's own columns, "
+        "or a header that names these where commas separate them"
     )
 
 

@@ -179,7 +179,7 @@ class Validate(Section):
     sts: str | None = Field(
         default=None,
         description="File of sentence pairs with similarity scores, to measure what adapting costs in general "
-        "ability (Spearman's rank correlation, before and after). Parquet or JSON Lines with columns sentence1, "
+        "ability (Spearman's rank correlation, before and after). Parquet, JSON or CSV with columns sentence1, "
         "sentence2, score, or tab-separated; the STS benchmark's files work too. Default: not measured.",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
@@ -42,11 +43,23 @@ def test_the_benchmarks_own_columns_with_licences_at_times(tmp_path):
     expected(read_sts(str(tmp_path / "sts.csv")))
 
 
+@pytest.mark.parametrize("mark", [",", ";"])
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.txt"])
+def test_as_pandas_writes_it(tmp_path, mark, name):
+    with open(tmp_path / name, "w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, delimiter=mark)
+        writer.writerows(
+            [("", "Sentence2", "score", "sentence1"), *((n, b, s, a) for n, (a, b, s) in enumerate(PAIRS))]
+        )
+    expected(read_sts(str(tmp_path / name)))
+
+
 def test_json_lines_and_parquet(tmp_path):
     rows = [{"score": s, "sentence1": a, "sentence2": b, "more": 1} for a, b, s in PAIRS]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs.parquet")
-    found = [read_sts(str(tmp_path / name)) for name in ("pairs.jsonl", "pairs.parquet")]
+    (tmp_path / "pairs.json").write_text(json.dumps(rows, indent=1))
+    found = [read_sts(str(tmp_path / name)) for name in ("pairs.jsonl", "pairs.parquet", "pairs.json")]
     for one in found:
         expected(one)
     assert found[0].fingerprint == found[1].fingerprint
@@ -67,6 +80,15 @@ def test_json_lines_and_parquet(tmp_path):
         ("pairs.jsonl", '{"sentence1": "a", "score": 1}', "no column 'sentence2'; there is sentence1, score"),
         ("pairs.jsonl", '{"sentence1": "a"', "row 1 is not JSON"),
         ("pairs.parquet", "PAR0", "can't be read: "),
+        ("pairs.csv", "sentence1,sentence2,score\na,b\n", "row 1 has not as many cells as the header"),
+        ("pairs.csv", b"sentence1,sentence2,score\na,\xff,1\n", "row 1 is not UTF-8"),
+        ("pairs.csv", 'sentence1,sentence2,score\na,"b,1\n', "line 2: unexpected end of data"),
+        (
+            "pairs.csv",
+            "sentence1,sentence2,scores\na,b,1\n",
+            "no column 'score'; there is sentence1, sentence2, scores",
+        ),
+        ("pairs.json", "[1]", "row 1 is not a JSON object"),
         ("pairs.tsv.gz", "no gzip", "can't be read: "),
         ("", "", "no such file; name one with columns sentence1, sentence2, score, or leave it out"),
     ],
