@@ -24,6 +24,7 @@ from infocse_ray.loop.iteration_stages import IterationStages
 from infocse_ray.loop.its_run import as_read_by
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.own_folder import check_own_folder
+from infocse_ray.loop.shown_late import show_late
 from infocse_ray.loop.speed import Speed
 from infocse_ray.loop.stale import may_draw, stale
 from infocse_ray.loop.whitening import whiten_start, whitening_plan
@@ -166,7 +167,7 @@ class Run(NamedTuple):
         (self.folder / "metrics.json").write_json(metrics)
         self.manifest.finish(self.identity, names)
         if (tracking := self.iteration_stages.tracking) is not None:
-            tracking.summary(metrics)
+            tracking.summary(metrics, self.identity)
         return metrics
 
 
@@ -180,7 +181,9 @@ def finished(job: str, settings: Settings, identity: str) -> dict[str, Any] | No
     manifest = Manifest(folder)
     if manifest.finished(identity):
         say(f"{folder} is finished with these settings; nothing to do. Its encoder is in {folder / 'model'}")
-        return (folder / "metrics.json").read_json()
+        metrics = (folder / "metrics.json").read_json()
+        show_late(settings, job, folder, manifest, metrics, identity)
+        return metrics
     if manifest.job not in (None, job):
         raise ValueError(
             f"name = {settings.name!r}: {folder} is a run of `infocse {manifest.job}`, whose model this one would "

@@ -76,9 +76,8 @@ class MLflow(Once):
         """See `Sink`."""
         self._write(scores, tags={f"infocse.{name}": value for name, value in words.items()})
 
-    def close(self, status: Status) -> None:
-        """See `Sink`."""
-        self._remembered.save()
+    def _close(self, status: Status) -> None:
+        """See `Once`."""
         self._client.set_terminated(self._id, _STATUS[status])
 
     def _found(self) -> Run | None:

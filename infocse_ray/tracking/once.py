@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from infocse_ray.stages.metrics import scores_of
 from infocse_ray.stages.stage import Stage
 from infocse_ray.tracking.remembered import Remembered
-from infocse_ray.tracking.sink import Place, Sink, Trained
+from infocse_ray.tracking.sink import Place, Sink, Status, Trained
 from infocse_ray.tracking.values import finite
 
 
@@ -35,6 +35,17 @@ class Once(Sink):
             self.points(trained, "validation", entry["step"], finite(scores_of(entry)))
         self._log(curves, tag, "number", number, values)
         self._remembered.stage_shown(name, stage)
+
+    def close(self, status: Status) -> None:
+        """See `Sink`."""
+        self._remembered.save()
+        self._close(status)
+        if status == "finished" and self.came_to is not None:
+            self._remembered.tell(self.came_to)
+
+    @abstractmethod
+    def _close(self, status: Status) -> None:
+        """Hand over all that isn't yet, and let go of the run."""
 
     @abstractmethod
     def _log(self, curves: str, tag: str, axis: str, at: int, values: Mapping[str, float]) -> None:

@@ -28,10 +28,22 @@ class Remembered:
         return self._note.get("id")
 
     def begin(self, id: str) -> None:
-        """Forget all of any other tracked run."""
+        """Forget all of any other tracked run; this one goes on."""
         if id != self.id:
             self._note = {"identity": self._sink, "id": id, "stages": {}, "steps": {}}
             self.save()
+        elif self.told is not None:
+            self.tell(None)
+
+    @property
+    def told(self) -> str | None:
+        """Identity of the finished run that the tracked one says the end of; None: of none."""
+        return self._note.get("told")
+
+    def tell(self, identity: str | None) -> None:
+        """Note that the tracked run says the end of this one; None: it goes on."""
+        self._note["told"] = identity
+        self.save()
 
     def new_stage(self, name: str, stage: Stage) -> bool:
         """Whether the stage wasn't shown yet."""

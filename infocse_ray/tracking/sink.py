@@ -62,6 +62,8 @@ class Sink:
     """Something that shows runs. What it doesn't show it leaves as it is here."""
 
     name: ClassVar[SinkName]
+    came_to: str | None = None
+    """Identity of the finished run whose summary it was shown."""
 
     def open(self, run: TrackedRun) -> None:
         """Begin to show a run, or go on; called first, and again if it raised."""

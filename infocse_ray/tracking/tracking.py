@@ -142,10 +142,20 @@ class Tracking:
         values = finite(summary_values(stage.summary or {}))
         self._call(lambda sink: sink.stage(name, stage, values))
 
-    def summary(self, metrics: Mapping[str, Any]) -> None:
-        """Show what the run came to; takes the content of `metrics.json`."""
+    def summary(self, metrics: Mapping[str, Any], identity: str) -> None:
+        """Show what the run came to.
+
+        Args:
+            metrics: the content of `metrics.json`.
+            identity: of the run's inputs and settings: who knows it by then needn't be told again.
+        """
         scores, words = finite(final_scores(metrics)), verdict_words(metrics)
-        self._call(lambda sink: sink.summary(scores, words))
+
+        def show(sink: Sink) -> None:
+            sink.summary(scores, words)
+            sink.came_to = identity
+
+        self._call(show)
 
     def _call(self, call: Callable[[Sink], None]) -> None:
         for sink, lane in self._lanes:

@@ -60,9 +60,8 @@ class WandB(Once):
         """See `Sink`."""
         self._run.summary.update({plain(name): value for name, value in scores.items()} | dict(words))
 
-    def close(self, status: Status) -> None:
-        """See `Sink`."""
-        self._remembered.save()
+    def _close(self, status: Status) -> None:
+        """See `Once`."""
         self._run.finish(exit_code=0 if status == "finished" else 1)
 
     def _log(self, curves: str, tag: str, axis: str, at: int, values: Mapping[str, float]) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from infocse_ray.errors import Interrupted
+from infocse_ray.loop.manifest import Manifest
+from infocse_ray.loop.run import finished
 from infocse_ray.settings import Settings
-from infocse_ray.stages.stage import Stage
+from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tracking.mlflow import MLflow, make_store
 from infocse_ray.tracking.sink import TrackedRun
@@ -76,7 +78,7 @@ def test_a_run_that_is_stopped_and_goes_on_is_one_mlflow_run(client, tmp_path, c
     with Tracking(settings(seed=7, tracking={"group": "first"}), "pretrain", run) as tracking:
         tracking.stage("corpus", corpus)
         show_training(tracking, stage, range(6, 11))  # from the checkpoint of step 5
-        tracking.summary(METRICS)
+        tracking.summary(METRICS, "i")
     (one,) = tracked(client)
     id = one.info.run_id
     assert (one.info.status, one.info.run_name) == ("FINISHED", "news")
@@ -181,11 +183,48 @@ def test_a_server_out_of_reach_is_warned_of_once(tmp_path, monkeypatch, capsys):
     run = Storage(str(tmp_path), "news")
     with Tracking(settings(), "pretrain", run) as tracking:
         show_training(tracking, Stage("train", "f", run / "iteration_1" / "train"), range(0, 11))
-        tracking.summary(METRICS)
+        tracking.summary(METRICS, "i")
     printed = capsys.readouterr()
     assert printed.out.count("warning: tracking: mlflow: ") == 1
     assert len(printed.out.splitlines()) == 1
     assert printed.err == ""
+
+
+def test_a_finished_run_tells_what_was_away_to_its_end(client, tmp_path, monkeypatch, capsys):
+    root = Storage.open(str(tmp_path / "runs"))
+    run, there = root / "news", os.environ["MLFLOW_TRACKING_URI"]
+    stage = Stage("train", "f", run / "iteration_1" / "train")
+    kept = run_stage(root, stage.folder, "train", "f", lambda _: {"steps": 10, "history": HISTORY})
+    manifest = Manifest(run)
+    manifest.begin("pretrain", {"name": "news"}, {"corpus": "c"})
+    manifest.add("iteration_1/train", kept)
+    (run / "metrics.json").write_json(METRICS)
+    manifest.finish("i", [])
+    asked = settings_for("mlflow", storage=str(tmp_path / "runs"))
+
+    def again(said: str) -> None:
+        capsys.readouterr()
+        assert finished("pretrain", asked, "i") == METRICS
+        assert capsys.readouterr().out.count("which it hasn't been told") == (said == "shows")
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    with Tracking(asked, "pretrain", run) as tracking:
+        show_training(tracking, stage, range(0, 11))
+        tracking.summary(METRICS, "i")
+    again("shows")  # away still
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", there)
+    again("shows")
+    (one,) = tracked(client)
+    assert one.info.status == "FINISHED"
+    assert one.data.metrics["result/validation/recall_at_5"] == 0.5
+    assert one.data.tags["infocse.verdict"] == "WIN"
+    assert curve(client, one.info.run_id, "iteration_1/validation/recall_at_5") == [(0, 0.5), (10, 0.6)]
+    again("knows it")
+    assert [one.info.run_id for one in tracked(client)] == [one.info.run_id]
+    with Tracking(asked, "pretrain", run):  # goes on, with other settings say
+        pass
+    again("shows")
+    assert finished("pretrain", settings_for("tensorboard", storage=str(tmp_path / "runs")), "i") == METRICS
 
 
 def test_the_store_is_made_with_its_experiment_where_it_is_of_this_machine(tmp_path: Path, monkeypatch):

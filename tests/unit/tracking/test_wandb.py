@@ -68,7 +68,7 @@ def test_a_run_that_goes_on_keeps_its_id_and_shows_every_step_once(tmp_path, cap
     time.sleep(1.1)  # W&B names a command's folder by the second
     with Tracking(settings, "pretrain", run) as tracking:
         show_training(tracking, stage, range(6, 11))
-        tracking.summary(METRICS)
+        tracking.summary(METRICS, "i")
     wandb.teardown()  # its service writes the file to the end
     every = records(tmp_path / "wandb-here")
     runs = [record.run for record in every if record.HasField("run")]
