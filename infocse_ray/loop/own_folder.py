@@ -48,5 +48,5 @@ def _is_somebodys(folder: Storage) -> bool:
     except NoManifest:
         return True
     except (FileNotFoundError, DamagedFile):
-        return False
+        pass
     return False
