@@ -11,7 +11,7 @@ predict have a meaning from the start: before training a prediction is the mean 
 bent to a GRU drawn at random; both learn at a rate of their own; the run's batch, steps, learning rate and temperature.
 The other targets of a window stay as negatives, though they are of the same document: telling distances apart is the
 method. A document shorter than the window has one window, cut to it: half of its sentences, rounded down, are the
-context.
+context, or more where fewer are left to predict than there are distances.
 """
 
 from __future__ import annotations
