@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from infocse_ray.api.results import RunResult, Scores, SuiteScores, SweepResult
     from infocse_ray.embedding.document_encoder import DocumentEncoder
     from infocse_ray.encoder.model import SentenceEncoder
-    from infocse_ray.search.index import Hit, Index
+    from infocse_ray.search.hit import Hit
+    from infocse_ray.search.index import Index
     from infocse_ray.settings import Settings
     from infocse_ray.tuning.config import Sweep
 
@@ -38,7 +39,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "ClusteredDocument": "annotate.in_process",
     "DocumentEncoder": "embedding.document_encoder",
-    "Hit": "search.index",
+    "Hit": "search.hit",
     "Index": "search.index",
     "RunResult": "api.results",
     "Scores": "api.results",

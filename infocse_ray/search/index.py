@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from infocse_ray.errors import IndexReplaced, NoSuchDocument
 from infocse_ray.runtime.progress import Bar, say
 from infocse_ray.search.asked import Asked
 from infocse_ray.search.engine import open_engine, open_sentences
+from infocse_ray.search.hit import Hit, hits_of
 from infocse_ray.search.passages import best_sentences
 from infocse_ray.search.written import Written
 from infocse_ray.settings.section import Reading
@@ -35,35 +36,6 @@ _GONE = re.compile(r"not found.*\.lance|\.lance.*not found", re.IGNORECASE | re.
 _AT_ONCE = 4096
 """Queries that are encoded together."""
 _Asked = TypeVar("_Asked")
-
-
-class Hit(NamedTuple):
-    """A document, or a sentence, that was found."""
-
-    rank: int
-    """From 1."""
-    doc_id: str
-    number: int | None
-    """Of the sentence in its document, from 0; None for a document."""
-    title: str
-    text: str
-    similarity: float
-    """Of its vector and the query's."""
-    words: float | None = None
-    """BM25 of its words for the query; None where words don't count."""
-    passage: str | None = None
-    """The sentence of its text that fits the query best (`Index.with_passages`); None where nobody asked, or it is a
-    sentence itself."""
-    best_sentence: float | None = None
-    """Similarity of its best sentence's vector and the query's; None where that doesn't count."""
-    metadata: dict[str, Any] | None = None
-    """Of the document, by name: str, list of str, int, float, bool or datetime, None where it has none; None in an
-    index without any."""
-
-    @property
-    def key(self) -> tuple[str, int | None]:
-        """What names it in every index of the same documents."""
-        return self.doc_id, self.number
 
 
 class Index:
@@ -302,7 +274,7 @@ class Index:
             found = self.engine.search_both(vector, query, self.words, count, exact, self.best_sentence, where)
         else:
             found = self.engine.search(vector, count, exact, where=where)
-        return _hits(found)
+        return hits_of(found)
 
     def like(self, doc_id: str, top: int = 10, exact: bool = False, where: str | None = None) -> list[Hit]:
         """The documents most similar to one that the index has, by their vectors alone, without itself; best first.
@@ -326,7 +298,7 @@ class Index:
         with self._still_there():
             found = self.engine.search(vector, count + 1, exact, where=where)
         others = pa.array([other != doc_id for other in found["doc_id"].to_pylist()], pa.bool_())
-        return _hits(found.filter(others).slice(0, count))
+        return hits_of(found.filter(others).slice(0, count))
 
     def like_documents(
         self, documents: Sequence[str | Sequence[str]], top: int = 10, exact: bool = False, where: str | None = None
@@ -361,7 +333,7 @@ class Index:
                 return vectors_of_documents(self._encoder, some, self._reading, self._dimensions)[0]
 
         def found(vector: np.ndarray, _: list[str]) -> list[Hit]:
-            return _hits(self.engine.search(vector, count, exact, where=where))
+            return hits_of(self.engine.search(vector, count, exact, where=where))
 
         ranges = bounded_ranges(offsets_of(np.array([len(one) for one in texts], dtype=np.int64)), SENTENCES_AT_ONCE)
         return self._many(texts, ranges, read, found, "documents")
@@ -404,22 +376,3 @@ class Index:
             vector = vectors_of_queries(self._encoder, [query])[0]
             passages = iter(best_sentences(self._encoder, vector, texts, self.language or "en"))
         return [hit if hit.number is not None else hit._replace(passage=next(passages)) for hit in hits]
-
-
-def _hits(found: pa.Table) -> list[Hit]:
-    """Rows of the engine, best first, as results."""
-    rows: list[dict[str, Any]] = found.to_pylist()
-    return [
-        Hit(
-            rank,
-            row["doc_id"],
-            row.get("number"),
-            row["title"],
-            row["text"],
-            row["similarity"],
-            row.get("words"),
-            best_sentence=row.get("best_sentence"),
-            metadata=row.get("metadata"),
-        )
-        for rank, row in enumerate(rows, 1)
-    ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from infocse_ray.corpus.read import READ_ERRORS, Piece, open_lines, parse_json_line, reader_of
 from infocse_ray.corpus.sentences import given_sentences
-from infocse_ray.search.index import Hit
+from infocse_ray.search.hit import Hit
 from infocse_ray.search.metadata import as_json
 from infocse_ray.settings.text import is_utf8
 from infocse_ray.storage.errors import explanation

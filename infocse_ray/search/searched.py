@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infocse_ray.runtime.progress import say
-from infocse_ray.search.index import Hit, Index
+from infocse_ray.search.hit import Hit
+from infocse_ray.search.index import Index
 from infocse_ray.search.many import RESULTS, Document, Query, lines_of, read_documents, read_queries
 from infocse_ray.search.metadata import as_shown
 from infocse_ray.search.server import serve

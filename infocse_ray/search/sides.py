@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from infocse_ray.search.index import Hit, Index
+from infocse_ray.search.hit import Hit
+from infocse_ray.search.index import Index
 
 DEPTH = 100
 """How far down the other list a result is looked for."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from infocse_ray.errors import NoSuchDocument
-from infocse_ray.search.index import Hit
+from infocse_ray.search.hit import Hit
 from infocse_ray.search.server import SearchServer
 from infocse_ray.settings.search import Search
 

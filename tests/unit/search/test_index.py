@@ -20,7 +20,8 @@ from infocse_ray.encoder import model
 from infocse_ray.encoder.embed import embed
 from infocse_ray.encoder.texts import tokenised
 from infocse_ray.errors import DamagedFile
-from infocse_ray.search.index import Hit, Index
+from infocse_ray.search.hit import Hit
+from infocse_ray.search.index import Index
 from infocse_ray.search.searched import search
 from infocse_ray.search.sides import Placed, search_sides
 from infocse_ray.settings.command_line import parse

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from infocse_ray.errors import NoSuchDocument
-from infocse_ray.search.index import Hit
+from infocse_ray.search.hit import Hit
 from infocse_ray.search.server import SearchServer, serve
 from infocse_ray.settings.search import Search
 
