@@ -20,6 +20,8 @@ from infocse_ray.stages.lease import driver_at
 from infocse_ray.storage.errors import explained
 from infocse_ray.storage.folder import Storage, without_query
 
+_MADE = ("stage.json", "started.json", "metrics.json")
+"""Files by which a folder is known to be a run's whose manifest is lost."""
 _READERS = 16
 """Files read at once: a request to an object store is mostly waiting, and of a year of nightly runs there are many."""
 
@@ -165,10 +167,11 @@ def _run(folder: Storage, files: Mapping[str, pafs.FileInfo], now: datetime) -> 
         command = command or manifest.get("job", "pretrain")
     except FileNotFoundError:
         pass
-    except NoManifest:
-        if marks == {"manifest.json"}:
-            return None
     except DamagedFile as error:
+        # Beside what stages write it is a run's, whatever has become of its manifest.
+        made = any(path.rpartition("/")[2] in _MADE for path in files)
+        if isinstance(error, NoManifest) and marks == {"manifest.json"} and not made:
+            return None
         damaged = str(error)
     lease = files.get("driver.lease")
     driver = None if lease is None else driver_at(folder / "driver.lease", _age(lease, now))

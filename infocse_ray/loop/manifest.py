@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CARD = "model/README.md"
 """Of what a run exports, by its path below the run."""
+_OURS = {"checksum", "job", "settings", "inputs", "stages", "finished", "exported", "earlier", "begun"}
+"""Of the keys of a manifest some that no damage takes away all."""
 _FORMAT = 2
 """1 had no checksum, and folders that began with the storage's."""
 
@@ -33,7 +35,7 @@ def folder_in(root: Storage, folder: str) -> Storage:
 
 
 class NoManifest(DamagedFile):
-    """Other software's file of the same name."""
+    """Other software's file of the same name, by all that it says."""
 
 
 def read_manifest(run: Storage) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def read_manifest(run: Storage) -> dict[str, Any]:
         manifest = {"checksum": None}
     if _is_of_format_1(manifest):
         return manifest
-    if not isinstance(manifest, dict) or "checksum" not in manifest:
+    if isinstance(manifest, dict) and manifest and not manifest.keys() & _OURS:
         raise NoManifest(f"{file} is no run's")
     raise DamagedFile(f"{file} is damaged ({OTHER})")
 

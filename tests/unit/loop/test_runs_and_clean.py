@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -444,12 +445,32 @@ def test_a_damaged_manifest_is_no_reason_to_remove_what_it_named(root, capsys):
     assert "a/iteration_1/annotations" not in paths(root, "a")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b'{"name": "My app", "icons": []}', b'{"stages": ["a"]}', b'{"stages": {"a": {"cmd": "x"}}}', b"[]", b"null"],
-)
-def test_a_manifest_of_other_software_is_no_runs(root, capsys, content: bytes):
+@pytest.mark.parametrize("content", [b'{"stages": ["a"]}', b'{"stages": {"a": {"cmd": "x"}}}', b"[]", b"null", b"{}"])
+def test_what_may_be_a_runs_manifest_is_one_that_is_damaged(root, capsys, content: bytes):
     (root / "app" / "manifest.json").write_bytes(content)
+    with pytest.raises(SystemExit):
+        cleaned(root, "--yes")
+    assert "so what it refers to can't be told" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["no checksum", "another key", "of other software"])
+@pytest.mark.parametrize("lease", [False, True])
+def test_a_run_whose_manifest_isnt_known_again_keeps_all_that_it_had(root, capsys, damage: str, lease: bool):
+    manifest = json.loads((root / "a" / "manifest.json").read_bytes())
+    checksum = manifest.pop("checksum")
+    content = {"another key": manifest | {"checksun": checksum}, "of other software": {"name": "My app"}}
+    (root / "a" / "manifest.json").write_bytes(json.dumps(content.get(damage, manifest)).encode())
+    if lease:
+        (root / "a" / "driver.lease").write_bytes(b"")
+    there = sorted(root.files())
+    with pytest.raises(SystemExit):
+        cleaned(root, "--yes")
+    assert "so what it refers to can't be told" in capsys.readouterr().err
+    assert sorted(root.files()) == there
+
+
+def test_a_manifest_of_other_software_is_no_runs(root, capsys):
+    (root / "app" / "manifest.json").write_bytes(b'{"name": "My app", "icons": []}')
     (root / "app" / "index.html").write_bytes(b"mine")
     assert "app" not in Contents.of(root).runs
     cleaned(root, "--yes")
@@ -457,8 +478,6 @@ def test_a_manifest_of_other_software_is_no_runs(root, capsys, content: bytes):
     with pytest.raises(SystemExit):
         cleaned(root, "--runs", "app", "--yes")
     assert "runs = 'app': no such run" in capsys.readouterr().err
-    (root / "app" / "driver.lease").write_bytes(b"")
-    assert Contents.of(root).runs["app"].manifest is None
 
 
 @pytest.mark.parametrize("content", [b"[]", b"null", b'{"verdict": null}', b'{"verdict": "WIN"}', b"x{"])
