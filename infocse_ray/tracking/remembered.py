@@ -31,14 +31,11 @@ class Remembered:
         """Forget all of any other tracked run; this one goes on."""
         if id != self.id:
             self._note = {"identity": self._sink, "id": id, "stages": {}, "steps": {}}
-            self.save()
-        elif self.told is not None:
-            self.tell(None)
+        self.tell(None)
 
-    @property
-    def told(self) -> str | None:
-        """Identity of the finished run that the tracked one says the end of; None: of none."""
-        return self._note.get("told")
+    def knows(self, identity: str) -> bool:
+        """Whether the tracked run says the end of this finished run; of notes of earlier versions it is taken to."""
+        return self._note.get("told", identity if self._note else None) == identity
 
     def tell(self, identity: str | None) -> None:
         """Note that the tracked run says the end of this one; None: it goes on."""

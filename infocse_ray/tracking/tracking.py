@@ -95,14 +95,16 @@ def tracking_environment() -> dict[str, str]:
 class Tracking:
     """Shows a run while the `with` block lasts; none of its calls waits for a sink, or raises what one raises."""
 
-    def __init__(self, settings: Settings, job: str, run: Storage) -> None:
+    def __init__(self, settings: Settings, job: str, run: Storage, seconds: float | None = None) -> None:
         """Begin.
 
         Args:
             settings: of the run, with `tracking`.
             job: what runs, such as `pretrain`.
             run: its folder.
+            seconds: how long the end waits for sinks; None: by how it ends.
         """
+        self._seconds = seconds
         tracked = TrackedRun(settings.name, job, run, settings_tree(settings), settings.tracking.group)
         self._lanes = [(sink, Lane(sink, tracked)) for sink in map(_sink, settings.tracking.sinks)]
 
@@ -114,7 +116,7 @@ class Tracking:
     ) -> None:
         # A request to stop is no `Exception`.
         status: Status = "finished" if kind is None else "failed" if isinstance(error, Exception) else "stopped"
-        until = time.monotonic() + _SECONDS[status]
+        until = time.monotonic() + (_SECONDS[status] if self._seconds is None else self._seconds)
         for _, lane in self._lanes:
             lane.end(status)
         for _, lane in self._lanes:

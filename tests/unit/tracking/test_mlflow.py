@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from infocse_ray.errors import Interrupted
+from infocse_ray.loop import shown_late
 from infocse_ray.loop.manifest import Manifest
 from infocse_ray.loop.run import finished
 from infocse_ray.settings import Settings
+from infocse_ray.stages.records import read_record, write_record
 from infocse_ray.stages.stage import Stage, run_stage
 from infocse_ray.storage.folder import Storage
 from infocse_ray.tracking.mlflow import MLflow, make_store
@@ -190,17 +192,22 @@ def test_a_server_out_of_reach_is_warned_of_once(tmp_path, monkeypatch, capsys):
     assert printed.err == ""
 
 
-def test_a_finished_run_tells_what_was_away_to_its_end(client, tmp_path, monkeypatch, capsys):
-    root = Storage.open(str(tmp_path / "runs"))
-    run, there = root / "news", os.environ["MLFLOW_TRACKING_URI"]
-    stage = Stage("train", "f", run / "iteration_1" / "train")
-    kept = run_stage(root, stage.folder, "train", "f", lambda _: {"steps": 10, "history": HISTORY})
+def a_finished_run(folder: Path) -> tuple[Storage, Settings]:
+    """With one training."""
+    root = Storage.open(str(folder / "runs"))
+    run = root / "news"
+    kept = run_stage(root, run / "iteration_1" / "train", "train", "f", lambda _: {"steps": 10, "history": HISTORY})
     manifest = Manifest(run)
     manifest.begin("pretrain", {"name": "news"}, {"corpus": "c"})
     manifest.add("iteration_1/train", kept)
     (run / "metrics.json").write_json(METRICS)
     manifest.finish("i", [])
-    asked = settings_for("mlflow", storage=str(tmp_path / "runs"))
+    return run, settings_for("mlflow", storage=root.root)
+
+
+def test_a_finished_run_tells_what_was_away_to_its_end(client, tmp_path, monkeypatch, capsys):
+    run, asked = a_finished_run(tmp_path)
+    there, stage = os.environ["MLFLOW_TRACKING_URI"], Stage("train", "f", run / "iteration_1" / "train")
 
     def again(said: str) -> None:
         capsys.readouterr()
@@ -225,6 +232,35 @@ def test_a_finished_run_tells_what_was_away_to_its_end(client, tmp_path, monkeyp
         pass
     again("shows")
     assert finished("pretrain", settings_for("tensorboard", storage=str(tmp_path / "runs")), "i") == METRICS
+
+
+def test_a_finished_run_that_an_earlier_version_showed_is_left_as_it_is(client, tmp_path, monkeypatch):
+    run, asked = a_finished_run(tmp_path)
+    with Tracking(asked, "pretrain", run) as tracking:
+        tracking.summary(METRICS, "i")
+    note = read_record(run / "tracking" / "mlflow.json", "mlflow")
+    assert note is not None
+    write_record(run / "tracking" / "mlflow.json", {name: value for name, value in note.items() if name != "told"})
+    (before,) = tracked(client)
+    assert finished("pretrain", asked, "i") == METRICS
+    (after,) = tracked(client)
+    assert before.info.end_time == after.info.end_time
+
+
+@pytest.mark.parametrize("wrong", ["package", "storage"])
+def test_where_a_finished_run_cant_tell_nothing_is_begun(client, tmp_path, monkeypatch, capsys, wrong: str):
+    _, asked = a_finished_run(tmp_path)
+
+    def refused(*_: Any) -> None:
+        raise ValueError(f"{wrong}: no")
+
+    if wrong == "package":
+        monkeypatch.setattr(shown_late, "check_sinks", refused)
+    else:
+        monkeypatch.setattr(shown_late.Storage, "for_runs", refused)
+    assert finished("pretrain", asked, "i") == METRICS
+    assert f"note: mlflow: isn't shown what the run came to: {wrong}: no" in capsys.readouterr().out
+    assert client.get_experiment_by_name("infocse") is None
 
 
 def test_the_store_is_made_with_its_experiment_where_it_is_of_this_machine(tmp_path: Path, monkeypatch):
