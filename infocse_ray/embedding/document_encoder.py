@@ -67,9 +67,9 @@ class DocumentEncoder:
             ValueError: it is no encoder, or a setting doesn't fit.
         """
         name = os.fspath(model) if isinstance(model, os.PathLike) else model
-        read = how_read(name) if isinstance(name, str) else None
-        its: dict[str, Any] = {"language": "en"} if read is None else read.model_dump()
         asked = {"reading": reading, "max_length": max_length, "similarity": similarity, "language": language}
+        read = how_read(name) if isinstance(name, str) and None in asked.values() else None
+        its: dict[str, Any] = {"language": "en"} if read is None else read.model_dump()
         asked = its | {setting: value for setting, value in asked.items() if value is not None}
         self._language = checked_language(asked.pop("language"))
         asked |= {"pooling": pooling, "document_prompt": document_prompt, "query_prompt": query_prompt}

@@ -10,12 +10,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from infocse_ray.encoder.folder_config import read_object
 from infocse_ray.encoder.modules import write_json
 from infocse_ray.settings.explain import explain
 from infocse_ray.settings.section import Reading
+from infocse_ray.storage.folder import Storage
 
 FILE = "infocse.json"
+_FIX = "mend it, remove it, or say all of reading, max_length, similarity and language"
 
 
 class ReadAs(BaseModel):
@@ -33,22 +34,28 @@ class ReadAs(BaseModel):
     """ISO 639-1, of the rules that texts are split into sentences by."""
 
     @classmethod
-    def of(cls, folder: Path, setting: str = "model") -> ReadAs | None:
+    def of(cls, folder: Storage, setting: str = "model") -> ReadAs | None:
         """What an encoder's folder says; None: nothing.
 
         Args:
-            folder: on this machine.
+            folder: anywhere.
             setting: what error messages call what named it.
 
         Raises:
             ValueError: the file isn't as it was written.
         """
-        if not (folder / FILE).exists():
-            return None
         try:
-            return cls.model_validate(read_object(folder / FILE, setting))
+            content = (folder / FILE).read_json()
+            if not isinstance(content, dict):
+                raise ValueError("it has no object in braces")
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ValueError(f"{setting}: {folder / FILE}: can't be read: {error}; {_FIX}") from None
+        try:
+            return cls.model_validate(content)
         except ValidationError as error:
-            raise ValueError(f"{setting}: {folder / FILE}: {explain(error, cls)}; mend it, or remove it") from None
+            raise ValueError(f"{setting}: {folder / FILE}: {explain(error, cls)}; {_FIX}") from None
 
     def write(self, folder: Path) -> Path:
         """The file, in a folder of this machine."""

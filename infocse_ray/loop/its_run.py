@@ -87,8 +87,11 @@ def how_read(model: str, setting: str = "model") -> ReadAs | None:
     Raises:
         ValueError: there is no such folder, or what it says can't be read.
     """
-    run = run_of(model)
-    return ReadAs.of(resolve_encoder(model, setting), setting) if run is None else as_read_by(run.settings)
+    if (run := run_of(model)) is not None:
+        return as_read_by(run.settings)
+    # Of a folder elsewhere that one file is fetched; its weights are whoever loads it's.
+    folder = Storage.open(model) if is_remote(model) else Storage.open(str(resolve_encoder(model, setting)))
+    return ReadAs.of(folder, setting)
 
 
 def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides: str = "") -> None:
@@ -99,10 +102,15 @@ def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides
         reading: whether documents are read as its setting `reading` says.
         besides: what else another value takes, for people.
     """
-    if (read := how_read(settings.model)) is None:
+    unsaid = _ITS_NAMES.keys() - settings.model_fields_set
+    try:
+        read = how_read(settings.model) if unsaid else None
+    except ValueError as error:
+        say(f"warning: {error}")
+        return
+    if read is None:
         return
     its = read.model_dump(include=set(_ITS_NAMES))
-    unsaid = its.keys() - settings.model_fields_set
     unlike = {name: its[name] for name in its if name in unsaid and getattr(settings, name) != its[name]}
     if not reading:
         unlike.pop("reading", None)
@@ -110,7 +118,7 @@ def say_unlike_its_run(settings: Embed | Evaluate, reading: bool = True, besides
         there = ", ".join(f"{_ITS_NAMES[name]} = {value}" for name, value in unlike.items())
         here = ", ".join(f"{name} = {getattr(settings, name)}" for name in unlike)
         give = " ".join(f"--{name} {value}" for name, value in unlike.items())
-        say(f"note: the encoder was made with {there}, and here {here}; for vectors like those give {give}{besides}")
+        say(f"note: the encoder came with {there}, and here {here}; for vectors like those give {give}{besides}")
 
 
 def say_what_it_saw(settings: Evaluate, source: str, stores: Sequence[TokenStore]) -> None:

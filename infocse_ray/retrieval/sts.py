@@ -22,6 +22,7 @@ from infocse_ray.corpus.read import (
     json_rows,
     open_lines,
     parse_tab_line,
+    plain_name,
     reader_of,
 )
 from infocse_ray.encoder.embed import SENTENCES_AT_ONCE
@@ -141,8 +142,9 @@ def _rows(uri: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, line.values
         return
     lines = enumerate((line.data for line in open_lines(piece)), 1)
-    first = next(open_lines(piece), None)
-    if first is not None and b"\t" not in first.data and all(name.encode() in first.data.lower() for name in COLUMNS):
+    head = next((line.data.lower() for line in open_lines(piece)), b"")
+    by_commas = b"\t" not in head and all(name.encode() in head for name in COLUMNS)
+    if by_commas and not plain_name(uri).endswith(".tsv"):
         yield from _csv_rows(piece)
         return
     places: dict[str, int] = {}

@@ -306,6 +306,7 @@ class Index:
         """What is most similar to each of several documents that the index needn't have, by vectors alone; best first.
 
         They are read as the index's were: new articles, or what somebody has looked at so far, each time a sentence.
+        Texts are split as English where the index, of an earlier version, doesn't know its language.
 
         Args:
             documents: texts, or lists of sentences.

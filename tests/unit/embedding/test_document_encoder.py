@@ -99,6 +99,14 @@ def test_what_isnt_given_is_as_its_run_had_it(tiny_encoder: Path, tmp_path: Path
     assert cut[1] > 1e-3
 
 
+def test_a_folder_that_says_it_wrongly_is_no_matter_where_all_is_said(tiny_encoder: Path, tmp_path: Path):
+    shutil.copytree(tiny_encoder, copied := tmp_path / "copied")
+    (copied / "infocse.json").write_text('{"reading": "of a later version"}')
+    with pytest.raises(ValueError, match="or say all of reading, max_length, similarity and language"):
+        DocumentEncoder(copied, reading="whole")
+    DocumentEncoder(copied, reading="whole", similarity="cosine", language="en", **SHAPE)
+
+
 def test_several_threads_may_ask_and_a_copy_is_loaded_elsewhere(tiny_encoder: Path):
     encoder = DocumentEncoder(tiny_encoder, reading="whole", **SHAPE)
     expected = [encoder.encode_document([sentences])[0] for sentences in LISTS]

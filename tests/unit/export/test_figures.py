@@ -123,7 +123,7 @@ def test_an_export_says_how_documents_are_read_as_its_model_does(tiny_encoder: P
     model = str(tmp_path / "news")
     for dimensions in (5, 3):
         model = str(export(Export(model=model, format="torch", dimensions=dimensions, check=False)).folder)
-        assert ReadAs.of(Path(model)) == read
+        assert ReadAs.of(Storage.open(model)) == read
     assert "infocse.json" in {part.name for part in parts_of(Path(model))}, "it is pushed"
 
 

@@ -66,21 +66,42 @@ def test_what_nobody_asked_for_is_said_in_one_line(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "is no JSON"),
-        ("[]", "no object"),
+        ("{", "can't be read: "),
+        ("[]", "can't be read: it has no object in braces; mend it"),
         (
             '{"reading": "halves", "max_length": 2, "similarity": "dot", "language": "en"}',
             "reading = 'halves': should be",
         ),
-        ('{"reading": "whole"}', "max_length, similarity, language are required; mend it, or remove it"),
+        (
+            '{"reading": "whole"}',
+            "max_length, similarity, language are required; mend it, remove it, or",
+        ),
     ],
 )
-def test_how_documents_are_read_is_refused_where_it_isnt_as_it_was_written(content: str, said: str, tmp_path: Path):
+def test_how_documents_are_read_is_refused_where_it_isnt_as_it_was_written(
+    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     (tmp_path / "infocse.json").write_text(content)
     with pytest.raises(ValueError, match=said) as refused:
         its_run.how_read(str(tmp_path))
     assert str(refused.value).startswith("model: ")
     assert "infocse.json" in str(refused.value)
+    # For a note alone nothing ends.
+    its_run.say_unlike_its_run(Embed.model_validate(GIVEN | {"model": str(tmp_path)}))
+    assert capsys.readouterr().out == f"warning: {refused.value}\n"
+    given = {"reading": "whole", "max_length": 8, "similarity": "dot"}
+    its_run.say_unlike_its_run(Embed.model_validate(GIVEN | {"model": str(tmp_path)} | given))
+    assert capsys.readouterr().out == ""
+
+
+def test_of_a_folder_elsewhere_one_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(its_run, "resolve_encoder", None)
+    monkeypatch.setattr(its_run, "is_remote", lambda _: True)
+    monkeypatch.setattr(its_run, "run_of", lambda _: None)
+    assert its_run.how_read(str(tmp_path)) is None
+    read = ReadAs(reading="whole", max_length=8, similarity="dot", language="de")
+    read.write(tmp_path)
+    assert its_run.how_read(str(tmp_path)) == read
 
 
 @pytest.mark.parametrize(

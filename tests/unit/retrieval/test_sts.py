@@ -88,6 +88,7 @@ def test_json_lines_and_parquet(tmp_path):
             "sentence1,sentence2,scores\na,b,1\n",
             "no column 'score'; there is sentence1, sentence2, scores",
         ),
+        ("pairs.tsv", "sentence1,sentence2,score\na,b,1\n", "row 1 has 1 tab-separated columns"),
         ("pairs.json", "[1]", "row 1 is not a JSON object"),
         ("pairs.tsv.gz", "no gzip", "can't be read: "),
         ("", "", "no such file; name one with columns sentence1, sentence2, score, or leave it out"),
