@@ -478,6 +478,8 @@ def test_a_manifest_of_other_software_is_no_runs(root, capsys):
     with pytest.raises(SystemExit):
         cleaned(root, "--runs", "app", "--yes")
     assert "runs = 'app': no such run" in capsys.readouterr().err
+    (root / "app" / "driver.lease").write_bytes(b"")
+    assert Contents.of(root).runs["app"].damaged, "a driver was there"
 
 
 @pytest.mark.parametrize("content", [b"[]", b"null", b'{"verdict": null}', b'{"verdict": "WIN"}', b"x{"])
