@@ -26,7 +26,7 @@ from infocse_ray.embedding.writer import ParquetWriter
 from infocse_ray.encoder.checkpoint import EncoderFolder
 from infocse_ray.encoder.embed import Precision
 from infocse_ray.encoder.model import SentenceEncoder
-from infocse_ray.encoder.reading import FILE, ReadAs
+from infocse_ray.encoder.reading import ReadAs
 from infocse_ray.loop.its_run import say_unlike_its_run
 from infocse_ray.runtime.cluster import Placement, connect, placement, quiet_data
 from infocse_ray.runtime.progress import Bar, say
@@ -149,7 +149,7 @@ def _save(job: _Job) -> None:
         folder, settings = stage.folder / "model", job.settings
         saved = EncoderFolder.save(job.encoder, folder)
         said = {name: getattr(settings, name) for name in ("reading", "max_length", "similarity")}
-        (folder / FILE).write_json(ReadAs(**said, language=job.corpus.language).model_dump())
+        ReadAs(**said, language=job.corpus.language).write(folder)
         return {"max_length": saved.max_length}
 
     run_stage(job.output, job.output / "encoder", "encoder", fingerprint("encoder", job.embedding.encoder), save)

@@ -5,12 +5,10 @@ sentence-transformers has no word for that, and passes over the file.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from infocse_ray.encoder.modules import write_json
 from infocse_ray.settings.explain import explain
 from infocse_ray.settings.section import Reading
 from infocse_ray.storage.folder import Storage
@@ -57,7 +55,6 @@ class ReadAs(BaseModel):
         except ValidationError as error:
             raise ValueError(f"{setting}: {folder / FILE}: {explain(error, cls)}; {_FIX}") from None
 
-    def write(self, folder: Path) -> Path:
-        """The file, in a folder of this machine."""
-        write_json(folder / FILE, self.model_dump())
-        return folder / FILE
+    def write(self, folder: Storage) -> None:
+        """Write the file into an encoder's folder."""
+        (folder / FILE).write_json(self.model_dump())

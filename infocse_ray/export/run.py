@@ -75,7 +75,7 @@ def export(settings: Export) -> Exported:
         card = redacted(exported_card(folder, settings.model, name, content))
         (made / "README.md").write_text(card, encoding="utf-8")
         if read is not None:
-            read.write(made)
+            read.write(Storage.open(temporary))
         target.upload(made)
     (target / NAME).write_json(content)
     inside = file.relative_to(made).as_posix()

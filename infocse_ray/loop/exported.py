@@ -36,7 +36,8 @@ def export(encoder: EncoderFolder, run: Storage, card: str, read: ReadAs, before
         (readme := Path(temporary) / _CARD).write_text(redacted(card))
         files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*")) if file.is_file()}
         files.pop(FOLDER, None)  # the manifest has the digests, that of the card too
-        files |= {_CARD: readme, FILE: read.write(Path(temporary))}
+        read.write(Storage.open(temporary))
+        files |= {_CARD: readme, FILE: Path(temporary) / FILE}
         names = list(files)
         written = _written_into(run, before)
         if written is not None and written != readme.read_bytes():  # as an end that was cut off has left it

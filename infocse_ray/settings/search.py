@@ -122,8 +122,8 @@ class Search(Section):
         if asking is None:
             return
         asks = f"{asking} = {getattr(self, asking)!r}"
-        for name in {"query", "queries", "documents"} - {asking}:
-            if (value := getattr(self, name)) is not None:
+        for name in ("query", "queries", "documents"):
+            if name != asking and (value := getattr(self, name)) is not None:
                 raise ValueError(f"{name} = {value!r}: {asks} asks, too; give one of them")
         if self.over == "sentences":
             raise ValueError(f"{asks}: is of documents; leave it out, or over sentences")

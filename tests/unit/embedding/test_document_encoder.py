@@ -17,6 +17,7 @@ from infocse_ray.embedding import document_encoder
 from infocse_ray.embedding.queries import vectors_of_queries
 from infocse_ray.loop.its_run import as_read_by
 from infocse_ray.settings import Settings
+from infocse_ray.storage.folder import Storage
 from tests.unit.indexes import TEXTS, tiny, write_index
 
 SHAPE: dict[str, Any] = {"max_length": 16, "compute": "fp32"}
@@ -86,7 +87,7 @@ def test_what_isnt_given_is_as_its_run_had_it(tiny_encoder: Path, tmp_path: Path
     )
     copied = tmp_path / "copied"
     shutil.copytree(tiny_encoder, copied)
-    as_read_by(had).write(copied)
+    as_read_by(had).write(Storage.open(str(copied)))
     its, asked = DocumentEncoder(copied), DocumentEncoder(copied, reading="sentences", language="fr", **SHAPE)
     assert (its.reading, its.similarity) == ("whole", "dot")
     assert (asked.reading, asked.similarity) == ("sentences", "dot")

@@ -119,7 +119,7 @@ def test_an_export_in_torch_may_be_exported_again(tiny_encoder: Path, tmp_path: 
 def test_an_export_says_how_documents_are_read_as_its_model_does(tiny_encoder: Path, tmp_path: Path) -> None:
     read = ReadAs(reading="whole", max_length=14, similarity="dot", language="de")
     whitened(tiny_encoder, tmp_path).save(tmp_path / "news")
-    read.write(tmp_path / "news")
+    read.write(Storage.open(str(tmp_path / "news")))
     model = str(tmp_path / "news")
     for dimensions in (5, 3):
         model = str(export(Export(model=model, format="torch", dimensions=dimensions, check=False)).folder)

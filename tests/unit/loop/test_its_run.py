@@ -58,7 +58,7 @@ def test_what_nobody_asked_for_is_said_in_one_line(
     copied = settings.model_copy(update={"model": str(folder)})
     its_run.say_unlike_its_run(copied)
     assert not capsys.readouterr().out
-    ReadAs(**its, language="en").write(folder)  # pyright: ignore
+    ReadAs(**its, language="en").write(Storage.open(str(folder)))  # pyright: ignore
     its_run.say_unlike_its_run(copied)
     assert capsys.readouterr().out == out
 
@@ -100,7 +100,7 @@ def test_of_a_folder_elsewhere_one_file_is_read(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(its_run, "run_of", lambda _: None)
     assert its_run.how_read(str(tmp_path)) is None
     read = ReadAs(reading="whole", max_length=8, similarity="dot", language="de")
-    read.write(tmp_path)
+    read.write(Storage.open(str(tmp_path)))
     assert its_run.how_read(str(tmp_path)) == read
 
 

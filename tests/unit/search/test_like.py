@@ -198,6 +198,8 @@ def test_the_command_shows_and_writes_it(tmp_path: Path, tiny_encoder: Path, mon
     assert [(row["query_id"], row["query"], row["doc_id"]) for row in rows] == [
         ("sea", None, hit.doc_id) for hit in hits
     ]
+    with pytest.raises(ValidationError, match="query = 'x': like = 'sea' asks, too"):  # the first of several
+        Search(index=place, like="sea", query="x", documents="d.txt", output="o")
     (tmp_path / "new.txt").write_text("A ship in the storm.\n")
     search(Search(index=place, documents=str(tmp_path / "new.txt"), output=str(tmp_path / "related")))
     assert len(opened) == 5

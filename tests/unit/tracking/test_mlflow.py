@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,17 @@ def test_a_finished_run_that_an_earlier_version_showed_is_left_as_it_is(client, 
     assert finished("pretrain", asked, "i") == METRICS
     (after,) = tracked(client)
     assert before.info.end_time == after.info.end_time
+
+
+def test_the_command_of_a_finished_run_waits_little_for_a_server_that_doesnt_answer(tmp_path, monkeypatch, capsys):
+    _, asked = a_finished_run(tmp_path)
+    answers = threading.Event()
+    # Sooner than a run's own end gives up.
+    monkeypatch.setattr(MLflow, "open", lambda *_: answers.wait(30))
+    monkeypatch.setattr(shown_late, "_SECONDS", 0.05)
+    assert finished("pretrain", asked, "i") == METRICS
+    assert "mlflow: hasn't taken everything in time" in capsys.readouterr().out
+    answers.set()
 
 
 @pytest.mark.parametrize("wrong", ["package", "storage"])
